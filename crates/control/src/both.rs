@@ -159,12 +159,8 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
     }
 
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
-        let first = self.first.memory(context);
         let second = self.second.memory(&self.second_context(context));
-        MemoryPlan {
-            resident_frames: first.resident_frames + second.resident_frames,
-            scratch_frames: first.scratch_frames + second.scratch_frames,
-        }
+        self.first.memory(context) + second
     }
 
     fn transports<P: Port>(
@@ -178,12 +174,7 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
     }
 
     fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> PreparedPackets {
-        let first = self.first.prepared(&transports.0);
-        let second = self.second.prepared(&transports.1);
-        PreparedPackets {
-            packets: first.packets + second.packets,
-            bytes: first.bytes + second.bytes,
-        }
+        self.first.prepared(&transports.0) + self.second.prepared(&transports.1)
     }
 
     fn read_paths(&self) -> Vec<PathBuf> {

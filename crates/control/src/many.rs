@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug};
 use std::net::IpAddr;
+use std::ops::Add;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -156,10 +157,7 @@ impl<A: Program> Program for Many<A> {
         let plans = self
             .in_context(context)
             .map(|(site, context)| site.program.memory(&context));
-        plans.fold(MemoryPlan::default(), |sum, one| MemoryPlan {
-            resident_frames: sum.resident_frames + one.resident_frames,
-            scratch_frames: sum.scratch_frames + one.scratch_frames,
-        })
+        plans.fold(MemoryPlan::default(), Add::add)
     }
 
     fn transports<P: Port>(
@@ -178,10 +176,7 @@ impl<A: Program> Program for Many<A> {
     fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> PreparedPackets {
         let each = self.0.iter().zip(transports.iter());
         let each = each.map(|(site, transports)| site.program.prepared(transports));
-        each.fold(PreparedPackets::default(), |sum, one| PreparedPackets {
-            packets: sum.packets + one.packets,
-            bytes: sum.bytes + one.bytes,
-        })
+        each.fold(PreparedPackets::default(), Add::add)
     }
 
     fn read_paths(&self) -> Vec<PathBuf> {

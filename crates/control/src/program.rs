@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::net::IpAddr;
+use std::ops::Add;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -134,7 +135,8 @@ pub trait Program: Sync {
 
     /// Reads the content again, and hands it to the workers, for example through a
     /// [`Handover`](crate::Handover). Parts of the content that depend on nothing else may keep
-    /// their old content because of an error, while others change. Called on a thread of its own, after privileges are dropped. This thread may read files below
+    /// their old content because of an error, while others change. Called on a thread of its own,
+    /// after privileges are dropped. This thread may read files below
     /// [`read_paths`](Self::read_paths), as the server's user.
     ///
     /// `only` names the part of the content that must be read again. `None` stands for all content.
@@ -367,6 +369,17 @@ pub struct PreparedPackets {
     pub bytes: u64,
 }
 
+impl Add for PreparedPackets {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
 /// The addresses and the port of a server.
 #[derive(Clone, Debug)]
 pub struct Listening {
@@ -405,7 +418,8 @@ impl Listening {
     }
 
     /// Returns the first address in the form used in URLs, or `None` if there is no address. In it,
-    /// `%25` stands for the `%` of a link-local address (RFC 6874). Appends the port, unless it is `default_port`.
+    /// `%25` stands for the `%` of a link-local address (RFC 6874). Appends the port, unless it is
+    /// `default_port`.
     pub fn authority(&self, default_port: u16) -> Option<String> {
         let host = self.host()?;
         let host = match self.addresses.first()? {

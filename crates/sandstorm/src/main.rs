@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::ControlCommand;
-use control::config::{self, ConfigArgs, ConfigCommand, Lines, Parsed};
+use control::config::{self, ConfigArgs, ConfigCommand, Lines};
 use sandstorm::{Congestion, SiteArgs, same_congestion};
 use tcpip::{Bbr, Cubic, NewReno};
 
@@ -60,27 +60,26 @@ struct Serve {
     congestion: Congestion,
 }
 
-fn main() -> ExitCode {
-    let command = sandstorm::port_of_site(Cli::command());
-    let parsed = config::parse_sites::<Cli>(command.clone());
-    match &parsed.cli.command {
-        Command::Serve(args) => serve(args, &further(&parsed)),
-        Command::Check(args) => check(args, &further(&parsed)),
-        Command::Config(what) => what.run(&parsed, &command, &[sandstorm::own_defaults()]),
-        Command::Control(what) => what.run("sandstorm"),
+impl Cli {
+    /// Returns the options for serving, if the command serves or checks.
+    fn site(&self) -> Option<&Serve> {
+        match &self.command {
+            Command::Serve(args) | Command::Check(args) => Some(args),
+            _ => None,
+        }
     }
 }
 
-/// Returns the options of each site but the first.
-fn further(parsed: &Parsed<Cli>) -> Vec<&Serve> {
-    let sites = parsed
-        .more
-        .iter()
-        .filter_map(|site| match &site.cli.command {
-            Command::Serve(args) | Command::Check(args) => Some(&**args),
-            _ => None,
-        });
-    sites.collect()
+fn main() -> ExitCode {
+    let command = sandstorm::port_of_site(Cli::command());
+    let parsed = config::parse_sites::<Cli>(command.clone());
+    let more = parsed.further(Cli::site);
+    match &parsed.cli.command {
+        Command::Serve(args) => serve(args, &more),
+        Command::Check(args) => check(args, &more),
+        Command::Config(what) => what.run(&parsed, &command, &[sandstorm::own_defaults()]),
+        Command::Control(what) => what.run("sandstorm"),
+    }
 }
 
 fn congestion(args: &Serve, more: &[&Serve]) -> Result<Congestion, &'static str> {

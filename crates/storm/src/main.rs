@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use control::config::{self, ConfigArgs, ConfigCommand, Lines, Parsed};
+use control::config::{self, ConfigArgs, ConfigCommand, Lines};
 use control::{
     Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
 };
@@ -190,22 +190,20 @@ fn command() -> clap::Command {
     namestorm::port_of_zones("dns-port", sandstorm::port_of_site(command))
 }
 
-/// Returns the options of each web site but the first.
-fn further(parsed: &Parsed<Cli>) -> Vec<&Serve> {
-    let sites = parsed
-        .more
-        .iter()
-        .filter_map(|site| match &site.cli.command {
-            Command::Serve(args) | Command::Check(args) => Some(&**args),
+impl Cli {
+    /// Returns the options for serving, if the command serves or checks.
+    fn site(&self) -> Option<&Serve> {
+        match &self.command {
+            Command::Serve(args) | Command::Check(args) => Some(args),
             _ => None,
-        });
-    sites.collect()
+        }
+    }
 }
 
 fn main() -> ExitCode {
     let command = command();
     let parsed = config::parse_sites::<Cli>(command.clone());
-    let more = further(&parsed);
+    let more = parsed.further(Cli::site);
     match &parsed.cli.command {
         Command::Serve(args) => match args.congestion(&more) {
             Ok(Congestion::Cubic) => args.serve::<Cubic>(&more),

@@ -22,6 +22,14 @@ pub struct Parsed<T> {
     pub(super) origins: Origins,
 }
 
+impl<T> Parsed<T> {
+    /// Returns what `of` takes from the command line for each further `[[web]]`.
+    pub fn further<'a, A>(&'a self, of: impl Fn(&'a T) -> Option<&'a A>) -> Vec<&'a A> {
+        let more = self.more.iter();
+        more.filter_map(|site| of(&site.cli)).collect()
+    }
+}
+
 /// The options of the subcommand that was given, and where their values come from.
 #[derive(Debug)]
 pub(super) struct Origins {

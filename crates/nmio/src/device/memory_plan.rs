@@ -1,6 +1,7 @@
 //! Computes how much packet memory a port needs.
 
 use std::io;
+use std::ops::Add;
 
 use super::error::DeviceError;
 use crate::frame::PoolLayout;
@@ -14,6 +15,18 @@ pub struct MemoryPlan {
     /// Maximum number of frames that upper layers hold at the same time, for example for
     /// out-of-order segments.
     pub scratch_frames: u32,
+}
+
+/// Adds up what several users of one port need.
+impl Add for MemoryPlan {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            resident_frames: self.resident_frames + other.resident_frames,
+            scratch_frames: self.scratch_frames + other.scratch_frames,
+        }
+    }
 }
 
 impl MemoryPlan {
