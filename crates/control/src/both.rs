@@ -189,6 +189,11 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         self.first.can_reload() || self.second.can_reload()
     }
 
+    fn free_unused(&self) -> bool {
+        // Both must be asked.
+        self.first.free_unused() | self.second.free_unused()
+    }
+
     fn has_content(&self, name: &str) -> bool {
         self.first.has_content(name) || self.second.has_content(name)
     }

@@ -198,6 +198,12 @@ impl<A: Program> Program for Many<A> {
         watched.collect()
     }
 
+    fn free_unused(&self) -> bool {
+        let sites = self.0.iter();
+        // Every site must be asked.
+        sites.fold(false, |some, site| site.program.free_unused() || some)
+    }
+
     fn has_content(&self, name: &str) -> bool {
         self.0.iter().any(|site| site.program.has_content(name))
     }

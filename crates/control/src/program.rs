@@ -148,8 +148,15 @@ pub trait Program: Sync {
         Err("this program cannot reload its content; restart it".into())
     }
 
-    /// Returns the logs to which the workers send records. One thread writes all of them. Called
-    /// before privileges are dropped.
+    /// Frees old content that is no longer in use. Returns true if some of it is still in use, for
+    /// example because a client has not received all of it. Called after a [`reload`](Self::reload),
+    /// and then once a second until it returns false. The thread is the same.
+    fn free_unused(&self) -> bool {
+        false
+    }
+
+    /// Returns the logs to which the workers send records. A thread of its own writes each log.
+    /// Called before privileges are dropped.
     fn logs(&self) -> Vec<&RecordLog> {
         Vec::new()
     }

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use tokio::sync::oneshot;
@@ -23,6 +23,8 @@ use crate::supervisor::Supervisor;
 
 /// Introduces the parts that keep their old content, and the reasons.
 const STAYS: &str = "not reloaded, the old content stays";
+/// Interval at which old content is freed that was in use when a reload ended.
+const FREE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of requests that wait for a reload.
 const MAX_WAITING: usize = 64;
 
@@ -125,14 +127,7 @@ impl Reloader {
             shared: Arc::clone(&shared),
             wake,
         };
-        let work = move || {
-            for () in woken {
-                if shared.is_closed.load(Ordering::Acquire) {
-                    return;
-                }
-                serve_requests(program, &shared, supervisor);
-            }
-        };
+        let work = move || work(program, &shared, supervisor, &woken, FREE_EVERY);
         let name = format!("{}-load", P::NAME);
         let thread = Confined::start(scope, name, Kind::Reload, privileges, work)?;
         Ok(Self { requests, thread })
@@ -161,6 +156,29 @@ impl Drop for Reloader {
             .is_closed
             .store(true, Ordering::Release);
         self.requests.wake();
+    }
+}
+
+/// Serves requests, and frees old content, until the thread has to end.
+fn work<P: Program>(
+    program: &P,
+    shared: &Shared,
+    supervisor: &Supervisor,
+    woken: &Receiver<()>,
+    free_every: Duration,
+) {
+    let mut is_in_use = false;
+    loop {
+        let wake = if is_in_use {
+            woken.recv_timeout(free_every)
+        } else {
+            woken.recv().map_err(RecvTimeoutError::from)
+        };
+        if wake == Err(RecvTimeoutError::Disconnected) || shared.is_closed.load(Ordering::Acquire) {
+            return;
+        }
+        serve_requests(program, shared, supervisor);
+        is_in_use = program.free_unused();
     }
 }
 
@@ -245,7 +263,8 @@ fn memory_peak() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::Receiver;
+    use std::sync::atomic::AtomicU32;
+    use std::thread;
 
     use ip::Transports;
     use nmio::Port;
@@ -256,7 +275,11 @@ mod tests {
 
     /// A program that notes what it reloads. It fails to reload `broken`, and a part of `half`.
     #[derive(Default)]
-    struct Notes(Mutex<Vec<Option<String>>>);
+    struct Notes {
+        reloaded: Mutex<Vec<Option<String>>>,
+        /// How often it was asked to free old content.
+        asked: AtomicU32,
+    }
 
     struct Nothing;
 
@@ -284,8 +307,12 @@ mod tests {
             ["a", "b", "broken", "half"].contains(&name)
         }
 
+        fn free_unused(&self) -> bool {
+            self.asked.fetch_add(1, Ordering::Relaxed) + 1 < ASKED
+        }
+
         fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
-            self.0.lock().unwrap().push(only.map(str::to_owned));
+            self.reloaded.lock().unwrap().push(only.map(str::to_owned));
             match only {
                 Some("broken") => Err("syntax error".into()),
                 Some("half") => Ok(Reloaded {
@@ -296,6 +323,9 @@ mod tests {
             }
         }
     }
+
+    /// Old content is in use until the program was asked this often.
+    const ASKED: u32 = 3;
 
     fn requests() -> (Requests, Receiver<()>) {
         let (wake, woken) = sync_channel(1);
@@ -316,7 +346,7 @@ mod tests {
     }
 
     fn reloaded(program: &Notes) -> Vec<Option<String>> {
-        mem::take(&mut program.0.lock().unwrap())
+        mem::take(&mut program.reloaded.lock().unwrap())
     }
 
     fn is_success(outcome: &LastReload) -> bool {
@@ -383,6 +413,27 @@ mod tests {
         let counts = (history.generation, history.partial, history.failed);
         assert_eq!((counts, history.succeeded()), ((2, 1, 0), 0));
         assert_eq!(history.errors(), "0 reloads failed, 1 was partial");
+    }
+
+    #[test]
+    fn old_content_that_is_in_use_is_freed_later() {
+        let (requests, woken) = requests();
+        let program = Notes::default();
+        requests.request();
+        let shared = Arc::clone(&requests.shared);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let every = Duration::from_millis(1);
+                work(&program, &shared, &Supervisor::none(), &woken, every);
+            });
+            while program.asked.load(Ordering::Relaxed) < ASKED {
+                thread::yield_now();
+            }
+            shared.is_closed.store(true, Ordering::Release);
+            requests.wake();
+        });
+        assert_eq!(reloaded(&program), [None]);
+        assert_eq!(program.asked.load(Ordering::Relaxed), ASKED);
     }
 
     #[test]

@@ -343,10 +343,8 @@ where
             .leaving
             .iter()
             .map(|index| &old.replies()[*index as usize]);
-        let mut leaving = locked(&reloading.leaving);
-        leaving.extend(replies.map(|reply| Arc::clone(reply.bytes())));
-        drop(old);
-        leaving.retain(|bytes| Arc::strong_count(bytes) > 1);
+        let replies = replies.map(|reply| Arc::clone(reply.bytes()));
+        locked(&reloading.leaving).extend(replies);
         let totals = next.site.totals();
         let new = next.origins.iter().filter(|one| **one == NEW).count() as u64;
         let changes = match (new, next.leaving.len() as u64) {
@@ -361,6 +359,17 @@ where
         let files = report::counted(totals.files, "file");
         let size = report::bytes(totals.content_bytes);
         Ok(format!("{files}, {size}; {changes}").into())
+    }
+
+    /// Frees the bytes of responses that no connection sends any more. A worker must not wait while the
+    /// system takes memory back, so the last reference is always dropped here.
+    fn free_unused(&self) -> bool {
+        let Some(reloading) = &self.reloading else {
+            return false;
+        };
+        let mut leaving = locked(&reloading.leaving);
+        leaving.retain(|bytes| Arc::strong_count(bytes) > 1);
+        !leaving.is_empty()
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {
@@ -538,6 +547,21 @@ mod tests {
         assert_eq!(totals.residents, prepared.packets);
         let mut tally = Tally::default();
         Program::tally::<nmio::sim::Sink>(&program, &http, &mut tally);
+    }
+
+    #[test]
+    fn the_bytes_of_an_old_response_are_freed_when_it_is_no_longer_sent() {
+        let (folder, program) = sandstorm(SendMode::MemCopy, 1_500);
+        let program = program.with_reloads(Limits::default(), false);
+        let sent = Arc::clone(program.site().files().next().unwrap().1.bytes());
+        std::fs::write(folder.path().join("index.html"), b"new").unwrap();
+        program.reload(None).unwrap();
+        assert!(program.free_unused() && program.free_unused());
+        let freed = Arc::downgrade(&sent);
+        drop(sent);
+        assert!(freed.upgrade().is_some(), "the reload thread frees it");
+        assert!(!program.free_unused());
+        assert!(freed.upgrade().is_none());
     }
 
     #[test]

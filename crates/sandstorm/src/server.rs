@@ -104,9 +104,13 @@ impl<A: App, C: CongestionControl> Http<A, C> {
         })
     }
 
-    /// Sets the mailbox that brings the next site. Its bell must be the server's.
+    /// Sets the mailbox that brings the next site. Its bell must be the server's. Makes room for both
+    /// sites, even if the next one is twice as large. The system provides the memory only when it is
+    /// used.
     #[must_use]
     pub(crate) fn with_handover(mut self, mailbox: Mailbox<Turn<Share>>) -> Self {
+        let (web, contents) = self.stack.parts_mut();
+        contents.reserve(2 * web.prepared().len());
         self.turnover.set_mailbox(mailbox);
         self
     }

@@ -35,8 +35,12 @@ pub(super) struct Rates {
     pub(super) drops: Vec<Row>,
 }
 
-/// Number of zones that are shown: those with the most replies.
+/// Number of sites, and of zones, that are shown: those with the most requests.
 const TOP: usize = 10;
+/// The label of a count of one of several sites.
+const SITE: &str = "site";
+/// The label of a count of a zone, or of a group of zones.
+const ZONES: &str = "zones";
 
 /// A count of one worker: its name, whether it is a level, and its value.
 type One = (String, bool, u64);
@@ -45,24 +49,23 @@ impl Rates {
     /// Compares a status with an earlier one of the same server. Without one, all rates are 0.
     pub(super) fn between(before: Option<&Status>, now: &Status) -> Self {
         let rows = |of: fn(&WorkerStatus) -> Vec<One>| rows(before, now, of);
-        let mut zones = rows(|worker| {
-            let zones = worker.counts.iter().filter(|one| is_of_zones(one));
-            let ones = zones.map(|one| (one.full_name(), false, one.count));
-            ones.collect()
-        });
-        let order = |row: &Row| (row.rate(), row.total as f64);
-        zones.sort_by(|a, b| order(b).partial_cmp(&order(a)).unwrap_or(Ordering::Equal));
-        zones.truncate(TOP);
         let mut counts = rows(|worker| {
             let counts = worker.counts.iter();
-            let counts = counts.filter(|one| one.program != PORT && !is_of_zones(one));
+            let counts = counts.filter(|one| one.program != PORT && !has(one, ZONES));
             // Most kinds of a level, such as states of connections, are usually empty.
             let counts =
                 counts.filter(|one| !one.is_level || one.count > 0 || one.labels.is_empty());
-            let ones = counts.map(|one| (one.full_name(), one.is_level, one.count));
-            ones.collect()
+            summed(counts.map(|one| (name_without_site(one), one.is_level, one.count)))
         });
-        counts.extend(zones);
+        counts.extend(busiest(rows(|worker| {
+            let counts = worker.counts.iter();
+            let sites = counts.filter(|one| has(one, SITE) && one.name == "requests");
+            summed(sites.map(|one| (one.full_name(), false, one.count)))
+        })));
+        counts.extend(busiest(rows(|worker| {
+            let zones = worker.counts.iter().filter(|one| has(one, ZONES));
+            summed(zones.map(|one| (one.full_name(), false, one.count)))
+        })));
         Self {
             counts,
             port: rows(|worker| {
@@ -74,9 +77,7 @@ impl Rates {
             }),
             drops: rows(|worker| {
                 let drops = worker.drops.iter();
-                drops
-                    .map(|one| (one.full_name(), false, one.count))
-                    .collect()
+                summed(drops.map(|one| (name_without_site(one), false, one.count)))
             }),
         }
     }
@@ -88,9 +89,35 @@ impl Rates {
     }
 }
 
-/// Returns true for the count of the replies of a zone or of a group of zones.
-fn is_of_zones(count: &StatusCount) -> bool {
-    count.labels.contains_key("zones")
+fn has(count: &StatusCount, label: &str) -> bool {
+    count.labels.contains_key(label)
+}
+
+/// Returns a count's full name without the label that tells its site.
+fn name_without_site(count: &StatusCount) -> String {
+    let mut all_sites = count.clone();
+    all_sites.labels.remove(SITE);
+    all_sites.full_name()
+}
+
+/// Adds up the counts of each name.
+fn summed(ones: impl Iterator<Item = One>) -> Vec<One> {
+    let mut sums: Vec<One> = Vec::new();
+    for one in ones {
+        match sums.iter_mut().find(|sum| sum.0 == one.0) {
+            Some(sum) => sum.2 += one.2,
+            None => sums.push(one),
+        }
+    }
+    sums
+}
+
+/// Returns the first [`TOP`] rows in descending order of their rates and totals.
+fn busiest(mut rows: Vec<Row>) -> Vec<Row> {
+    let order = |row: &Row| (row.rate(), row.total as f64);
+    rows.sort_by(|a, b| order(b).partial_cmp(&order(a)).unwrap_or(Ordering::Equal));
+    rows.truncate(TOP);
+    rows
 }
 
 /// Returns a row for each count, ordered as the workers list them.
@@ -227,6 +254,36 @@ mod tests {
         let names: Vec<_> = names.map(|name| name.rsplit(' ').next().unwrap()).collect();
         assert_eq!(names[..6], ["z3.", "z11.", "z0.", "z6.", "z5.", "z4."]);
         assert_eq!(names.len(), TOP);
+    }
+
+    #[test]
+    fn sites_are_added_up_and_those_with_the_most_requests_are_named() {
+        let of = |name: &str, site: &str, number| StatusCount {
+            labels: [("site".to_owned(), site.to_owned())].into(),
+            ..count(name, false, number)
+        };
+        let mut now = status(11.0, &[(0.0, 0, 0)]);
+        now.workers[0].drops = vec![of("late", "a", 1), of("late", "b", 2)];
+        now.workers[0].counts = vec![
+            of("requests", "a", 1),
+            of("bytes", "a", 10),
+            of("requests", "b", 5),
+            of("bytes", "b", 50),
+        ];
+        let rates = Rates::between(None, &now);
+        let rows = |rows: &[Row]| -> Vec<_> {
+            let rows = rows.iter();
+            rows.map(|row| format!("{} {}", row.name, row.total))
+                .collect()
+        };
+        let expected = [
+            "web: requests 6",
+            "web: bytes 60",
+            "web: requests b 5",
+            "web: requests a 1",
+        ];
+        assert_eq!(rows(&rates.counts), expected);
+        assert_eq!(rows(&rates.drops), ["web: late 3"]);
     }
 
     #[test]

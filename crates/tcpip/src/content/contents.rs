@@ -137,6 +137,16 @@ impl Contents {
         }
     }
 
+    /// Makes room in the tables for `additional` content items, so that adding and removing them
+    /// later moves no table.
+    ///
+    /// # Panics
+    /// If the system has no address space for it.
+    pub fn reserve(&mut self, additional: usize) {
+        self.list.reserve(additional);
+        self.free.reserve(self.list.len() + additional);
+    }
+
     /// Adds a content item. For each class, the item is cut into segments by
     /// [`prepare`](Self::prepare), or else when it is first sent.
     ///

@@ -51,6 +51,20 @@ fn a_removed_id_is_not_found_even_if_its_index_is_reused() {
 }
 
 #[test]
+fn after_reserving_no_table_moves() {
+    let mut all = contents(SendMode::MemCopy, 0);
+    let old: Vec<_> = (0..100).map(|_| add(&mut all, 10)).collect();
+    all.reserve(200);
+    let tables = (all.list.as_ptr(), all.free.as_ptr());
+    let new: Vec<_> = (0..200).map(|_| add(&mut all, 10)).collect();
+    for id in old.into_iter().chain(new) {
+        assert!(all.remove(id));
+    }
+    assert_eq!(all.free.len(), 300);
+    assert_eq!((all.list.as_ptr(), all.free.as_ptr()), tables);
+}
+
+#[test]
 fn preparing_computes_all_checksums_and_makes_residents_while_there_is_memory() {
     let pool = pool(5);
     let mut all = contents(SendMode::PreCopy, 0);
