@@ -47,11 +47,12 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     setup::run()?;
     setup::require_components()?;
+    let is_whole = options.filter.is_empty();
     let mut tests = Tests {
+        is_whole,
         silence: if options.full { FULL_SILENCE } else { SILENCE },
         ..Tests::default()
     };
-    let is_whole = options.filter.is_empty();
     if is_whole {
         tests.step("format", cargo("fmt --all --check"));
         let fuzz = cargo("fmt --manifest-path fuzz/Cargo.toml --check");
@@ -175,6 +176,8 @@ struct Tests {
     failed: u32,
     summary: String,
     silence: Duration,
+    /// Whether all steps run.
+    is_whole: bool,
 }
 
 impl Tests {
@@ -182,6 +185,11 @@ impl Tests {
     fn step(&mut self, name: &str, mut command: Command) {
         if interrupt::seen() {
             return;
+        }
+        if self.is_whole {
+            // What incremental builds need later costs time and disk space now. A run of everything
+            // is seldom repeated.
+            command.env("CARGO_INCREMENTAL", "0");
         }
         println!("==== {name}");
         let start = Instant::now();

@@ -421,11 +421,12 @@ mod tests {
         let program = Notes::default();
         requests.request();
         let shared = Arc::clone(&requests.shared);
+        let (at, supervisor) = (&program, Supervisor::none());
+        let loaded = Arc::clone(&shared);
+        let reload_thread =
+            move || work(at, &loaded, &supervisor, &woken, Duration::from_millis(1));
         thread::scope(|scope| {
-            scope.spawn(|| {
-                let every = Duration::from_millis(1);
-                work(&program, &shared, &Supervisor::none(), &woken, every);
-            });
+            scope.spawn(reload_thread);
             while program.asked.load(Ordering::Relaxed) < ASKED {
                 thread::yield_now();
             }
