@@ -161,11 +161,15 @@ fn builder_of(
         let path = path();
         LoadError::Unreadable { path, source }
     })?;
+    let site = Builder::with_fields(SystemTime::now(), fields);
     let mut loader = Loader {
         folder,
         root: &root,
         limits,
-        site: Builder::with_fields(SystemTime::now(), fields),
+        site: match previous {
+            Some(previous) => site.similar_to(previous),
+            None => site,
+        },
         open: vec![Folder::new(PathBuf::new(), PathBuf::new(), list)],
         folders: 1,
         previous,

@@ -166,7 +166,7 @@ fn replies_that_are_equal_are_kept() {
 
 #[test]
 fn a_worker_changes_to_the_next_site_in_steps() {
-    let paths: Vec<_> = (0..300).map(|n| format!("/{n}")).collect();
+    let paths: Vec<_> = (0..600).map(|n| format!("/{n}")).collect();
     let all = |text: &[u8]| {
         let file = |site: Builder, path: &String| site.file(path.as_bytes(), UNIX_EPOCH, text);
         paths.iter().fold(Builder::new(UNIX_EPOCH), file)

@@ -47,6 +47,16 @@ pub(crate) enum Page {
     Redirect(ReplyId),
 }
 
+impl Page {
+    /// Returns the id of the first reply for the path.
+    fn first(&self) -> ReplyId {
+        match self {
+            Self::File(page) => page.first,
+            Self::Redirect(first) => *first,
+        }
+    }
+}
+
 /// The prepared replies for a file, and the tag and time for evaluating preconditions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilePage {
@@ -341,6 +351,22 @@ impl Builder {
         builder
     }
 
+    /// Makes room for the content of a site that is probably similar to `previous`.
+    #[must_use]
+    pub(crate) fn similar_to(mut self, previous: &Site) -> Self {
+        let Site {
+            pages,
+            replies,
+            versions,
+            ..
+        } = &mut self.site;
+        pages.reserve(previous.pages.len());
+        versions.reserve(previous.versions.len());
+        replies.reserve(previous.replies.len());
+        self.origins.reserve(previous.replies.len());
+        self
+    }
+
     /// Adds a file that was last modified at `modified`. `path` is its decoded path, with a leading
     /// slash. The new file replaces an earlier file at this path. An `index.html` is also the page
     /// of its folder.
@@ -493,7 +519,7 @@ impl Builder {
     pub(crate) fn build_next(mut self, previous: &Site) -> NextSite {
         let mut origins = std::mem::take(&mut self.origins).into_boxed_slice();
         let Site { pages, replies, .. } = &mut self.site;
-        let mut keep_equal = |own: ReplyId, old: ReplyId, count| {
+        let mut keep_equal = |origins: &mut [u32], own: ReplyId, old: ReplyId, count| {
             for offset in 0..count {
                 let (own, old) = (own.index() + offset, old.index() + offset);
                 let (new, known) = (&mut replies[own], &previous.replies[old]);
@@ -504,11 +530,19 @@ impl Builder {
             }
         };
         // The shared replies are usually equal, because they depend only on the common fields.
-        keep_equal(ReplyId(0), ReplyId(0), 2 * SHARED.len());
+        keep_equal(&mut origins, ReplyId(0), ReplyId(0), 2 * SHARED.len());
         for (path, page) in &*pages {
+            // A file that has not changed was kept before.
+            if origins[page.first().index()] != NEW {
+                continue;
+            }
             match (page, previous.pages.get(path)) {
-                (Page::File(own), Some(Page::File(old))) => keep_equal(own.first, old.first, 3),
-                (Page::Redirect(own), Some(Page::Redirect(old))) => keep_equal(*own, *old, 2),
+                (Page::File(own), Some(Page::File(old))) => {
+                    keep_equal(&mut origins, own.first, old.first, 3);
+                }
+                (Page::Redirect(own), Some(Page::Redirect(old))) => {
+                    keep_equal(&mut origins, *own, *old, 2);
+                }
                 _ => {}
             }
         }

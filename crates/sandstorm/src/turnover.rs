@@ -12,6 +12,8 @@ use crate::web::{PreparedReply, Web};
 
 /// Number of replies that one step adds or removes, so that packets need not wait long.
 const REPLIES_IN_A_STEP: usize = 128;
+/// Number of replies that stay and together cost as much as a new one.
+const KEPT_PER_NEW: usize = 16;
 
 /// Hands the next site to all workers, and waits until nothing of the old one is left.
 pub(crate) fn hand_over(handover: &Handover<Share>, next: &Arc<NextSite>) {
@@ -115,15 +117,20 @@ impl Passage {
         let Share { next, prepared, .. } = &mut self.turn.content;
         let replies = next.site.replies().iter().zip(&next.origins);
         let rest = replies.skip(prepared.len());
-        for (reply, &origin) in rest.take(REPLIES_IN_A_STEP) {
-            let one = match origin {
-                NEW => PreparedReply::add(reply, contents),
-                old => Ok(web.prepared()[old as usize]),
+        let mut budget = REPLIES_IN_A_STEP * KEPT_PER_NEW;
+        for (reply, &origin) in rest {
+            let (one, cost) = match origin {
+                NEW => (PreparedReply::add(reply, contents), KEPT_PER_NEW),
+                old => (Ok(web.prepared()[old as usize]), 1),
             };
             match one {
                 Ok(one) => prepared.push(one),
                 // There are too many contents. The old site stays.
                 Err(_) => return true,
+            }
+            budget = budget.saturating_sub(cost);
+            if budget == 0 {
+                break;
             }
         }
         if prepared.len() == next.origins.len() {

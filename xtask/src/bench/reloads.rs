@@ -38,6 +38,8 @@ pub(crate) struct Options {
 const SECONDS: f64 = 60.0;
 /// Duration of the run that measures a server's capacity, in seconds.
 const CAPACITY_SECONDS: f64 = 3.0;
+/// Duration of the load during which `find` is timed, in seconds.
+const FIND_SECONDS: f64 = 15.0;
 /// Time from one reload to the next.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Time limit for a reload.
@@ -156,7 +158,19 @@ impl Case {
         let capacity = load(None, CAPACITY_SECONDS)?.rate;
         let quiet = load(Some(capacity / 2.0), seconds)?;
         if self.change == Change::Part && self.serves == Serves::Files {
-            println!("{}: {}", self.name, served.time_of_find()?);
+            let alone = served.time_of_find(&["find"])?;
+            let core = CLIENT_CORE.to_string();
+            // As the reload thread.
+            let nice = ["nice", "-n", "10", "taskset", "-c", &core, "find"];
+            let loaded = std::thread::scope(|scope| {
+                let find = scope.spawn(|| served.time_of_find(&nice));
+                load(Some(capacity / 2.0), FIND_SECONDS)?;
+                find.join().expect("this thread does not panic")
+            })?;
+            println!(
+                "{}: find takes {alone:.1} ms without load, and {loaded:.1} ms with it",
+                self.name
+            );
         }
         let ended = AtomicBool::new(false);
         let (reloading, changed) = std::thread::scope(|scope| {

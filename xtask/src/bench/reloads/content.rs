@@ -140,12 +140,15 @@ impl Served {
         Ok(())
     }
 
-    /// Tells how long `find` takes to print the size and time of every file.
-    pub(super) fn time_of_find(&self) -> Result<String> {
+    /// Returns how long `find`, started by `command`, takes to print the size and time of every file,
+    /// in milliseconds.
+    pub(super) fn time_of_find(&self, command: &[&str]) -> Result<f64> {
         let mut times = Vec::new();
         for _ in 0..5 {
-            let mut find = Command::new("find");
-            find.arg(&self.place).args(["-printf", "%s %T@\n"]);
+            let mut find = Command::new(command[0]);
+            find.args(&command[1..])
+                .arg(&self.place)
+                .args(["-printf", "%s %T@\n"]);
             let start = Instant::now();
             let status = find
                 .stdout(Stdio::null())
@@ -155,8 +158,7 @@ impl Served {
             times.push(start.elapsed());
         }
         times.sort_unstable();
-        let millis = times[times.len() / 2].as_secs_f64() * 1e3;
-        Ok(format!("find takes {millis:.1} ms"))
+        Ok(times[times.len() / 2].as_secs_f64() * 1e3)
     }
 
     fn version(&self, version: usize) -> PathBuf {
