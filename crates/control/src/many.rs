@@ -201,7 +201,7 @@ impl<A: Program> Program for Many<A> {
     fn free_unused(&self) -> bool {
         let sites = self.0.iter();
         // Every site must be asked.
-        sites.fold(false, |some, site| site.program.free_unused() || some)
+        sites.filter(|site| site.program.free_unused()).count() > 0
     }
 
     fn has_content(&self, name: &str) -> bool {

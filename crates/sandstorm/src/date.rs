@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use httpdate::HttpDate;
 
 /// Length of an HTTP date (IMF-fixdate, RFC 9110, section 5.6.7), in bytes.
-const DATE_LEN: usize = 29;
+pub(crate) const DATE_LEN: usize = 29;
 /// The text between the date and the connection option.
 const BETWEEN: &[u8] = b"\r\nConnection: ";
 /// The connection option of a response after which the connection stays open.

@@ -1,5 +1,6 @@
 //! Evaluates the fields that control how a request is processed: host, body length, expectation,
-//! and persistence of the connection. Also finds out whether there are preconditions.
+//! and persistence of the connection. Also finds out whether there are
+//! preconditions and ranges.
 
 use httparse::Header;
 
@@ -17,6 +18,8 @@ pub(crate) struct Framing {
     pub(crate) expects_continue: bool,
     /// Whether the request contains a precondition, such as `If-Match`.
     pub(crate) conditional: bool,
+    /// Whether the request contains `Range`.
+    pub(crate) has_range: bool,
 }
 
 impl Framing {
@@ -26,6 +29,7 @@ impl Framing {
         body: BodyLength::Known(0),
         expects_continue: false,
         conditional: false,
+        has_range: false,
     };
 
     /// Evaluates all fields in one pass. `minor` is the minor version of the request's HTTP
@@ -38,6 +42,7 @@ impl Framing {
         let mut close = false;
         let mut keep_alive = minor > 0;
         let mut conditional = false;
+        let mut has_range = false;
         let mut expected = true;
         let mut expects_continue = false;
         for Header { name, value } in fields {
@@ -49,6 +54,7 @@ impl Framing {
                         return Err(Status::BadRequest);
                     }
                 }
+                5 if name.eq_ignore_ascii_case("range") => has_range = true,
                 6 if name.eq_ignore_ascii_case("expect") => {
                     expected &= list(value).all(|e| e.eq_ignore_ascii_case(b"100-continue"));
                     // `100-continue` from an HTTP/1.0 client is ignored (RFC 9110, section 10.1.1).
@@ -94,6 +100,7 @@ impl Framing {
             body,
             expects_continue,
             conditional,
+            has_range,
         })
     }
 }

@@ -55,6 +55,7 @@ pub(crate) struct Refusal {
 pub(crate) enum Method {
     Get,
     Head,
+    Options,
     /// A standard method (RFC 9110, section 9.1; RFC 5789) that files do not support.
     OfNoFile,
     Unknown,
@@ -65,7 +66,8 @@ impl Method {
         match name {
             "GET" => Self::Get,
             "HEAD" => Self::Head,
-            "POST" | "PUT" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE" | "PATCH" => Self::OfNoFile,
+            "OPTIONS" => Self::Options,
+            "POST" | "PUT" | "DELETE" | "CONNECT" | "TRACE" | "PATCH" => Self::OfNoFile,
             _ => Self::Unknown,
         }
     }
@@ -83,6 +85,8 @@ pub(crate) struct Head<'a> {
     pub(crate) keep_alive: bool,
     /// Whether the request contains a precondition, such as `If-Match`.
     conditional: bool,
+    /// Whether the request contains `Range`.
+    has_range: bool,
     /// The minor version of HTTP.
     pub(crate) minor: u8,
     /// Length of the head in bytes, including the empty line.
@@ -118,6 +122,7 @@ pub(crate) fn parse<'f, 'd>(
                 fields,
                 keep_alive: framing.persistent && framing.body.is_none(),
                 conditional: framing.conditional,
+                has_range: framing.has_range,
                 minor,
                 len,
             }))
@@ -139,7 +144,7 @@ pub(crate) fn parse<'f, 'd>(
     }
 }
 
-/// Cached result of parsing the fields of an HTTP/1.1 request without preconditions.
+/// Cached result of parsing the fields of an HTTP/1.1 request without preconditions and ranges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     keep_alive: bool,
@@ -179,6 +184,7 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
         fields: &[],
         keep_alive: fields.keep_alive,
         conditional: false,
+        has_range: false,
         minor: 1,
         len,
     })
@@ -226,11 +232,12 @@ pub(crate) struct Target<'d> {
 
 impl<'a> Head<'a> {
     /// Returns a cacheable result for the fields, which begin after `line_len` bytes. Returns
-    /// `None` if they contain preconditions or the version is not 1.1.
+    /// `None` if they contain preconditions or ranges, or the version is not 1.1.
     #[inline]
     pub(crate) fn known_fields(&self, line_len: usize) -> Option<Fields> {
         let len = self.len.checked_sub(line_len)?;
-        (self.minor == 1 && !self.conditional).then_some(Fields {
+        let is_plain = !self.conditional && !self.has_range;
+        (self.minor == 1 && is_plain).then_some(Fields {
             keep_alive: self.keep_alive,
             len: len as u16,
         })
@@ -287,6 +294,31 @@ impl<'a> Head<'a> {
             None => is_unmodified("if-modified-since").unwrap_or(false),
         };
         unchanged.then_some(Status::NotModified)
+    }
+
+    /// Returns the value of `Range` if it applies to GET of the representation with this entity tag
+    /// (RFC 9110, section 14.2). A repeated field, or another version in `If-Range`, makes it
+    /// ineffective.
+    #[inline]
+    pub(crate) fn range(&self, tag: ETag) -> Option<&'a [u8]> {
+        if self.has_range && self.method == Method::Get {
+            self.effective_range(tag)
+        } else {
+            None
+        }
+    }
+
+    #[inline(never)]
+    fn effective_range(&self, tag: ETag) -> Option<&'a [u8]> {
+        let only = |name| {
+            let mut values = self.values(name);
+            Some((values.next()?, values.next().is_none()))
+        };
+        let (range, is_only) = only("range")?;
+        // A date cannot tell two versions of the same second apart, so it never matches (RFC 9110,
+        // sections 13.1.5 and 8.8.2.2).
+        let is_same = only("if-range").is_none_or(|(value, is_only)| is_only && tag.is(value));
+        (is_only && is_same).then_some(range)
     }
 
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {

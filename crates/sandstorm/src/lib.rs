@@ -151,7 +151,7 @@
 //! Content-Length: 17\r\n                        │ made once for all clients
 //! Last-Modified: Wed, 18 Nov 2026 20:00:00 GMT\r\n
 //! ETag: "8a59fb4fec8a43ae"\r\n                  │
-//! Accept-Ranges: none\r\n                       │
+//! Accept-Ranges: bytes\r\n                      │
 //! \r\n                                          │
 //! p { color: tan }\n                           ─┘
 //! ```
@@ -177,7 +177,7 @@
 //! let Step::Answer(answer) = session.next(&site, whole) else {
 //!     panic!("the request is whole");
 //! };
-//! assert_eq!(answer.consumed, whole.len());
+//! assert_eq!(answer.consumed(), whole.len());
 //! assert!(!answer.close);
 //!
 //! let stamp = Stamp::new(1_795_249_777, answer.close);
@@ -207,11 +207,17 @@
 //! site does not read bodies: it answers a request with a body, and then closes the connection. A
 //! head must be complete within [`REQUEST_TIMEOUT`] of its first byte.
 //!
-//! The server deliberately lacks TLS, ranges, compression, content negotiation, folder listings,
-//! virtual hosts, request logs, and tunnels (CONNECT).
+//! A client may ask for ranges of a file: one, or several as `multipart/byteranges`. Ranges that
+//! overlap or touch are joined. A client that asks for more than 32 parts, or for parts that cost
+//! more than the whole file, gets the whole file. Only heads and the text between parts are
+//! assembled for such a response. The parts are slices of the prepared response.
+//!
+//! The server deliberately lacks TLS, compression, content negotiation, folder listings, virtual
+//! hosts, and tunnels (CONNECT).
 
 mod access_log;
 mod app;
+mod assembled;
 mod body;
 pub mod date;
 mod exchange;
@@ -224,6 +230,7 @@ mod loading;
 mod pending;
 mod prepared;
 mod program;
+mod ranges;
 mod recent_cache;
 pub mod reply;
 mod request;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use nmio::Instant;
-use tcpip::ContentId;
+use tcpip::{ContentId, Part};
 
 use crate::body::BodyReader;
 use crate::date::Stamp;
@@ -95,16 +95,26 @@ pub(crate) struct Body {
 /// or in the request's entry while they wait for room.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
-    /// A range of bytes of a content item, unless only the assembled bytes are sent.
-    pub(crate) content: Option<(ContentId, Range<u32>)>,
+    pub(crate) content: OutgoingContent,
     pub(crate) stamp: Stamp,
     /// If present, the response continues with more pieces.
     pub(crate) stream: Option<Stream>,
 }
 
+/// What a response contains beside its assembled bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OutgoingContent {
+    /// Nothing.
+    None,
+    /// A range of bytes of a content item follows.
+    Slice(ContentId, Range<u32>),
+    /// These parts, whose own bytes are the assembled ones, are the whole response.
+    Parts(Box<[Part]>),
+}
+
 impl Outgoing {
     /// Creates the last part of a response, after which no pieces follow.
-    pub(crate) fn new(content: Option<(ContentId, Range<u32>)>, stamp: Stamp) -> Self {
+    pub(crate) fn new(content: OutgoingContent, stamp: Stamp) -> Self {
         Self {
             content,
             stamp,

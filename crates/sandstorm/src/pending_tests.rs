@@ -177,7 +177,7 @@ fn a_client_that_does_not_read_loses_its_response() {
     let stamp = Stamp::new(1, false);
     let room = || {
         Phase::Room(Outgoing {
-            content: None,
+            content: OutgoingContent::None,
             stamp,
             stream: None,
         })

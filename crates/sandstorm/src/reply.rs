@@ -1,12 +1,14 @@
 //! Prepared responses, each with status line, fields and body in one buffer.
 
 use std::fmt::{self, Display, Write as _};
+use std::io::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::date::{SLOT_FIELD, SLOT_LEN, SlotWriter, Stamp};
+use crate::date::{DATE_LEN, SLOT_FIELD, SLOT_LEN};
 use crate::fields::Fields;
 pub use crate::status::Status;
 
@@ -22,6 +24,7 @@ const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<'
 pub struct Reply {
     bytes: Arc<[u8]>,
     slot_at: u32,
+    head_len: u16,
     status: Status,
 }
 
@@ -36,34 +39,32 @@ impl Reply {
         self.slot_at
     }
 
+    /// The head, with its empty line.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.head_len)]
+    }
+
+    /// The length of the body in bytes.
+    #[inline(always)]
+    pub(crate) fn body_len(&self) -> usize {
+        self.bytes.len() - usize::from(self.head_len)
+    }
+
     /// The status.
     #[inline(always)]
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// Appends the response to `out`, with `stamp` in its slot. If `query` is not empty, the
-    /// response must be a redirect, and the query is added to its location.
-    pub(crate) fn write(
-        &self,
-        query: &[u8],
-        stamp: Stamp,
-        slots: &mut SlotWriter,
-        out: &mut Vec<u8>,
-    ) {
-        let slot_at = out.len() + self.slot_at as usize;
-        if query.is_empty() {
-            out.extend_from_slice(&self.bytes);
-        } else {
-            let (before, tail) = self.bytes.split_at(self.location_end());
-            out.extend_from_slice(before);
-            out.push(b'?');
-            for piece in percent_encode(query, NOT_IN_QUERY) {
-                out.extend_from_slice(piece.as_bytes());
-            }
-            out.extend_from_slice(tail);
+    /// Appends the response, which must be a redirect, with a query added to its location.
+    pub(crate) fn write_with_query(&self, query: &[u8], out: &mut Vec<u8>) {
+        let (before, tail) = self.bytes.split_at(self.location_end());
+        out.extend_from_slice(before);
+        out.push(b'?');
+        for piece in percent_encode(query, NOT_IN_QUERY) {
+            out.extend_from_slice(piece.as_bytes());
         }
-        slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
+        out.extend_from_slice(tail);
     }
 
     /// Returns the offset at which the value of a redirect's `Location` ends. The offset is not
@@ -86,6 +87,8 @@ pub(crate) struct ETag(u64);
 impl ETag {
     /// A placeholder tag, for computing the length of a head.
     const BLANK: Self = Self(0);
+    /// The length of a tag with its quotes, in bytes.
+    const LEN: usize = 18;
 
     pub(crate) fn of(content: &[u8]) -> Self {
         Self(xxh3_64(content))
@@ -106,7 +109,7 @@ impl ETag {
 }
 
 impl Display for ETag {
-    /// Writes the tag with its quotes. The length is always 18 bytes.
+    /// Writes the tag with its quotes. The length is always [`LEN`](Self::LEN).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{:016x}\"", self.0)
     }
@@ -143,10 +146,13 @@ impl Head {
         self
     }
 
-    fn reply(self, status: Status) -> Reply {
+    /// Makes a response of this finished head and a body.
+    fn reply(self, status: Status, body: &str) -> Reply {
+        let head_len = self.text.len() as u16;
         Reply {
-            bytes: self.text.into_bytes().into(),
+            bytes: (self.text + body).into_bytes().into(),
             slot_at: self.slot_at,
+            head_len,
             status,
         }
     }
@@ -160,9 +166,7 @@ fn with_body(status: Status, head: impl Fn() -> Head, body: &str) -> [Reply; 2] 
             .field("Content-Length", body.len())
             .finish()
     };
-    let mut whole = head();
-    whole.text.push_str(body);
-    [whole.reply(status), head().reply(status)]
+    [head().reply(status, body), head().reply(status, "")]
 }
 
 /// The media type of pages that the server generates.
@@ -179,13 +183,21 @@ pub(crate) fn page(status: impl Display, explanation: &str) -> String {
     )
 }
 
-/// Makes the responses with the page about an error status: one for GET and one for HEAD.
+/// The methods that files support.
+const ALLOWED: &str = "GET, HEAD, OPTIONS";
+
+/// Makes the responses with the page about a status: one for GET and one for HEAD.
 pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
     let head = || match status {
         // A 405 must list the allowed methods (RFC 9110, section 15.5.6).
-        Status::MethodNotAllowed => Head::new(status, common).field("Allow", "GET, HEAD"),
+        Status::MethodNotAllowed | Status::NoContent => {
+            Head::new(status, common).field("Allow", ALLOWED)
+        }
         _ => Head::new(status, common),
     };
+    if status == Status::NoContent {
+        return [(); 2].map(|()| head().finish().reply(status, ""));
+    }
     with_body(status, head, &page(status, status.explanation()))
 }
 
@@ -255,12 +267,13 @@ impl FileReplies {
         let whole = Reply {
             bytes,
             slot_at: head.slot_at,
+            head_len: head.text.len() as u16,
             status: Status::Ok,
         };
         let not_modified = Head::new(Status::NotModified, fields.common).field("ETag", tag);
-        let not_modified = not_modified.finish().reply(Status::NotModified);
+        let not_modified = not_modified.finish().reply(Status::NotModified, "");
         Ok(Self {
-            replies: [whole, head.reply(Status::Ok), not_modified],
+            replies: [whole, head.reply(Status::Ok, ""), not_modified],
             tag,
         })
     }
@@ -277,6 +290,116 @@ fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -
         .field("Content-Length", len)
         .field("Last-Modified", fields.last_modified)
         .field("ETag", tag)
-        // This value tells clients not to request ranges (RFC 9110, section 14.3).
-        .field("Accept-Ranges", "none")
+        .field("Accept-Ranges", "bytes")
+}
+
+/// Length of the lines that follow `Content-Length` in the head of a file, and of the empty line.
+const LAST_LINES_LEN: usize =
+    "Last-Modified: \r\nETag: \r\nAccept-Ranges: bytes\r\n\r\n".len() + DATE_LEN + ETag::LEN;
+
+/// The head of a file's response, from which the head of a response with parts of the file is made
+/// (RFC 9110, section 15.3.7).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartialHead<'a> {
+    slot_at: usize,
+    head_len: u32,
+    /// Length of the whole file in bytes.
+    file_len: usize,
+    /// The lines between the status line and the line `Content-Type`.
+    first_lines: &'a [u8],
+    /// The line `Content-Type`.
+    content_type: &'a [u8],
+    /// The lines after the line `Content-Length`, and the empty line.
+    last_lines: &'a [u8],
+}
+
+impl<'a> PartialHead<'a> {
+    /// Takes the head of a file's reply apart.
+    pub(crate) fn of(file: &'a Reply) -> Self {
+        let (head, file_len) = (file.head(), file.body_len());
+        let (rest, last_lines) = head.split_at(head.len().saturating_sub(LAST_LINES_LEN));
+        let line_before = |end: usize| {
+            let before = rest[..end].strip_suffix(b"\r\n").unwrap_or_default();
+            memchr::memrchr(b'\n', before).map_or(0, |at| at + 1)
+        };
+        let length_at = line_before(rest.len());
+        let type_at = line_before(length_at);
+        let first_at = memchr::memchr(b'\n', rest).map_or(0, |at| at + 1);
+        Self {
+            slot_at: file.slot_at as usize - first_at,
+            head_len: file.head_len.into(),
+            file_len,
+            first_lines: &rest[first_at..type_at],
+            content_type: &rest[type_at..length_at],
+            last_lines,
+        }
+    }
+
+    /// Returns the range of the file's reply that contains a part of the file.
+    pub(crate) fn slice(&self, part: &Range<u32>) -> Range<u32> {
+        self.head_len + part.start..self.head_len + part.end
+    }
+
+    /// Writes the head of a response with one part of the file. Returns the offset of its slot.
+    pub(crate) fn write_single(&self, part: &Range<u32>, out: &mut Vec<u8>) -> usize {
+        let slot_at = self.begin(out);
+        out.extend_from_slice(self.content_type);
+        self.write_content_range(part, out);
+        self.finish(part.len(), out);
+        slot_at
+    }
+
+    /// Writes the head of a response with several parts of the file and a body of `body_len` bytes.
+    /// Returns the offset of its slot.
+    pub(crate) fn write_multipart(
+        &self,
+        boundary: u64,
+        body_len: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let slot_at = self.begin(out);
+        // Writing to a vector does not fail.
+        let _ = write!(
+            out,
+            "Content-Type: multipart/byteranges; boundary={boundary:016x}\r\n"
+        );
+        self.finish(body_len, out);
+        slot_at
+    }
+
+    /// Writes what precedes a part of a multipart body (RFC 9110, section 14.6).
+    pub(crate) fn write_part(&self, boundary: u64, part: &Range<u32>, out: &mut Vec<u8>) {
+        let _ = write!(out, "\r\n--{boundary:016x}\r\n");
+        out.extend_from_slice(self.content_type);
+        self.write_content_range(part, out);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Writes the end of a multipart body.
+    pub(crate) fn write_end(boundary: u64, out: &mut Vec<u8>) {
+        let _ = write!(out, "\r\n--{boundary:016x}--\r\n");
+    }
+
+    fn begin(&self, out: &mut Vec<u8>) -> usize {
+        let from = out.len();
+        let _ = write!(out, "HTTP/1.1 {}\r\n", Status::PartialContent);
+        let slot_at = out.len() - from + self.slot_at;
+        out.extend_from_slice(self.first_lines);
+        slot_at
+    }
+
+    fn write_content_range(&self, part: &Range<u32>, out: &mut Vec<u8>) {
+        let Range { start, end } = part;
+        let _ = write!(
+            out,
+            "Content-Range: bytes {start}-{}/{}\r\n",
+            end - 1,
+            self.file_len
+        );
+    }
+
+    fn finish(&self, body_len: usize, out: &mut Vec<u8>) {
+        let _ = write!(out, "Content-Length: {body_len}\r\n");
+        out.extend_from_slice(self.last_lines);
+    }
 }

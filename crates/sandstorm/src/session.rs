@@ -1,13 +1,17 @@
 //! The HTTP protocol of one connection, independent of the network: turns received bytes into
 //! replies.
 
+use std::ops::Range;
+
 use arrayvec::ArrayVec;
 
-use crate::date::{SlotWriter, Stamp};
+use crate::assembled::{Assembler, Piece, Rest};
+use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::head::{
     FieldBuffer, Fields, HEAD_LIMIT, Head, Method, NotRead, Refusal, field_buffer, line_len, parse,
     parse_line,
 };
+use crate::ranges::Selection;
 use crate::recent_cache::RecentCache;
 use crate::reply::Reply;
 use crate::site::{NoPage, Page, ReplyId, Site, redirect_reply};
@@ -33,12 +37,27 @@ pub struct Answer {
     pub reply: ReplyId,
     /// Whether the connection must be closed after this reply. If so, no later request is read.
     pub close: bool,
-    /// Number of bytes to consume: empty lines before the request, and its head. After an invalid
-    /// head, the bytes that follow it are also included.
-    pub consumed: usize,
-    /// Distance in bytes from the start of the query component to the end of the consumed bytes,
-    /// for a redirect that must keep the query. Otherwise 0.
-    query_from_end: u16,
+    /// See [`consumed`](Self::consumed). It has 32 bits, because caches hold many answers.
+    pub(crate) consumed: u32,
+    /// How the response differs from the reply.
+    pub(crate) form: Form,
+}
+
+/// How a response differs from its prepared reply. Positions in the request are distances in bytes
+/// from the end of the consumed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Not at all.
+    Whole,
+    /// It is a redirect that keeps the request's query, which begins at `from_end`.
+    WithQuery { from_end: u16 },
+    /// It has only the bytes of the file from `first` to `end`.
+    Part { first: u32, end: u32 },
+    /// It has several parts of the file. The value of `Range`, which begins at `from_end` and is `len`
+    /// bytes long, names them.
+    Parts { from_end: u16, len: u16 },
+    /// The file has none of the bytes that the client asks for.
+    NoPart,
 }
 
 /// The HTTP state of one connection.
@@ -194,8 +213,8 @@ pub(crate) fn refuse(refusal: Refusal, data: &[u8]) -> Answer {
     Answer {
         reply: Site::shared(status, head_only),
         close: true,
-        consumed: data.len(),
-        query_from_end: 0,
+        consumed: data.len() as u32,
+        form: Form::Whole,
     }
 }
 
@@ -204,7 +223,8 @@ impl Step {
     #[inline(always)]
     fn skip(mut self, skipped: usize) -> Self {
         match &mut self {
-            Self::More { consumed } | Self::Answer(Answer { consumed, .. }) => *consumed += skipped,
+            Self::More { consumed } => *consumed += skipped,
+            Self::Answer(answer) => answer.consumed += skipped as u32,
         }
         self
     }
@@ -216,12 +236,15 @@ pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     let reply_with = |reply| Answer {
         reply,
         close: !request.keep_alive,
-        consumed: request.len,
-        query_from_end: 0,
+        consumed: request.len as u32,
+        form: Form::Whole,
     };
     let head_only = match request.method {
-        Method::Get => false,
         Method::Head => true,
+        Method::Options if request.target == "*" => {
+            return reply_with(Site::shared(Status::NoContent, false));
+        }
+        Method::Get | Method::Options => false,
         Method::OfNoFile => return reply_with(Site::shared(Status::MethodNotAllowed, false)),
         Method::Unknown => return reply_with(Site::shared(Status::NotImplemented, false)),
     };
@@ -234,13 +257,20 @@ pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
         return bad_request;
     };
     match site.find(target.path.as_bytes()) {
+        Ok(_) if request.method == Method::Options => shared(Status::NoContent),
         Ok(Page::File(file)) => match request.precondition(file.tag, Some(file.modified)) {
-            None => reply_with(file.content_reply(head_only)),
+            None => {
+                let reply = reply_with(file.content_reply(head_only));
+                match request.range(file.tag) {
+                    None => reply,
+                    Some(range) => with_range(site, reply, range, data),
+                }
+            }
             Some(Status::NotModified) => reply_with(file.not_modified()),
             Some(status) => shared(status),
         },
         Ok(Page::Redirect(first)) => Answer {
-            query_from_end: query_from_end(request.len, target.query.unwrap_or_default(), data),
+            form: redirect_form(request.len, target.query.unwrap_or_default(), data),
             ..reply_with(redirect_reply(*first, head_only))
         },
         Err(NoPage::Unknown) => shared(Status::NotFound),
@@ -248,31 +278,57 @@ pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     }
 }
 
-/// Returns the distance in bytes from the start of the query to the end of the request, or 0 if
-/// there is no query. The request is at the start of `data` and is `len` bytes long.
+/// Returns the answer to a request for a file whose `Range` field has the value `range`. `whole` is
+/// the answer without this field. The value lies in `data`, which begins with the request.
 #[cold]
-fn query_from_end(len: usize, query: &str, data: &[u8]) -> u16 {
+fn with_range(site: &Site, whole: Answer, range: &[u8], data: &[u8]) -> Answer {
+    let form = match Selection::of(range, whole.of(site).body_len() as u32) {
+        Selection::Whole => Form::Whole,
+        Selection::Nothing => Form::NoPart,
+        Selection::Part(Range { start: first, end }) => Form::Part { first, end },
+        Selection::Parts(_) => {
+            let at = range.as_ptr().addr() - data.as_ptr().addr();
+            Form::Parts {
+                from_end: (whole.consumed() - at) as u16,
+                len: range.len() as u16,
+            }
+        }
+    };
+    Answer { form, ..whole }
+}
+
+/// Returns how a redirect keeps `query`. The request is at the start of `data` and is `len` bytes
+/// long.
+#[cold]
+fn redirect_form(len: usize, query: &str, data: &[u8]) -> Form {
     if query.is_empty() {
-        return 0;
+        return Form::Whole;
     }
     // The query is at the end of the target, and the target is the second word of the request line.
     let mut spaces = data.iter().enumerate().filter(|(_, b)| **b == b' ');
     let target_end = spaces.nth(1).map_or(len, |(at, _)| at);
-    (len - target_end + query.len()) as u16
+    let from_end = (len - target_end + query.len()) as u16;
+    Form::WithQuery { from_end }
 }
 
 impl Answer {
-    /// Returns the prepared reply. In a redirect, it lacks the request's query, which
-    /// [`write`](Self::write) adds.
+    /// Number of bytes to consume: empty lines before the request, and its head. After an invalid
+    /// head, the bytes that follow it are also included.
+    #[inline(always)]
+    pub fn consumed(&self) -> usize {
+        self.consumed as usize
+    }
+
+    /// Returns the prepared reply. In a redirect, it lacks the request's query. If the client asks for
+    /// a part of a file, it has the whole file. [`write`](Self::write) writes the actual response.
     pub fn of<'s>(&self, site: &'s Site) -> &'s Reply {
         site.reply(self.reply)
     }
 
-    /// Returns true if the reply is a redirect that must keep the request's query. If so, the
-    /// prepared reply cannot be sent unchanged.
+    /// Returns true if the prepared reply is sent unchanged.
     #[inline(always)]
-    pub(crate) fn keeps_query(&self) -> bool {
-        self.query_from_end != 0
+    pub(crate) fn is_whole(&self) -> bool {
+        self.form == Form::Whole
     }
 
     /// Appends the complete response to `out`, with `stamp` in its slot. `data` must be the bytes
@@ -285,14 +341,34 @@ impl Answer {
         slots: &mut SlotWriter,
         out: &mut Vec<u8>,
     ) {
-        let mut query: &[u8] = &[];
-        if self.keeps_query() {
-            let from = self.consumed - usize::from(self.query_from_end);
-            let rest = &data[from..];
-            let end = rest.iter().position(|b| *b == b' ');
-            query = &rest[..end.unwrap_or(rest.len())];
+        let mut assembled = Vec::new();
+        let mut assembler = Assembler {
+            site,
+            extra: &crate::fields::Fields::new(),
+            stamp,
+            slots,
+            out: &mut assembled,
+        };
+        let rest = assembler.assemble(self, data).rest;
+        let prepared = self.of(site).bytes();
+        let slice =
+            |bytes: &[u8], Range { start, end }| bytes[start as usize..end as usize].to_vec();
+        let from = out.len();
+        match rest {
+            Rest::Nothing => out.extend(assembled),
+            Rest::Slice(range) => {
+                out.extend(assembled);
+                out.extend(slice(prepared, range));
+            }
+            Rest::Pieces(pieces) => out.extend(pieces.into_iter().flat_map(|piece| match piece {
+                Piece::Assembled(range) => slice(&assembled, range),
+                Piece::Prepared(range) => slice(prepared, range),
+            })),
         }
-        self.of(site).write(query, stamp, slots, out);
+        if self.is_whole() {
+            let slot_at = from + self.of(site).slot_at() as usize;
+            slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
+        }
     }
 }
 

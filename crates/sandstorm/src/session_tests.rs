@@ -9,6 +9,8 @@ use crate::site::Builder;
 
 #[path = "session_field_tests.rs"]
 mod fields;
+#[path = "session_range_tests.rs"]
+mod ranges;
 
 /// The time of the tests: Sat, 21 Nov 2026 08:29:37 GMT.
 const NOW: u64 = 1_795_249_777;
@@ -53,8 +55,8 @@ fn talk<'a>(site: &Site, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>
                     if answer.close {
                         return (sent, true);
                     }
-                    assert!(answer.consumed > 0, "a request has bytes");
-                    unconsumed.drain(..answer.consumed);
+                    assert!(answer.consumed() > 0, "a request has bytes");
+                    unconsumed.drain(..answer.consumed());
                 }
             }
         }
@@ -111,7 +113,7 @@ fn a_response_with_a_file_has_the_expected_bytes() {
          Content-Length: 17\r\n\
          Last-Modified: Wed, 18 Nov 2026 20:00:00 GMT\r\n\
          ETag: \"8a59fb4fec8a43ae\"\r\n\
-         Accept-Ranges: none\r\n\
+         Accept-Ranges: bytes\r\n\
          \r\n\
          p { color: tan }\n"
     );
@@ -135,7 +137,7 @@ fn an_error_page_has_the_expected_bytes() {
     let page = "HTTP/1.1 405 Method Not Allowed\r\n\
         Date: Sat, 21 Nov 2026 08:29:37 GMT\r\n\
         Connection: keep-alive\r\n\
-        Allow: GET, HEAD\r\n\
+        Allow: GET, HEAD, OPTIONS\r\n\
         Content-Type: text/html; charset=utf-8\r\n\
         Content-Length: 151\r\n\
         \r\n\
@@ -253,7 +255,7 @@ fn unsupported_and_unknown_methods_are_refused() {
         ("POST", 405),
         ("PUT", 405),
         ("DELETE", 405),
-        ("OPTIONS", 405),
+        ("OPTIONS", 204),
         ("TRACE", 405),
         ("PATCH", 405),
         ("CONNECT", 405),
@@ -263,8 +265,24 @@ fn unsupported_and_unknown_methods_are_refused() {
         let request = get("/", "").replace("GET", method);
         assert_eq!(outcome(&request), Some((expected, false)), "{method}");
     }
-    let refused = respond(&get("*", "").replace("GET", "OPTIONS"));
-    assert_eq!(field(&refused, "Allow"), "GET, HEAD");
+}
+
+#[test]
+fn options_list_the_methods_of_the_server_and_of_each_path() {
+    let options = |path| respond(&get(path, "").replace("GET", "OPTIONS"));
+    for path in ["*", "/style.css", "/docs", "/docs/"] {
+        assert_eq!(
+            options(path),
+            "HTTP/1.1 204 No Content\r\n\
+             Date: Sat, 21 Nov 2026 08:29:37 GMT\r\n\
+             Connection: keep-alive\r\n\
+             Allow: GET, HEAD, OPTIONS\r\n\
+             \r\n",
+            "{path}"
+        );
+    }
+    assert!(options("/nothing").starts_with("HTTP/1.1 404 "));
+    assert!(options("style.css").starts_with("HTTP/1.1 400 "));
 }
 
 #[test]
@@ -324,9 +342,6 @@ fn preconditions_are_evaluated() {
             "If-Match: \"8a59fb4fec8a43ae\"\r\nIf-Unmodified-Since: BEFORE",
             200,
         ),
-        // Ranges are ignored, because the server does not offer them.
-        ("Range: bytes=0-1", 200),
-        ("Range: bytes=0-1\r\nIf-Range: \"8a59fb4fec8a43ae\"", 200),
     ] {
         let fields = fields
             .replace("UPPER", "8A59FB4FEC8A43AE")
@@ -510,7 +525,7 @@ fn the_same_bytes_get_the_same_answer_until_they_are_consumed() {
     let mut session = Session::default();
     let first = session.next(&site, request.as_bytes());
     assert_eq!(session.next(&site, request.as_bytes()), first);
-    assert!(matches!(first, Step::Answer(answer) if answer.consumed == request.len()));
+    assert!(matches!(first, Step::Answer(answer) if answer.consumed() == request.len()));
 }
 
 /// Parses responses and checks each as a client would. `methods` contains one letter per request: H

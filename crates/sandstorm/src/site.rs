@@ -113,6 +113,9 @@ pub struct Site {
     replies: Vec<Reply>,
     /// The fields common to all responses.
     fields: Fields,
+    /// The boundary between parts of a file. It is secret until a client sees it, so that no file can
+    /// have been made to contain it.
+    boundary: u64,
     totals: Totals,
     /// The versions of files, by the first of a file's replies.
     versions: HashMap<u32, Version>,
@@ -219,6 +222,11 @@ impl Site {
         &self.fields
     }
 
+    /// The boundary between the parts of a multipart response.
+    pub(crate) fn boundary(&self) -> u64 {
+        self.boundary
+    }
+
     /// The totals of this site.
     pub fn totals(&self) -> &Totals {
         &self.totals
@@ -275,12 +283,14 @@ fn hex(digit: u8) -> Result<u8, NoPage> {
 
 /// The statuses of the shared replies, which belong to no path. [`Site::replies`] begins with them:
 /// two for each status, for GET and for HEAD.
-const SHARED: [Status; 9] = [
+const SHARED: [Status; 11] = [
+    Status::NoContent,
     Status::BadRequest,
     Status::NotFound,
     Status::MethodNotAllowed,
     Status::PreconditionFailed,
     Status::UriTooLong,
+    Status::RangeNotSatisfiable,
     Status::ExpectationFailed,
     Status::HeadTooLarge,
     Status::NotImplemented,
@@ -335,9 +345,10 @@ impl Builder {
         let hash = RandomState::with_seeds(a, b, c, d);
         let mut builder = Self {
             site: Site {
-                pages: HashMap::with_hasher(hash),
+                pages: HashMap::with_hasher(hash.clone()),
                 replies: Vec::new(),
                 fields,
+                boundary: hash.hash_one("boundary"),
                 totals: Totals::default(),
                 versions: HashMap::new(),
             },
@@ -458,8 +469,7 @@ impl Builder {
         }
         let replies = [first, first + 1, first + 2];
         let copies = replies.map(|index| previous.replies[index as usize].clone());
-        // The second reply has only the head.
-        let len = copies[0].bytes().len() - copies[1].bytes().len();
+        let len = copies[0].body_len();
         let new_first = self.add(copies);
         self.origins[new_first.index()..].copy_from_slice(&replies);
         let page = FilePage {

@@ -8,6 +8,10 @@ use std::fmt::{self, Display};
 pub enum Status {
     /// The file is sent.
     Ok,
+    /// The methods are listed that the target supports.
+    NoContent,
+    /// Parts of the file are sent.
+    PartialContent,
     /// The path of a folder lacks its final slash.
     MovedPermanently,
     /// The client already has the file.
@@ -24,6 +28,8 @@ pub enum Status {
     ContentTooLarge,
     /// The request line is too long.
     UriTooLong,
+    /// The file has none of the bytes that the client asks for.
+    RangeNotSatisfiable,
     /// `Expect` contains something other than `100-continue`.
     ExpectationFailed,
     /// There are too many fields, or they are too long.
@@ -42,8 +48,10 @@ pub enum Status {
 
 impl Status {
     /// All statuses, in the order of their codes.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Ok,
+        Self::NoContent,
+        Self::PartialContent,
         Self::MovedPermanently,
         Self::NotModified,
         Self::BadRequest,
@@ -52,6 +60,7 @@ impl Status {
         Self::PreconditionFailed,
         Self::ContentTooLarge,
         Self::UriTooLong,
+        Self::RangeNotSatisfiable,
         Self::ExpectationFailed,
         Self::HeadTooLarge,
         Self::InternalServerError,
@@ -65,6 +74,8 @@ impl Status {
     pub const fn code(self) -> u16 {
         match self {
             Self::Ok => 200,
+            Self::NoContent => 204,
+            Self::PartialContent => 206,
             Self::MovedPermanently => 301,
             Self::NotModified => 304,
             Self::BadRequest => 400,
@@ -73,6 +84,7 @@ impl Status {
             Self::PreconditionFailed => 412,
             Self::ContentTooLarge => 413,
             Self::UriTooLong => 414,
+            Self::RangeNotSatisfiable => 416,
             Self::ExpectationFailed => 417,
             Self::HeadTooLarge => 431,
             Self::InternalServerError => 500,
@@ -87,6 +99,8 @@ impl Status {
     pub const fn digits(self) -> &'static str {
         match self {
             Self::Ok => "200",
+            Self::NoContent => "204",
+            Self::PartialContent => "206",
             Self::MovedPermanently => "301",
             Self::NotModified => "304",
             Self::BadRequest => "400",
@@ -95,6 +109,7 @@ impl Status {
             Self::PreconditionFailed => "412",
             Self::ContentTooLarge => "413",
             Self::UriTooLong => "414",
+            Self::RangeNotSatisfiable => "416",
             Self::ExpectationFailed => "417",
             Self::HeadTooLarge => "431",
             Self::InternalServerError => "500",
@@ -113,13 +128,18 @@ impl Status {
     /// The explanation on the page about this status.
     pub(crate) const fn explanation(self) -> &'static str {
         match self {
-            Self::Ok | Self::MovedPermanently | Self::NotModified => "",
+            Self::Ok
+            | Self::NoContent
+            | Self::PartialContent
+            | Self::MovedPermanently
+            | Self::NotModified => "",
             Self::BadRequest => "What was received is no valid HTTP request.",
             Self::NotFound => "There is no file of this name.",
             Self::MethodNotAllowed => "This method is not allowed here.",
             Self::PreconditionFailed => "The file is not the one that the request is about.",
             Self::ContentTooLarge => "The request's body is longer than this server takes.",
             Self::UriTooLong => "The request line is longer than this server reads.",
+            Self::RangeNotSatisfiable => "The file has none of these bytes.",
             Self::ExpectationFailed => "This server meets no expectation but 100-continue.",
             Self::HeadTooLarge => "The request has more fields than this server reads.",
             Self::InternalServerError => "This server has no answer that it can send.",

@@ -73,7 +73,8 @@ pub enum Sees {
     /// No requests: the site answers all of them.
     Nothing,
     /// Only requests that the site cannot serve, because the path is unknown (404), or the method
-    /// is unknown (501) or not supported for files (405). All other requests are served without
+    /// is unknown (501) or not supported for files (405). The site answers OPTIONS for its own paths
+    /// and for `*`. All other requests are served without
     /// calling the application, which is faster.
     Missing,
     /// All valid requests except CONNECT.

@@ -1,5 +1,6 @@
 //! The TCP application that serves a site and an HTTP application.
 
+mod assembling;
 mod conversation;
 mod core;
 mod counters;
@@ -152,7 +153,7 @@ impl<A: App> Web<A> {
             conn.clear_deadline();
             RequestTimes::begin(conn);
             match self.core.send(conn, &answer, &data[consumed..]) {
-                Ok(false) => consumed += answer.consumed,
+                Ok(false) => consumed += answer.consumed(),
                 Ok(true) => return data.len(),
                 // The send stream has no room. The stack offers the unconsumed request again when
                 // there is room.

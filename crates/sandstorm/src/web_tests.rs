@@ -37,7 +37,7 @@ fn get(path: &str) -> Vec<u8> {
 fn status(web: &mut Web, session: &mut Session, data: &[u8]) -> Option<Status> {
     match web.next(session, data) {
         Step::Answer(answer) => {
-            assert_eq!(answer.consumed, data.len());
+            assert_eq!(answer.consumed(), data.len());
             Some(answer.of(&web.core.site).status())
         }
         Step::More { consumed } => {
@@ -73,7 +73,7 @@ fn a_cached_request_is_not_parsed_again() {
     let Step::Answer(mut missing) = step else {
         panic!("the request is whole")
     };
-    missing.consumed = request.len();
+    missing.consumed = request.len() as u32;
     let place = web.answers.find(&request).unwrap_err();
     web.answers.remember(place, &request, missing);
     let found = status(&mut web, &mut Session::default(), &request);
@@ -90,7 +90,7 @@ fn cached_fields_do_not_change_the_answers() {
         Step::Answer(answer) => (
             web.core.site.reply(answer.reply).status(),
             answer.close,
-            answer.consumed,
+            answer.consumed(),
         ),
         Step::More { .. } => panic!("the request is whole"),
     };
@@ -114,4 +114,36 @@ fn cached_fields_do_not_change_the_answers() {
     for _ in 0..2 {
         assert_eq!(next(&bad).0, Status::BadRequest);
     }
+}
+
+#[test]
+fn while_the_memory_for_parts_is_used_up_a_client_gets_the_whole_file() {
+    let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &[b'x'; 10_000]);
+    let make = |contents: &mut Contents| {
+        Web::load(Arc::new(site.build()), contents, |_| {
+            Ok::<_, ContentError>(SiteOnly)
+        })
+    };
+    let config = tcpip::Config::on_ports(&[80]);
+    let capabilities = nmio::Port::capabilities(&nmio::sim::Sink::new(1500, 16, 0));
+    let now = nmio::Instant::ZERO;
+    let stack = tcpip::Stack::<_, tcpip::Cubic>::load(&config, make, &capabilities, [1; 4], now);
+    let mut stack = stack.unwrap();
+    let (web, contents) = stack.parts_mut();
+    let request = b"GET /a HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1,5-6\r\n\r\n";
+    let Step::Answer(answer) = web.next(&mut Session::default(), request) else {
+        panic!("the request is whole")
+    };
+    let mut lens = |contents: &Contents| {
+        let stamp = Stamp::new(0, false);
+        let (status, body_len, _) = web.core.assemble(&answer, request, stamp, contents);
+        (status, body_len, web.core.out.len())
+    };
+    let (status, body_len, out_len) = lens(contents);
+    assert_eq!(status, Status::PartialContent);
+    assert!(body_len < 1_000 && out_len > 0);
+    let others = contents.add_temporary(vec![0; 16 << 20].into()).unwrap();
+    assert_eq!(lens(contents), (Status::Ok, 10_000, 0));
+    contents.remove(others);
+    assert_eq!(lens(contents), (status, body_len, out_len));
 }

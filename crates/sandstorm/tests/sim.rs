@@ -67,7 +67,7 @@ fn head_len(len: usize) -> usize {
              Content-Length: {len}\r\n\
              Last-Modified: Sat, 21 Nov 2026 08:12:57 GMT\r\n\
              ETag: \"0123456789abcdef\"\r\n\
-             Accept-Ranges: none\r\n\
+             Accept-Ranges: bytes\r\n\
              \r\n"
         )
         .len()
@@ -83,7 +83,8 @@ fn get(path: &str, fields: &str) -> Vec<u8> {
 struct Exchange {
     request: Vec<u8>,
     status: u16,
-    body: Vec<u8>,
+    /// The body. If it has several pieces, the boundary of a multipart body stands between them.
+    body: Vec<Vec<u8>>,
 }
 
 impl Exchange {
@@ -91,7 +92,7 @@ impl Exchange {
         Self {
             request: get(&path(len), ""),
             status: 200,
-            body: body(len),
+            body: vec![body(len)],
         }
     }
 
@@ -99,7 +100,7 @@ impl Exchange {
         Self {
             request: get(&format!("/exactly-{len}.bin"), ""),
             status: 200,
-            body: body(len - head_len(len)),
+            body: vec![body(len - head_len(len))],
         }
     }
 
@@ -107,7 +108,7 @@ impl Exchange {
         Self {
             request: get(path, fields),
             status,
-            body: body.to_vec(),
+            body: vec![body.to_vec()],
         }
     }
 }
@@ -132,17 +133,20 @@ fn take_response<'b>(bytes: &mut &'b [u8]) -> (u16, &'b [u8], &'b [u8]) {
 }
 
 /// Checks that `received` consists of exactly the responses to `exchanges`. Compares only the
-/// bodies of responses with status 200.
+/// bodies of responses with status 200 or 206.
 fn check(mut received: &[u8], exchanges: &[Exchange]) {
     for exchange in exchanges {
         let request = String::from_utf8_lossy(&exchange.request);
         assert!(!received.is_empty(), "no answer to {request}");
         let (status, head, body) = take_response(&mut received);
         assert_eq!(status, exchange.status, "{request}");
-        if status == 200 {
-            assert!(body == exchange.body, "wrong body: {request}");
-        }
         let head = String::from_utf8_lossy(head);
+        if status == 200 || status == 206 {
+            let boundary = head.split_once("boundary=");
+            let boundary = boundary.map_or("", |(_, rest)| &rest[..16]);
+            let expected = exchange.body.join(boundary.as_bytes());
+            assert!(body == expected, "wrong body: {request}");
+        }
         assert!(head.contains("\r\nDate: Sat, 21 Nov 2026 08:29:37 GMT\r\n"));
     }
     assert_eq!(received, b"", "more than the expected responses");
@@ -260,6 +264,56 @@ fn each_segment_has_one_request() {
         for len in SIZES {
             World::new(mode).exchange(&site, &[Exchange::of(len)], usize::MAX);
         }
+    }
+}
+
+/// A request for parts of the file of `len` bytes, each from a first byte to before a last one.
+fn parts(len: usize, ranges: &[(usize, usize)]) -> Exchange {
+    let shown = |range: &(usize, usize)| format!("{}-{}", range.0, range.1 - 1);
+    let list: Vec<_> = ranges.iter().map(shown).collect();
+    let fields = format!("Range: bytes={}\r\n", list.join(","));
+    let whole = body(len);
+    if let [(start, end)] = ranges {
+        return Exchange::new(&path(len), &fields, 206, &whole[*start..*end]);
+    }
+    let mut pieces = vec![b"\r\n--".to_vec()];
+    for range in ranges {
+        let head = format!(
+            "\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes {}/{len}\r\n\r\n",
+            shown(range)
+        );
+        pieces.push([head.as_bytes(), &whole[range.0..range.1], b"\r\n--"].concat());
+    }
+    pieces.push(b"--\r\n".to_vec());
+    Exchange {
+        body: pieces,
+        ..Exchange::new(&path(len), &fields, 206, b"")
+    }
+}
+
+#[test]
+fn parts_of_files_arrive_whole_and_in_order() {
+    const LEN: usize = 65_536;
+    let site = site(&[LEN]);
+    let mut many: Vec<_> = (0..32).map(|n| (n * 2_000, n * 2_000 + 1_000)).collect();
+    many.reverse();
+    let exchanges = [
+        parts(LEN, &[(0, 1)]),
+        parts(LEN, &[(0, LEN)]),
+        parts(LEN, &[(1_000, 40_000)]),
+        parts(LEN, &[(LEN - 1, LEN)]),
+        parts(LEN, &[(60_000, 65_000), (0, 1), (1_460, 2_920)]),
+        parts(LEN, &many),
+        Exchange::of(LEN),
+        Exchange::new(&path(LEN), "Range: bytes=65536-\r\n", 416, b""),
+        parts(LEN, &many[..5]),
+    ];
+    for mode in MODES {
+        let server = World::new(mode).exchange(&site, &exchanges, usize::MAX);
+        let totals = server.transports.stack().contents().totals();
+        assert_eq!(totals.temporary_bytes, 0);
+        let counters = server.transports.stack().app().counters();
+        assert_eq!(counters.of(Status::PartialContent), 14);
     }
 }
 

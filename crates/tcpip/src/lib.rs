@@ -116,7 +116,7 @@
 //! | `tcp_accept()` | [`Application::on_accept`] |
 //! | `tcp_recv()` | [`Application::on_receive`] |
 //! | `tcp_sent()` | [`Application::on_sent`] |
-//! | `tcp_write()` | [`Connection::write`], [`Connection::write_slice`], [`Connection::write_bytes`], [`Connection::write_once`] |
+//! | `tcp_write()` | [`Connection::write`], [`Connection::write_slice`], [`Connection::write_bytes`], [`Connection::write_once`], [`Connection::write_parts`] |
 //! | `tcp_close()` | [`Connection::close`] |
 //!
 //! The paper's calls work on a connection at any time. Here a connection is usable only inside a
@@ -197,8 +197,8 @@ pub use rto::{
 };
 pub use server::Server;
 pub use stack::{
-    Application, Connection, ConnectionId, Connections, Deadline, Overview, Sending, Stack, Timer,
-    WriteError,
+    Application, Connection, ConnectionId, Connections, Deadline, Overview, Part, Sending, Stack,
+    Timer, WriteError,
 };
 pub use stream::STREAM_ENTRIES;
 pub use wire::TIMESTAMPED_HEADER_LEN as PREPARED_HEADER_LEN;

@@ -20,7 +20,7 @@ mod tests;
 mod timer;
 mod transmit;
 
-pub use handle::WriteError;
+pub use handle::{Part, WriteError};
 pub use overview::{Overview, Sending};
 pub use timer::{Deadline, Timer};
 

@@ -158,9 +158,12 @@ impl Stream {
         self.start == self.end
     }
 
-    /// Returns how many more entries the stream can hold. If `has_list` is set, the result assumes
-    /// that the connection can borrow a list.
-    pub(crate) fn room(&self, lists: &Lists, has_list: bool) -> usize {
+    /// Returns how many more entries the stream can hold if they have `len` bytes in all. If
+    /// `has_list` is set, the result assumes that the connection can borrow a list.
+    pub(crate) fn room(&self, len: u32, lists: &Lists, has_list: bool) -> usize {
+        if !self.has_span(len) {
+            return 0;
+        }
         let used = self.entries(lists).count();
         if self.list != NONE || has_list || lists.has_free() {
             STREAM_ENTRIES - used

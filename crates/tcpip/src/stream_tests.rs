@@ -38,7 +38,7 @@ impl Rig {
     }
 
     fn room(&self) -> usize {
-        self.stream.room(&self.lists, false)
+        self.stream.room(0, &self.lists, false)
     }
 }
 
@@ -136,7 +136,7 @@ fn without_a_free_list_there_is_room_for_two_entries() {
     assert_eq!(rig.room(), 0);
     assert_eq!(rig.push(whole(3, 10)), Err(Some(Pool::EntryLists)));
     assert_eq!(rig.stream.end(), Seq(20));
-    assert_eq!(rig.stream.room(&rig.lists, true), 64);
+    assert_eq!(rig.stream.room(0, &rig.lists, true), 64);
 }
 
 #[test]

@@ -163,6 +163,8 @@ const CASES: &[(&str, Case)] = &[
     ("304", Client::not_modified),
     ("404", |client| client.ask_all(NOT_FOUND).map(drop)),
     ("405", Client::method_not_allowed),
+    ("ranges by curl", Client::ranges),
+    ("a download by curl that goes on", Client::resume),
     ("400, 417, 501, 505", Client::refused),
     ("a redirect that keeps the query", Client::redirect),
     ("percent signs in a path", |client| {
@@ -351,6 +353,41 @@ impl Client {
             ensure!(is_right, "Allow: {allowed}");
         }
         Ok(())
+    }
+
+    fn ranges(&self) -> Result<()> {
+        let (path, whole) = ("/size-65536.bin", body(65_536));
+        for (range, expected) in [
+            ("0-0", &whole[..1]),
+            ("1000-40000", &whole[1_000..=40_000]),
+            ("65000-", &whole[65_000..]),
+            ("-100", &whole[65_436..]),
+        ] {
+            let part = curl(self.to, path, &["--range", range]);
+            part.and_then(|part| same(&part, expected))
+                .with_context(|| range.to_owned())?;
+        }
+        let several = curl(self.to, path, &["--range", "0-9,60000-60009"])?;
+        for expected in [&whole[..10], &whole[60_000..60_010]] {
+            let is_there = several.windows(10).any(|window| window == expected);
+            ensure!(is_there, "a part is missing");
+        }
+        let mut connection = self.connect()?;
+        let refused = connection.request("GET", path, "Range: bytes=65536-\r\n")?;
+        refused.expect_status(416)?;
+        same(refused.field("Content-Range")?.as_bytes(), b"bytes */65536")
+    }
+
+    /// A download that ended halfway goes on where it ended.
+    fn resume(&self) -> Result<()> {
+        let (folder, whole) = (shell::scratch("resume")?, body(65_536));
+        let file = folder.path().join("half");
+        shell::write(&file, &whole[..30_000])?;
+        let output = file.display().to_string();
+        let options = ["--continue-at", "-", "--output", &output];
+        curl(self.to, "/size-65536.bin", &options)?;
+        let received = std::fs::read(&file).with_context(|| output.clone())?;
+        same(&received, &whole)
     }
 
     fn refused(&self) -> Result<()> {

@@ -1,7 +1,6 @@
 //! Sends answers. While the send stream has no room, the answer to a request that the application
 //! has seen is stored.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +16,11 @@ use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::MAX_FIELDS_LEN;
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
-use crate::pending::{Busy, Exhausted, Outgoing, Pending, Phase, Place};
+use crate::pending::{Busy, Exhausted, Outgoing, OutgoingContent, Pending, Phase, Place};
 use crate::prepared::PreparedId;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::response::{Response, head_len, write_head_with};
+use crate::response::{Response, write_head_with};
 use crate::session::{self, Answer};
 use crate::site::Site;
 use crate::status::{Status, StatusCode};
@@ -107,7 +106,7 @@ impl PreparedReply {
         Ok(Self {
             content: contents.add(Arc::clone(bytes), Some(slot))?,
             status: reply.status(),
-            body_len: (bytes.len() - head_len(bytes)) as u32,
+            body_len: reply.body_len() as u32,
         })
     }
 }
@@ -157,23 +156,19 @@ impl Core {
         let reply = self.prepared.get(answer.reply.index()).copied();
         let reply = reply.ok_or(WriteError::NoSuchContent)?;
         let mut stamp = self.now.or_closing(answer.close);
-        if stamp.closes() && answer.consumed < data.len() {
+        if stamp.closes() && answer.consumed() < data.len() {
             stamp = self.stamp_before_others(answer.close);
         }
-        if answer.keeps_query() {
-            self.write_redirect(conn, answer, data, stamp)?;
-        } else {
+        let (status, body_len) = if answer.is_whole() {
             conn.write(reply.content, stamp.as_u64())?;
-        }
-        self.count_own(reply.status);
+            (reply.status, reply.body_len as usize)
+        } else {
+            self.write_assembled(conn, answer, data, stamp)?
+        };
+        self.count_own(status);
         if self.access_log.is_some() {
-            let head = &data[..answer.consumed.min(data.len())];
-            self.log(
-                conn.peer(),
-                reply.status.into(),
-                reply.body_len as usize,
-                head,
-            );
+            let head = &data[..answer.consumed().min(data.len())];
+            self.log(conn.peer(), status.into(), body_len, head);
         }
         if stamp.closes() {
             conn.close();
@@ -202,20 +197,6 @@ impl Core {
     pub(super) fn has_no_pending<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         self.pending.phase(place).is_none()
-    }
-
-    /// Writes a redirect that keeps the query of the request at the start of `data`.
-    #[cold]
-    fn write_redirect<S>(
-        &mut self,
-        conn: &mut Connection<'_, S>,
-        answer: &Answer,
-        data: &[u8],
-        stamp: Stamp,
-    ) -> Result<(), WriteError> {
-        self.out.clear();
-        answer.write(&self.site, data, stamp, &mut self.slots, &mut self.out);
-        conn.write_bytes(&self.out)
     }
 
     /// Returns true if the answer's status is 404, 405 or 501: the site cannot serve the request,
@@ -337,7 +318,7 @@ impl Core {
         let stamp = self.now.or_closing(close);
         let (response, out) = (&self.response, &mut self.out);
         response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
-        self.deliver(conn, Outgoing::new(None, stamp))
+        self.deliver(conn, Outgoing::new(OutgoingContent::None, stamp))
     }
 
     fn count_own(&mut self, status: Status) {
@@ -362,34 +343,15 @@ impl Core {
     ) -> Continuation {
         let close = answer.close;
         let stamp = self.now.or_closing(close);
-        let Some(reply) = self.prepared.get(answer.reply.index()).copied() else {
+        if answer.reply.index() >= self.prepared.len() {
             conn.abort();
             return Continuation::End;
-        };
-        self.count_own(reply.status);
-        let (status, body_len) = (reply.status.into(), reply.body_len as usize);
-        self.log_request(conn.peer(), request, status, body_len);
-        let extra = self.response.fields();
-        let own = self.site.reply(answer.reply);
-        let (slot_at, whole) = (own.slot_at() as usize, own.bytes());
-        let content = if answer.keeps_query() {
-            answer.write(&self.site, bytes, stamp, &mut self.slots, &mut self.out);
-            if !extra.is_empty() {
-                let whole = std::mem::take(&mut self.out);
-                let (head, body) = whole.split_at(head_len(&whole));
-                write_head_with(head, slot_at, extra, stamp, &mut self.slots, &mut self.out);
-                self.out.extend_from_slice(body);
-            }
-            None
-        } else if extra.is_empty() {
-            Some((reply.content, 0..whole.len() as u32))
-        } else {
-            let head_len = head_len(whole);
-            let head = &whole[..head_len];
-            write_head_with(head, slot_at, extra, stamp, &mut self.slots, &mut self.out);
-            Some((reply.content, head_len as u32..whole.len() as u32))
-        };
-        self.deliver(conn, Outgoing::new(content, stamp))
+        }
+        let contents = conn.contents();
+        let (status, body_len, outgoing) = self.assemble(answer, bytes, stamp, contents);
+        self.count_own(status);
+        self.log_request(conn.peer(), request, status.into(), body_len);
+        self.deliver(conn, outgoing)
     }
 
     fn answer_prepared<S>(
@@ -433,8 +395,8 @@ impl Core {
             write_head_with(head, slot_at as usize, extra, stamp, slots, &mut self.out);
             head_len..end
         };
-        let content = Some((content, range));
-        self.deliver(conn, Outgoing::new(content, stamp))
+        let rest = OutgoingContent::Slice(content, range);
+        self.deliver(conn, Outgoing::new(rest, stamp))
     }
 
     /// Stores a request until its deferred answer is given.
@@ -668,22 +630,25 @@ const MAX_BODY: usize = tcpip::MAX_CONTENT_LEN - 2 * MAX_FIELDS_LEN;
 
 /// Writes `bytes`, and then the part of a content item that `outgoing` names, if any. If there is
 /// no room for both, writes neither.
-fn write<S>(
+pub(super) fn write<S>(
     conn: &mut Connection<'_, S>,
     bytes: &[u8],
     outgoing: &Outgoing,
 ) -> Result<(), WriteError> {
-    let content = outgoing.content.clone();
-    let content = content.filter(|(_, range)| !range.is_empty());
-    let entries = usize::from(!bytes.is_empty()) + usize::from(content.is_some());
+    let params = outgoing.stamp.as_u64();
+    let slice = match &outgoing.content {
+        OutgoingContent::Parts(parts) => return conn.write_parts(bytes.into(), parts, params),
+        OutgoingContent::Slice(content, range) if !range.is_empty() => Some((content, range)),
+        OutgoingContent::Slice(..) | OutgoingContent::None => None,
+    };
+    let entries = usize::from(!bytes.is_empty()) + usize::from(slice.is_some());
     conn.ensure_room(entries)?;
     if bytes.len() <= MAX_WRITE_LEN {
         conn.write_bytes(bytes)?;
     } else {
         conn.write_once(bytes.into())?;
     }
-    let params = outgoing.stamp.as_u64();
-    content.map_or(Ok(()), |(content, Range { start, end })| {
-        conn.write_slice(content, start..end, params)
+    slice.map_or(Ok(()), |(content, range)| {
+        conn.write_slice(*content, range.clone(), params)
     })
 }

@@ -133,7 +133,7 @@ impl<A: App> Web<A> {
         RequestTimes::begin(conn);
         match self.core.send(conn, answer, data) {
             Ok(true) => Progress::End,
-            Ok(false) => Progress::Continue(answer.consumed),
+            Ok(false) => Progress::Continue(answer.consumed()),
             Err(WriteError::Full) => {
                 conn.state().wants_room = true;
                 Progress::Pause(0)

@@ -9,7 +9,7 @@ use super::conversation::{Conn, Conversation};
 use super::core::{Continuation, Core};
 use crate::app::App;
 use crate::date::SLOT_LEN;
-use crate::pending::{Outgoing, Phase, Stream};
+use crate::pending::{Outgoing, OutgoingContent, Phase, Stream};
 use crate::request::Request;
 use crate::response::Head;
 use crate::verdict::More;
@@ -84,7 +84,7 @@ impl Core {
             close,
             waits: false,
         });
-        let outgoing = Outgoing::new(None, stamp).followed_by(stream);
+        let outgoing = Outgoing::new(OutgoingContent::None, stamp).followed_by(stream);
         self.deliver(conn, outgoing)
     }
 
@@ -104,7 +104,7 @@ impl Core {
         }
         let stamp = self.now.or_closing(stream.close);
         let stream = (more != More::Last).then_some(stream);
-        let outgoing = Outgoing::new(None, stamp).followed_by(stream);
+        let outgoing = Outgoing::new(OutgoingContent::None, stamp).followed_by(stream);
         self.deliver(conn, outgoing)
     }
 

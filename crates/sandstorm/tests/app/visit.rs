@@ -179,7 +179,7 @@ pub(crate) fn file(fields: &str) -> String {
          Content-Length: 7\r\n\
          Last-Modified: Sat, 21 Nov 2026 08:12:57 GMT\r\n\
          ETag: \"TAG\"\r\n\
-         Accept-Ranges: none\r\n";
+         Accept-Ranges: bytes\r\n";
     response("200 OK", true, &format!("{own}{fields}"), "a file\n")
 }
 

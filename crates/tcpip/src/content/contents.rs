@@ -64,6 +64,9 @@ pub struct Totals {
     /// Total length of these content items in bytes. Bytes that several items share count once for
     /// each item.
     pub bytes: u64,
+    /// Total length of the temporary ones among these content items, in bytes. They belong to one
+    /// connection each: see [`Connection::write_once`](crate::Connection::write_once).
+    pub temporary_bytes: u64,
     /// Number of prepared segments, including those whose checksum is not yet computed.
     pub packets: u64,
     /// Number of resident packets in the port's memory.
@@ -93,6 +96,7 @@ struct Content {
     refs: u32,
     generation: u32,
     life: Life,
+    is_temporary: bool,
 }
 
 /// All contents of one [`Stack`](crate::Stack), with their segments.
@@ -175,6 +179,7 @@ impl Contents {
                     refs: 0,
                     generation: 0,
                     life: Life::Free,
+                    is_temporary: false,
                 });
                 self.list.len() as u32 - 1
             }
@@ -245,6 +250,20 @@ impl Contents {
         true
     }
 
+    /// Adds a content item for one connection. [`Totals::temporary_bytes`] counts its bytes, so that
+    /// an application can limit what slow clients hold. It must be [removed](Self::remove) when it is
+    /// written.
+    ///
+    /// # Errors
+    /// Same as [`add`](Self::add).
+    pub fn add_temporary(&mut self, bytes: Arc<[u8]>) -> Result<ContentId, ContentError> {
+        let len = bytes.len() as u64;
+        let id = self.add(bytes, None)?;
+        self.list[id.index as usize].is_temporary = true;
+        self.totals.temporary_bytes += len;
+        Ok(id)
+    }
+
     /// Returns the totals of the collection.
     pub fn totals(&self) -> Totals {
         self.totals
@@ -299,6 +318,9 @@ impl Contents {
         let content = &mut self.list[index as usize];
         self.totals.contents -= 1;
         self.totals.bytes -= content.bytes.len() as u64;
+        if std::mem::take(&mut content.is_temporary) {
+            self.totals.temporary_bytes -= content.bytes.len() as u64;
+        }
         content.bytes = Arc::new([]);
         content.slot = None;
         content.segments = Vec::new();

@@ -16,6 +16,23 @@ use crate::pools::{Owner, Pool};
 use crate::stream::{STREAM_ENTRIES, Slice, Source};
 use crate::writes::MAX_WRITE_LEN;
 
+/// A part of what [`Connection::write_parts`] writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A range of the caller's bytes.
+    Own(Range<u32>),
+    /// A range of the bytes of a content item.
+    Of(ContentId, Range<u32>),
+}
+
+impl Part {
+    fn range(&self) -> &Range<u32> {
+        match self {
+            Self::Own(range) | Self::Of(_, range) => range,
+        }
+    }
+}
+
 /// Why a write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
@@ -167,7 +184,7 @@ impl<S> Connection<'_, S> {
         if self.ensure_open().is_err() {
             return 0;
         }
-        self.tcb.stream.room(self.lists, false)
+        self.tcb.stream.room(0, self.lists, false)
     }
 
     /// Checks that the stream has room for `entries` more entries, so that a response is written
@@ -180,14 +197,20 @@ impl<S> Connection<'_, S> {
     /// Returns [`WriteError::Full`] if there is no room now, [`WriteError::TooManyEntries`] if
     /// there will never be enough room, and [`WriteError::Closed`] if our side is closed.
     pub fn ensure_room(&mut self, entries: usize) -> Result<(), WriteError> {
+        self.ensure_room_for(entries, 0)
+    }
+
+    /// Same as [`ensure_room`](Self::ensure_room) for entries with `len` bytes in all.
+    fn ensure_room_for(&mut self, entries: usize, len: u32) -> Result<(), WriteError> {
         self.ensure_open()?;
         if entries > STREAM_ENTRIES {
             return Err(WriteError::TooManyEntries { entries });
         }
-        if self.room() >= entries {
+        let stream = &self.tcb.stream;
+        if stream.room(len, self.lists, false) >= entries {
             return Ok(());
         }
-        let no_list = self.tcb.stream.room(self.lists, true) >= entries;
+        let no_list = stream.room(len, self.lists, true) >= entries;
         Err(self.is_full(no_list.then_some(Pool::EntryLists)))
     }
 
@@ -307,11 +330,63 @@ impl<S> Connection<'_, S> {
     /// Returns [`WriteError::NoContent`], or an error of [`write`](Self::write). A call that
     /// fails writes nothing.
     pub fn write_once(&mut self, bytes: Arc<[u8]>) -> Result<(), WriteError> {
+        let all = Part::Own(0..u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        self.write_parts(bytes, &[all], 0)
+    }
+
+    /// Writes several parts, either all of them or none. Each part is a slice of `own`, which becomes
+    /// a temporary content item, or of another content item, to which `params` apply as in
+    /// [`write`](Self::write). So a response can consist of prepared slices with text between them.
+    /// Each part needs an entry of the stream, even if it is empty.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WriteError::OutsideContent`], [`WriteError::NoContent`],
+    /// [`WriteError::TooManyEntries`], or an error of [`write`](Self::write). A call that fails
+    /// writes nothing.
+    pub fn write_parts(
+        &mut self,
+        own: Arc<[u8]>,
+        parts: &[Part],
+        params: u64,
+    ) -> Result<(), WriteError> {
         self.ensure_open()?;
-        let content = self.contents.add(bytes, None)?;
-        let written = self.write(content, 0);
-        self.contents.remove(content);
+        let mut total = 0_u32;
+        for part in parts {
+            let len = match part {
+                Part::Own(_) => u32::try_from(own.len()).unwrap_or(u32::MAX),
+                Part::Of(content, _) => self.find(*content)?.1,
+            };
+            let Range { start: from, end } = *part.range();
+            if from > end || end > len {
+                return Err(WriteError::OutsideContent { from, end, len });
+            }
+            total = total.saturating_add(end - from);
+        }
+        self.ensure_room_for(parts.len(), total)?;
+        let own = self.contents.add_temporary(own)?;
+        let written = parts
+            .iter()
+            .filter(|part| !part.range().is_empty())
+            .try_for_each(|part| self.write_part(own, part, params));
+        self.contents.remove(own);
         written
+    }
+
+    fn write_part(&mut self, own: ContentId, part: &Part, params: u64) -> Result<(), WriteError> {
+        let (index, len) = self.find(match part {
+            Part::Own(_) => own,
+            Part::Of(content, _) => *content,
+        })?;
+        let Range { start: from, end } = *part.range();
+        self.push(Slice {
+            source: Source::content(index, end < len),
+            from,
+            len: end - from,
+            params: halves(params),
+        })?;
+        self.contents.acquire(index);
+        Ok(())
     }
 
     /// Fails if our side is closed.

@@ -99,6 +99,54 @@ fn a_slice_outside_its_content_is_refused() {
 }
 
 #[test]
+fn parts_of_own_bytes_and_contents_are_written_together_or_not_at_all() {
+    use crate::Part::{Of, Own};
+
+    let mut rig = answering(&Config::default(), 0);
+    let bytes = noise(5000);
+    let id = rig.add(&bytes, None);
+    let own: std::sync::Arc<[u8]> = (*b"head, part, end").into();
+    let parts = [
+        Own(0..6),
+        Of(id, 3000..4500),
+        Own(6..12),
+        Of(id, 10..10),
+        Of(id, 10..20),
+        Own(12..15),
+    ];
+    let (_, mut conn) = rig.stack.connection(0);
+    #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
+    for wrong in [Own(10..16), Of(id, 4999..5001), Of(id, 2..1)] {
+        let refused = conn.write_parts(own.clone(), &[Own(0..6), wrong], 0);
+        assert!(matches!(refused, Err(WriteError::OutsideContent { .. })));
+    }
+    let many = vec![Own(0..1); STREAM_ENTRIES + 1];
+    let refused = conn.write_parts(own.clone(), &many, 0);
+    assert!(matches!(refused, Err(WriteError::TooManyEntries { .. })));
+    assert_eq!(conn.room(), STREAM_ENTRIES, "nothing was written");
+    assert_eq!(std::sync::Arc::strong_count(&own), 1);
+    conn.write_parts(own.clone(), &parts, 0).unwrap();
+    assert_eq!(conn.contents().totals().temporary_bytes, 15);
+    rig.recv(1, 1, "PA", b"g");
+    let sent: Vec<u8> = fetch(&mut rig)
+        .iter()
+        .flat_map(|out| out.data.clone())
+        .collect();
+    let expected = [
+        b"head, ",
+        &bytes[3000..4500],
+        b"part, ",
+        &bytes[10..20],
+        b"end",
+    ]
+    .concat();
+    assert_eq!(sent, expected);
+    let totals = rig.stack.contents().totals();
+    assert_eq!((totals.contents, totals.temporary_bytes), (1, 0));
+    assert_eq!(std::sync::Arc::strong_count(&own), 1);
+}
+
+#[test]
 fn a_response_of_many_parts_waits_for_room_for_all_of_them() {
     let mut rig = answering(&Config::default(), 0);
     let content = rig.add(&noise(100), None);

@@ -1,0 +1,196 @@
+//! Assembles responses that differ from their prepared reply. They have the query of a redirect,
+//! further fields, or parts of a file (RFC 9110, section 14).
+//!
+//! Only heads and the text between parts are assembled. The parts themselves stay slices of the
+//! prepared reply.
+
+use std::io::Write as _;
+use std::ops::Range;
+
+use crate::date::{SLOT_LEN, SlotWriter, Stamp};
+use crate::fields::Fields;
+use crate::ranges::Selection;
+use crate::reply::{PartialHead, Reply};
+use crate::response::{head_len, write_head_with};
+use crate::session::{Answer, Form};
+use crate::site::Site;
+use crate::status::Status;
+
+/// A response, except its assembled bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assembled {
+    pub(crate) status: Status,
+    /// Length of the body in bytes.
+    pub(crate) body_len: usize,
+    pub(crate) rest: Rest,
+}
+
+/// What a response contains beside its assembled bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing.
+    Nothing,
+    /// A slice of the prepared reply follows the assembled bytes.
+    Slice(Range<u32>),
+    /// Slices of the prepared reply lie between slices of the assembled bytes.
+    Pieces(Vec<Piece>),
+}
+
+/// A piece of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// A slice of the assembled bytes.
+    Assembled(Range<u32>),
+    /// A slice of the prepared reply.
+    Prepared(Range<u32>),
+}
+
+/// Assembles responses at the end of a buffer.
+pub(crate) struct Assembler<'a> {
+    pub(crate) site: &'a Site,
+    /// Fields to add to the head. They replace fields of the same name.
+    pub(crate) extra: &'a Fields,
+    pub(crate) stamp: Stamp,
+    pub(crate) slots: &'a mut SlotWriter,
+    pub(crate) out: &'a mut Vec<u8>,
+}
+
+impl Assembler<'_> {
+    /// Assembles the response to the request at the start of `data`, to which `answer` is the answer.
+    pub(crate) fn assemble(&mut self, answer: &Answer, data: &[u8]) -> Assembled {
+        let reply = self.site.reply(answer.reply);
+        let value = |from_end: u16| &data[answer.consumed() - usize::from(from_end)..];
+        match answer.form {
+            Form::Whole => self.whole(answer),
+            Form::WithQuery { from_end } => {
+                let rest = value(from_end);
+                let end = rest.iter().position(|b| *b == b' ');
+                self.redirect(reply, &rest[..end.unwrap_or(rest.len())])
+            }
+            Form::Part { first, end } => self.part(reply, first..end),
+            Form::Parts { from_end, len } => {
+                let (from, len) = (value(from_end), usize::from(len));
+                match Selection::of(&from[..len], reply.body_len() as u32) {
+                    Selection::Parts(parts) => {
+                        let assembled = self.parts(reply, &parts);
+                        assembled.unwrap_or_else(|| self.whole(answer))
+                    }
+                    // Cannot happen: the same value has led to several parts.
+                    _ => self.whole(answer),
+                }
+            }
+            Form::NoPart => {
+                let page = Site::shared(Status::RangeNotSatisfiable, false);
+                self.no_part(self.site.reply(page), reply.body_len())
+            }
+        }
+    }
+
+    /// The whole reply with the extra fields.
+    pub(crate) fn whole(&mut self, answer: &Answer) -> Assembled {
+        let (reply, at) = (self.site.reply(answer.reply), self.out.len());
+        let from = if self.extra.is_empty() {
+            0
+        } else {
+            self.out.extend_from_slice(reply.head());
+            self.finish_head(at, reply.slot_at() as usize);
+            reply.head().len()
+        };
+        Assembled {
+            status: reply.status(),
+            body_len: reply.body_len(),
+            rest: Rest::Slice(from as u32..reply.bytes().len() as u32),
+        }
+    }
+
+    /// A redirect with a query.
+    fn redirect(&mut self, reply: &Reply, query: &[u8]) -> Assembled {
+        let at = self.out.len();
+        reply.write_with_query(query, self.out);
+        self.with_page(at, reply)
+    }
+
+    /// The page about an unsatisfiable range of a file of `len` bytes.
+    fn no_part(&mut self, page: &Reply, len: usize) -> Assembled {
+        let at = self.out.len();
+        let (head, body) = page.bytes().split_at(page.head().len());
+        self.out.extend_from_slice(&head[..head.len() - 2]);
+        // Writing to a vector does not fail.
+        let _ = write!(self.out, "Content-Range: bytes */{len}\r\n\r\n");
+        self.out.extend_from_slice(body);
+        self.with_page(at, page)
+    }
+
+    /// Finishes a response whose head and body begin at offset `at` of the buffer.
+    fn with_page(&mut self, at: usize, reply: &Reply) -> Assembled {
+        let body = self.out.split_off(at + head_len(&self.out[at..]));
+        self.finish_head(at, reply.slot_at() as usize);
+        self.out.extend_from_slice(&body);
+        Assembled {
+            status: reply.status(),
+            body_len: body.len(),
+            rest: Rest::Nothing,
+        }
+    }
+
+    /// One part of a file.
+    fn part(&mut self, reply: &Reply, part: Range<u32>) -> Assembled {
+        let at = self.out.len();
+        let head = PartialHead::of(reply);
+        let slot_at = head.write_single(&part, self.out);
+        self.finish_head(at, slot_at);
+        Assembled {
+            status: Status::PartialContent,
+            body_len: part.len(),
+            rest: Rest::Slice(head.slice(&part)),
+        }
+    }
+
+    /// Several parts of a file. Returns `None` if the whole file is not longer.
+    fn parts(&mut self, reply: &Reply, parts: &[Range<u32>]) -> Option<Assembled> {
+        let at = self.out.len();
+        let head = PartialHead::of(reply);
+        let boundary = self.site.boundary();
+        let mut between = Vec::new();
+        let mut ends = Vec::with_capacity(parts.len());
+        for part in parts {
+            head.write_part(boundary, part, &mut between);
+            ends.push(between.len());
+        }
+        PartialHead::write_end(boundary, &mut between);
+        let body_len = between.len() + parts.iter().map(Range::len).sum::<usize>();
+        if body_len >= reply.body_len() {
+            return None;
+        }
+        let slot_at = head.write_multipart(boundary, body_len, self.out);
+        self.finish_head(at, slot_at);
+        let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
+        let (mut from, head_end) = (at, self.out.len());
+        for (part, end) in parts.iter().zip(ends) {
+            let to = head_end + end;
+            pieces.push(Piece::Assembled(from as u32..to as u32));
+            pieces.push(Piece::Prepared(head.slice(part)));
+            from = to;
+        }
+        self.out.extend_from_slice(&between);
+        pieces.push(Piece::Assembled(from as u32..self.out.len() as u32));
+        Some(Assembled {
+            status: Status::PartialContent,
+            body_len,
+            rest: Rest::Pieces(pieces),
+        })
+    }
+
+    /// Finishes the head between offset `at` of the buffer and its end. Writes the slot, which begins
+    /// at offset `slot_at` of the head, and the extra fields.
+    fn finish_head(&mut self, at: usize, slot_at: usize) {
+        if self.extra.is_empty() {
+            let slot = &mut self.out[at + slot_at..][..SLOT_LEN];
+            self.slots.write(self.stamp, slot);
+        } else {
+            let head = self.out.split_off(at);
+            let (stamp, slots) = (self.stamp, &mut *self.slots);
+            write_head_with(&head, slot_at, self.extra, stamp, slots, self.out);
+        }
+    }
+}

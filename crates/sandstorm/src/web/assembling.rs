@@ -1,0 +1,72 @@
+//! Sends answers that differ from their prepared reply.
+
+use tcpip::{Connection, Contents, Part, WriteError};
+
+use super::core::{Core, write};
+use crate::assembled::{Assembler, Piece, Rest};
+use crate::date::Stamp;
+use crate::pending::{Outgoing, OutgoingContent};
+use crate::session::Answer;
+use crate::status::Status;
+
+/// Maximum memory of one worker for the text between the parts of files, in bytes. While clients that
+/// receive slowly keep it in use, other clients that ask for several parts get the whole file.
+const MAX_TEMPORARY_BYTES: u64 = 16 << 20;
+
+impl Core {
+    /// Writes an answer that differs from its prepared reply. Returns the response's status and the
+    /// length of its body.
+    #[cold]
+    pub(super) fn write_assembled<S>(
+        &mut self,
+        conn: &mut Connection<'_, S>,
+        answer: &Answer,
+        data: &[u8],
+        stamp: Stamp,
+    ) -> Result<(Status, usize), WriteError> {
+        self.response.clear();
+        let (status, body_len, outgoing) = self.assemble(answer, data, stamp, conn.contents());
+        write(conn, &self.out, &outgoing)?;
+        Ok((status, body_len))
+    }
+
+    /// Assembles an answer of the site in `out`, with the fields of `response`. Returns the status,
+    /// the length of the body, and the part of the response that follows `out`.
+    pub(super) fn assemble(
+        &mut self,
+        answer: &Answer,
+        data: &[u8],
+        stamp: Stamp,
+        contents: &Contents,
+    ) -> (Status, usize, Outgoing) {
+        self.out.clear();
+        let mut assembler = Assembler {
+            site: &self.site,
+            extra: self.response.fields(),
+            stamp,
+            slots: &mut self.slots,
+            out: &mut self.out,
+        };
+        let mut assembled = assembler.assemble(answer, data);
+        let temporary = contents.totals().temporary_bytes + assembler.out.len() as u64;
+        if matches!(assembled.rest, Rest::Pieces(_)) && temporary > MAX_TEMPORARY_BYTES {
+            // Too many clients are slow to receive their parts. A server may always ignore ranges.
+            assembler.out.clear();
+            assembled = assembler.whole(answer);
+        }
+        let content = self.prepared[answer.reply.index()].content;
+        let rest = match assembled.rest {
+            Rest::Nothing => OutgoingContent::None,
+            Rest::Slice(range) => OutgoingContent::Slice(content, range),
+            Rest::Pieces(pieces) => {
+                let part = |piece| match piece {
+                    Piece::Assembled(range) => Part::Own(range),
+                    Piece::Prepared(range) => Part::Of(content, range),
+                };
+                OutgoingContent::Parts(pieces.into_iter().map(part).collect())
+            }
+        };
+        let outgoing = Outgoing::new(rest, stamp);
+        (assembled.status, assembled.body_len, outgoing)
+    }
+}
