@@ -353,21 +353,22 @@ impl Answer {
         let prepared = self.of(site).bytes();
         let slice =
             |bytes: &[u8], Range { start, end }| bytes[start as usize..end as usize].to_vec();
-        let from = out.len();
         match rest {
             Rest::Nothing => out.extend(assembled),
             Rest::Slice(range) => {
                 out.extend(assembled);
-                out.extend(slice(prepared, range));
+                let from = out.len();
+                out.extend(slice(prepared, range.clone()));
+                // A response that begins with the prepared head has the slot of that head.
+                if range.start == 0 {
+                    let slot_at = from + self.of(site).slot_at() as usize;
+                    slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
+                }
             }
             Rest::Pieces(pieces) => out.extend(pieces.into_iter().flat_map(|piece| match piece {
                 Piece::Assembled(range) => slice(&assembled, range),
                 Piece::Prepared(range) => slice(prepared, range),
             })),
-        }
-        if self.is_whole() {
-            let slot_at = from + self.of(site).slot_at() as usize;
-            slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
         }
     }
 }
