@@ -59,6 +59,8 @@ const WORKLOADS: &[Entry] = workloads! {
     "http-get-1k-precopy" KeepAlive::page(SendMode::PreCopy);
     "http-get-1000-pages" KeepAlive::pages(SendMode::MemCopy);
     "http-get-strangers" KeepAlive::strangers(SendMode::MemCopy);
+    "http-304" KeepAlive::not_modified(SendMode::MemCopy);
+    "http-206-1k" KeepAlive::range(SendMode::MemCopy);
     "http-not-found" KeepAlive::not_found(SendMode::MemCopy);
     "http-new-1k-memcopy" OwnConnection::new(SendMode::MemCopy);
     "http-new-1k-precopy" OwnConnection::new(SendMode::PreCopy);

@@ -140,6 +140,25 @@ impl KeepAlive {
         Self::new(mode, 0, &[NOT_FOUND.to_vec()], Status::NotFound)
     }
 
+    /// Creates a workload that requests the page of 1 KB, which the client already has.
+    pub fn not_modified(mode: SendMode) -> Self {
+        Self::with_field(mode, "If-None-Match: *", Status::NotModified)
+    }
+
+    /// Creates a workload that requests all bytes of the page of 1 KB as a range.
+    pub fn range(mode: SendMode) -> Self {
+        Self::with_field(mode, "Range: bytes=0-", Status::PartialContent)
+    }
+
+    fn with_field(mode: SendMode, field: &str, status: Status) -> Self {
+        let request = [
+            &KEEP_ALIVE[..KEEP_ALIVE.len() - 2],
+            field.as_bytes(),
+            b"\r\n\r\n",
+        ];
+        Self::new(mode, 0, &[request.concat()], status)
+    }
+
     /// Creates a workload that sends `requests` in turn. All requests must have the same length,
     /// and all responses must have the same length.
     fn new(mode: SendMode, others: usize, requests: &[Vec<u8>], status: Status) -> Self {

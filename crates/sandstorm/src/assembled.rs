@@ -2,7 +2,7 @@
 //! further fields, or parts of a file (RFC 9110, section 14).
 //!
 //! Only heads and the text between parts are assembled. The parts themselves stay slices of the
-//! prepared reply.
+//! prepared reply, unless they are short.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -15,6 +15,10 @@ use crate::response::{head_len, write_head_with};
 use crate::session::{Answer, Form};
 use crate::site::Site;
 use crate::status::Status;
+
+/// Maximum length of a response whose slices are copied behind its head, in bytes. Copying it costs
+/// less than the packets that end with a slice.
+const MAX_JOINED_LEN: usize = 16 << 10;
 
 /// A response, except its assembled bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,9 +62,9 @@ pub(crate) struct Assembler<'a> {
 impl Assembler<'_> {
     /// Assembles the response to the request at the start of `data`, to which `answer` is the answer.
     pub(crate) fn assemble(&mut self, answer: &Answer, data: &[u8]) -> Assembled {
-        let reply = self.site.reply(answer.reply);
+        let (reply, at) = (self.site.reply(answer.reply), self.out.len());
         let value = |from_end: u16| &data[answer.consumed() - usize::from(from_end)..];
-        match answer.form {
+        let assembled = match answer.form {
             Form::Whole => self.whole(answer),
             Form::WithQuery { from_end } => {
                 let rest = value(from_end);
@@ -83,7 +87,30 @@ impl Assembler<'_> {
                 let page = Site::shared(Status::RangeNotSatisfiable, false);
                 self.no_part(self.site.reply(page), reply.body_len())
             }
+        };
+        self.join_if_short(at, reply, assembled)
+    }
+
+    /// Copies the slices of a short response to its assembled bytes, which begin at offset `at` of the
+    /// buffer.
+    fn join_if_short(&mut self, at: usize, reply: &Reply, mut assembled: Assembled) -> Assembled {
+        if self.out.len() - at + assembled.body_len > MAX_JOINED_LEN {
+            return assembled;
         }
+        match &assembled.rest {
+            // These bytes include the head, so they are prepared packets.
+            Rest::Slice(range) if range.start == 0 => return assembled,
+            Rest::Nothing => return assembled,
+            Rest::Slice(range) => self.out.extend_from_slice(slice(reply.bytes(), range)),
+            Rest::Pieces(pieces) => {
+                let own = self.out.clone();
+                self.out.truncate(at);
+                self.out
+                    .extend_from_slice(&join(pieces, &own, reply.bytes()));
+            }
+        }
+        assembled.rest = Rest::Nothing;
+        assembled
     }
 
     /// The whole reply with the extra fields.
@@ -193,4 +220,18 @@ impl Assembler<'_> {
             write_head_with(&head, slot_at, self.extra, stamp, slots, self.out);
         }
     }
+}
+
+/// Joins pieces of assembled and prepared bytes.
+pub(crate) fn join(pieces: &[Piece], assembled: &[u8], prepared: &[u8]) -> Vec<u8> {
+    let bytes = pieces.iter().map(|piece| match piece {
+        Piece::Assembled(range) => slice(assembled, range),
+        Piece::Prepared(range) => slice(prepared, range),
+    });
+    bytes.collect::<Vec<_>>().concat()
+}
+
+/// Returns the bytes in `range`.
+pub(crate) fn slice<'b>(bytes: &'b [u8], range: &Range<u32>) -> &'b [u8] {
+    &bytes[range.start as usize..range.end as usize]
 }

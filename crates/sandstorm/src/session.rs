@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::assembled::{Assembler, Piece, Rest};
+use crate::assembled::{Assembler, Rest, join, slice};
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::head::{
     FieldBuffer, Fields, HEAD_LIMIT, Head, Method, NotRead, Refusal, field_buffer, line_len, parse,
@@ -351,24 +351,19 @@ impl Answer {
         };
         let rest = assembler.assemble(self, data).rest;
         let prepared = self.of(site).bytes();
-        let slice =
-            |bytes: &[u8], Range { start, end }| bytes[start as usize..end as usize].to_vec();
         match rest {
             Rest::Nothing => out.extend(assembled),
             Rest::Slice(range) => {
                 out.extend(assembled);
                 let from = out.len();
-                out.extend(slice(prepared, range.clone()));
+                out.extend_from_slice(slice(prepared, &range));
                 // A response that begins with the prepared head has the slot of that head.
                 if range.start == 0 {
                     let slot_at = from + self.of(site).slot_at() as usize;
                     slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
                 }
             }
-            Rest::Pieces(pieces) => out.extend(pieces.into_iter().flat_map(|piece| match piece {
-                Piece::Assembled(range) => slice(&assembled, range),
-                Piece::Prepared(range) => slice(prepared, range),
-            })),
+            Rest::Pieces(pieces) => out.extend(join(&pieces, &assembled, prepared)),
         }
     }
 }
