@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -187,6 +188,11 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
 
     fn can_reload(&self) -> bool {
         self.first.can_reload() || self.second.can_reload()
+    }
+
+    fn check_addresses(&self, own: &[IpAddr]) -> Result<(), StartError> {
+        self.first.check_addresses(own)?;
+        self.second.check_addresses(own)
     }
 
     fn free_unused(&self) -> bool {

@@ -3,6 +3,7 @@ use std::{fmt, io};
 use nmio::PcapError;
 use nmio::device::{DeviceError, Transport};
 
+use crate::many::PORT_KEY;
 use crate::program::StartError;
 
 /// Why a server did not start, or why it ended without a request to stop. Each message says what is
@@ -20,10 +21,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Two programs of one process serve the same port.
-    #[error(
-        "{} ({}) and {} ({}) both have {transport} port {port}; give one of them another port",
-        programs[0], options[0], programs[1], options[1]
-    )]
+    #[error("{}", port_twice(programs, options, *transport, *port))]
     PortTwice {
         /// The names of the programs.
         programs: [&'static str; 2],
@@ -142,6 +140,27 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Says that two programs have the same port. If they are sites of one file, the places of their ports
+/// are no help, because most sites have none.
+fn port_twice(
+    programs: &[&str; 2],
+    options: &[String; 2],
+    transport: Transport,
+    port: u16,
+) -> String {
+    let ([one, other], [option, other_option]) = (programs, options);
+    let (one, other, more) = if other_option == PORT_KEY {
+        let more = ", or different addresses to both";
+        (String::from(*one), String::from(*other), more)
+    } else {
+        let named = |program: &str, option: &str| format!("{program} ({option})");
+        (named(one, option), named(other, other_option), "")
+    };
+    format!(
+        "{one} and {other} both have {transport} port {port}; give one of them another port{more}"
+    )
 }
 
 impl Error {

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::follower::{self, Follower, NetworkChange};
 use crate::live::Published;
 use crate::privileges::Privileges;
-use crate::program::{Listening, PortOwner, PreparedPackets, Program, WorkerContext};
+use crate::program::{Listening, PortOwner, PreparedPackets, Program, StartError, WorkerContext};
 use crate::report::{self, Block};
 use crate::secret::Secret;
 use crate::worker::{Ready, Worker};
@@ -158,6 +158,20 @@ impl<'a, P: Program> Launch<'a, P> {
         }
         block
     }
+}
+
+/// Checks that `program` can be served with these options, as far as that needs no device. Its ports
+/// must differ. The addresses of a site must be among the server's own ones, if it has any.
+///
+/// # Errors
+/// A message for the operator.
+pub fn check_program<P: Program>(args: &ServeArgs, program: &P) -> Result<(), StartError> {
+    services(program, args.port)?;
+    let own: Vec<_> = args.addresses.iter().map(|one| one.address).collect();
+    if own.is_empty() {
+        return Ok(());
+    }
+    program.check_addresses(&own)
 }
 
 /// Returns the services of `program` on `port`, or on its default port if `port` is `None`.

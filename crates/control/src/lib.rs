@@ -146,6 +146,7 @@ pub use embed::{Handle, Server, Starting, embed};
 pub use endpoint::{ControlSocket, EndpointArgs, ListenAddress};
 pub use error::Error;
 pub use handover::{Handover, Turn};
+pub use launch::check_program;
 pub use live::{Snapshot, WorkerSnapshot};
 pub use many::Many;
 pub use metrics::MetricsFormat;

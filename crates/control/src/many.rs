@@ -17,7 +17,7 @@ use crate::records::RecordLog;
 use crate::table::walk::Walk;
 
 /// The key that sets the port of a site. Messages about the ports of several sites name it.
-const PORT_KEY: &str = "port";
+pub(crate) const PORT_KEY: &str = "port";
 
 /// Programs of one type, each of which serves a site. Each site has a port of its own, or addresses
 /// of its own on a port that it shares.
@@ -98,10 +98,9 @@ impl<A> Site<A> {
     }
 
     /// # Errors
-    /// If the interface lacks an address of the site.
-    fn check_addresses(&self, context: &WorkerContext) -> Result<(), StartError> {
-        let has = |wanted: &&IpAddr| context.addresses.iter().any(|one| one.address == **wanted);
-        match self.addresses.iter().find(|wanted| !has(wanted)) {
+    /// If the site has an address that is not among `own`.
+    fn check_addresses(&self, own: &[IpAddr]) -> Result<(), StartError> {
+        match self.addresses.iter().find(|wanted| !own.contains(wanted)) {
             None => Ok(()),
             Some(missing) => Err(format!(
                 "the site {} is to be served on {missing}, which is not an address of the server; \
@@ -165,8 +164,9 @@ impl<A: Program> Program for Many<A> {
         port: &mut P,
         context: &WorkerContext,
     ) -> Result<Self::Transports<P>, StartError> {
+        let own: Vec<_> = context.addresses.iter().map(|one| one.address).collect();
+        self.check_addresses(&own)?;
         let members = self.in_context(context).map(|(site, its)| {
-            site.check_addresses(context)?;
             let transports = site.program.transports(port, &its)?;
             Ok(ip::Member::new(transports, site.addresses.clone()))
         });
@@ -196,6 +196,11 @@ impl<A: Program> Program for Many<A> {
     fn watched(&self) -> Vec<Watched> {
         let watched = self.0.iter().flat_map(|site| site.program.watched());
         watched.collect()
+    }
+
+    fn check_addresses(&self, own: &[IpAddr]) -> Result<(), StartError> {
+        let mut sites = self.0.iter();
+        sites.try_for_each(|site| site.check_addresses(own))
     }
 
     fn free_unused(&self) -> bool {
@@ -323,15 +328,13 @@ mod tests {
             let error = services(&sites(&[(7, &["192.0.2.1"]), (7, addresses)]), None).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                "a (--port) and b (port) both have UDP port 7; give one of them another port"
+                "a and b both have UDP port 7; give one of them another port, or different \
+                 addresses to both"
             );
         }
         let third = sites(&[(7, &["192.0.2.1"]), (8, &[]), (8, &["192.0.2.1"])]);
         let error = services(&third, None).unwrap_err().to_string();
-        assert!(
-            error.starts_with("b (port) and c (port) both have"),
-            "{error}"
-        );
+        assert!(error.starts_with("b and c both have UDP port 8"), "{error}");
     }
 
     #[test]

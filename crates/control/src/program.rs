@@ -161,6 +161,16 @@ pub trait Program: Sync {
         Vec::new()
     }
 
+    /// Checks that the content can be served on the server's own addresses. Called by
+    /// [`check_program`](crate::check_program), and before a worker begins.
+    ///
+    /// # Errors
+    /// If a part of the content needs another address.
+    fn check_addresses(&self, own: &[IpAddr]) -> Result<(), StartError> {
+        let _ = own;
+        Ok(())
+    }
+
     /// Returns lines about the loaded content for the start block. Each line is a label and a
     /// value. Called after privileges are dropped.
     fn loaded(&self) -> Vec<(&'static str, String)> {

@@ -122,14 +122,15 @@ struct Names {
 }
 
 impl Content {
+    /// Returns the content that `watched` names. All its paths are absolute, as in events.
     fn of(watched: &[Watched]) -> Self {
         let mut content = Self::default();
         for one in watched {
             match one {
                 Watched::Entry(path) => {
+                    let path = absolute(path);
                     let (folder, name) = (path.parent(), path.file_name());
-                    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
-                    let folder = folder.unwrap_or(Path::new("."));
+                    let folder = folder.unwrap_or(&path);
                     let names = content.folders.entry(folder.to_owned()).or_default();
                     names.names.extend(name.map(OsString::from));
                 }
@@ -138,13 +139,13 @@ impl Content {
                     names,
                     below: false,
                 } => {
-                    let of_folder = content.folders.entry(folder.clone()).or_default();
+                    let of_folder = content.folders.entry(absolute(folder)).or_default();
                     of_folder.patterns.push(names.clone());
                 }
                 Watched::Matching { folder, names, .. } => {
-                    content.trees.push((folder.clone(), Some(names.clone())));
+                    content.trees.push((absolute(folder), Some(names.clone())));
                 }
-                Watched::Tree(path) => content.trees.push((path.clone(), None)),
+                Watched::Tree(path) => content.trees.push((absolute(path), None)),
             }
         }
         content
@@ -177,6 +178,12 @@ impl Content {
             || self.folders.contains_key(path)
             || self.trees.iter().any(in_tree)
     }
+}
+
+/// Returns the absolute form of a path. An empty path is the current folder.
+fn absolute(path: &Path) -> PathBuf {
+    let path = Path::new(".").join(path);
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 fn is_match(names: &Pattern, path: &Path) -> bool {
@@ -252,11 +259,31 @@ mod tests {
             assert!(!created(watched, at("server.log")), "{watched:?}");
             assert!(created(watched, at("..data")), "{watched:?}");
         }
-        // In the working directory, paths begin with a dot.
-        let here = [Watched::Entry("a.zone".into())];
-        assert!(created(&here, "./a.zone".into()) && !created(&here, "./log".into()));
         let lost = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
         assert!(Content::of(&zone).may_have_changed(&lost));
+    }
+
+    #[test]
+    fn relative_paths_are_those_of_events() {
+        let content = Content::of(&[
+            Watched::Tree("www/".into()),
+            Watched::Entry("./zones/a.zone".into()),
+            Watched::Matching {
+                folder: "".into(),
+                names: Pattern::new("*.zone").unwrap(),
+                below: false,
+            },
+        ]);
+        let here = std::env::current_dir().unwrap();
+        for (path, is_content) in [
+            ("www/a", true),
+            ("zones/a.zone", true),
+            ("zones/b.zone", false),
+            ("b.zone", true),
+            ("b", false),
+        ] {
+            assert_eq!(content.has(&here.join(path), false), is_content, "{path}");
+        }
     }
 
     #[test]

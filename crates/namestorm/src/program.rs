@@ -455,9 +455,10 @@ where
         self.source.is_some()
     }
 
-    /// Any domain name may be the name of a zone, because a reload finds new zones.
+    /// Any domain name may be the name of a zone, because a reload finds new zones. A name with a
+    /// slash is rather meant as a path.
     fn has_content(&self, name: &str) -> bool {
-        self.can_reload() && name.parse::<Name>().is_ok()
+        self.can_reload() && !name.contains('/') && name.parse::<Name>().is_ok()
     }
 
     /// Reads all zones again, because an answer may contain names of several zones. A zone named
@@ -470,13 +471,9 @@ where
             unserved,
         } = gather(&source.zones.specs()?, &mut say);
         let mut known = locked(&source.unserved);
-        let lost: Vec<_> = unserved
-            .iter()
-            .filter(|file| !known.contains(&file.file()))
-            .collect();
-        if let Some(first) = lost.first() {
-            let (n, why) = (count(lost.len() as u64), first.error());
-            return Err(format!("zones with errors: {n}; the first error is {why}").into());
+        let lost = unserved.iter().filter(|file| !known.contains(&file.file()));
+        if let Some(why) = broken_zones(lost) {
+            return Err(why.into());
         }
         if zones.iter().len() == 0 {
             return Err(LoadError::Nothing.into());
@@ -485,7 +482,8 @@ where
             let apex = name.parse::<Name>()?;
             let is_it = |zone: &Zone| zone.apex().eq_ignore_ascii_case(apex.as_wire());
             if !zones.iter().any(is_it) {
-                return Err(format!("no zone is called {name:?}").into());
+                let why = broken_zones(&unserved).map_or(String::new(), |why| format!("; {why}"));
+                return Err(format!("no zone is called {name:?}{why}").into());
             }
         }
         zones.keep_groups_of(&self.answers());
@@ -501,7 +499,10 @@ where
         let size = new.size();
         let zones = counted(size.zones as u64, "zone");
         let names = counted(size.names as u64, "name");
-        Ok(format!("{zones}, {names}").into())
+        Ok(Reloaded {
+            done: format!("{zones}, {names}"),
+            kept: broken_zones(&unserved),
+        })
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {
@@ -590,6 +591,17 @@ where
     fn walk<P: Port>(&self, server: &mut UdpAndTcp<H>, now: nmio::Instant, walk: &mut Walk) {
         walk.visit(Self::NAME, server.tcp_mut(), now);
     }
+}
+
+/// Describes the zones that are not served because of an error, if there are any.
+fn broken_zones<'f>(unserved: impl IntoIterator<Item = &'f UnservedFile>) -> Option<String> {
+    let mut broken = unserved.into_iter().filter(|file| !file.is_duplicate());
+    let first = broken.next()?;
+    let number = count(1 + broken.count() as u64);
+    let why = first.error();
+    Some(format!(
+        "zones with errors: {number}; the first error is {why}"
+    ))
 }
 
 #[cfg(test)]

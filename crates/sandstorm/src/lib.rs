@@ -259,8 +259,8 @@ pub use program::Sandstorm;
 pub use request::Request;
 pub use response::Response;
 pub use serve::{
-    Congestion, SiteArgs, SiteOptions, SiteSource, load_sites, own_defaults, port_of_site,
-    same_congestion, serve,
+    Congestion, SiteArgs, SiteOptions, SiteSource, Sites, check_sites, load_sites, own_defaults,
+    port_of_site, same_congestion, serve,
 };
 pub use server::{Http, PacketTotals, Server, packets};
 pub use session::{Answer, Session, Step};

@@ -67,12 +67,13 @@ fn parse(range: &[u8], len: u32) -> Option<Range<u32>> {
         let suffix = number(last)?.min(len.into()) as u32;
         return Some(len - suffix..len);
     }
+    let (first_digits, last_digits) = (first, last);
     let first = number(first)?;
     let last = match last {
         [] => u64::MAX,
         last => number(last)?,
     };
-    if last < first {
+    if !last_digits.is_empty() && is_less(last_digits, first_digits) {
         return None;
     }
     let first = first.min(len.into()) as u32;
@@ -89,6 +90,14 @@ fn number(digits: &[u8]) -> Option<u64> {
         let digit = char::from(*digit).to_digit(10)?;
         Some(number.saturating_mul(10).saturating_add(digit.into()))
     })
+}
+
+/// Compares two numbers of decimal digits, even if they are too large for an integer.
+fn is_less(one: &[u8], other: &[u8]) -> bool {
+    let significant = |digits: &[u8]| digits.iter().position(|digit| *digit != b'0');
+    let significant = |digits| &digits[significant(digits).unwrap_or(digits.len())..];
+    let (one, other): (&[u8], &[u8]) = (significant(one), significant(other));
+    (one.len(), one) < (other.len(), other)
 }
 
 /// Adds a range, and joins it with the parts that it overlaps or touches. Returns `None` if there are
@@ -149,6 +158,8 @@ mod tests {
             "bytes=1",
             "bytes=-",
             "bytes=2-1",
+            "bytes=010-9",
+            "bytes=99999999999999999999999-99999999999999999999998",
             "bytes=1-2-3",
             "bytes=1-x",
             "bytes=+1-2",

@@ -175,9 +175,13 @@ impl SiteArgs {
     pub fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
         control::log::init(self.network.log, self.network.log_format);
         let options = self.network.check("sandstorm").map(|()| Lines::new());
-        let sites = std::iter::once(&self).chain(more);
-        let sites = sites.map(|site| site.source().check().map_err(Into::into));
-        sites.chain([options.map_err(Into::into)]).collect()
+        let (mut found, sites) = check_sites(self.source(), more.iter().map(|site| site.source()));
+        if let Some(sites) = sites {
+            let together = control::check_program(&self.network, &sites);
+            found.push(together.map(|()| Lines::new()));
+        }
+        found.push(options.map_err(Into::into));
+        found
     }
 
     fn source(&self) -> SiteSource<'_> {
@@ -214,17 +218,32 @@ impl SiteSource<'_> {
         let sandstorm = options.load_with(self.folder, self.connections, &[], make)?;
         Ok(sandstorm.with_reloads(options.limits(), options.strict))
     }
-
-    /// Loads the folder, and returns the lines about the content in the start block.
-    ///
-    /// # Errors
-    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
-    pub fn check(&self) -> Result<Lines, NotLoaded> {
-        let mut lines = self.load()?.loaded();
-        lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
-        Ok(lines)
-    }
 }
+
+/// Loads sites to check them. Returns the lines about the content of each in the start block, or a
+/// message for the operator. If all can be loaded, also returns the program that serves them.
+pub fn check_sites<'o>(
+    first: SiteSource<'o>,
+    more: impl IntoIterator<Item = SiteSource<'o>>,
+) -> (Vec<Result<Lines, StartError>>, Option<Sites>) {
+    let mut found = Vec::new();
+    let mut loaded = Vec::new();
+    for source in std::iter::once(first).chain(more) {
+        found.push(source.load().map_err(Into::into).map(|program| {
+            let mut lines = program.loaded();
+            lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
+            loaded.push((source, program));
+            lines
+        }));
+    }
+    let are_all = loaded.len() == found.len();
+    let mut loaded = loaded.into_iter();
+    let first = loaded.next().filter(|_| are_all);
+    (found, first.map(|first| together(first, loaded)))
+}
+
+/// The program that serves sites without an application.
+pub type Sites<C = Cubic> = Many<Sandstorm<SiteOnly, MakeSiteOnly, C>>;
 
 /// Loads sites for a program that serves all of them. Each is named after its folder, and also after
 /// its port if an earlier one has the same folder.
@@ -234,22 +253,38 @@ impl SiteSource<'_> {
 pub fn load_sites<'o, C: CongestionControl>(
     first: SiteSource<'o>,
     more: impl IntoIterator<Item = SiteSource<'o>>,
-) -> Result<Many<Sandstorm<SiteOnly, MakeSiteOnly, C>>, NotLoaded> {
-    let load = |site: SiteSource<'_>| Ok::<_, NotLoaded>(site.load()?.with_congestion::<C>());
-    let name = |site: SiteSource<'_>| site.folder.display().to_string();
-    let addresses = |site: SiteSource<'_>| site.options.web_addresses.clone();
-    let mut names = vec![name(first)];
-    let mut sites = Many::new(name(first), load(first)?, addresses(first));
-    for site in more {
-        let port = site.port.unwrap_or(SiteOnly::PORT);
-        let mut name = name(site);
+) -> Result<Sites<C>, NotLoaded> {
+    let load = |source: SiteSource<'o>| Ok((source, source.load()?.with_congestion::<C>()));
+    let first = load(first)?;
+    let more = more.into_iter().map(load);
+    Ok(together(
+        first,
+        more.collect::<Result<Vec<_>, NotLoaded>>()?,
+    ))
+}
+
+/// A loaded site.
+type Loaded<'o, C> = (SiteSource<'o>, Sandstorm<SiteOnly, MakeSiteOnly, C>);
+
+/// Returns the program that serves these sites.
+fn together<'o, C: CongestionControl>(
+    (source, program): Loaded<'o, C>,
+    more: impl IntoIterator<Item = Loaded<'o, C>>,
+) -> Sites<C> {
+    let name = |source: SiteSource<'_>| source.folder.display().to_string();
+    let addresses = |source: SiteSource<'_>| source.options.web_addresses.clone();
+    let mut names = vec![name(source)];
+    let mut sites = Many::new(name(source), program, addresses(source));
+    for (source, program) in more {
+        let port = source.port.unwrap_or(SiteOnly::PORT);
+        let mut name = name(source);
         if names.contains(&name) {
             name = format!("{name}:{port}");
         }
-        sites = sites.with(name.clone(), load(site)?, port, addresses(site));
+        sites = sites.with(name.clone(), program, port, addresses(source));
         names.push(name);
     }
-    Ok(sites)
+    sites
 }
 
 /// Returns the congestion control that all sites of a process have.

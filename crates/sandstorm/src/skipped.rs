@@ -64,7 +64,7 @@ pub enum Reason {
     #[error("changed while it was read; start again when it is complete")]
     Changed,
     /// A file is longer than [`MAX_FILE_LEN`].
-    #[error("has {len} bytes, more than the {MAX_FILE_LEN} of one response; serve it in parts")]
+    #[error("has {len} bytes, more than the {MAX_FILE_LEN} of one response; split it")]
     FileTooLong {
         /// The length of the file, in bytes.
         len: u64,

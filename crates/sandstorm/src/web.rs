@@ -157,7 +157,10 @@ impl<A: App> Web<A> {
                 Ok(true) => return data.len(),
                 // The send stream has no room. The stack offers the unconsumed request again when
                 // there is room.
-                Err(WriteError::Full) => return consumed,
+                Err(WriteError::Full) => {
+                    RequestTimes::postpone(conn);
+                    return consumed;
+                }
                 Err(_) => {
                     conn.abort();
                     return data.len();

@@ -118,7 +118,7 @@ fn cached_fields_do_not_change_the_answers() {
 
 #[test]
 fn while_the_memory_for_parts_is_used_up_a_client_gets_the_whole_file() {
-    let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &[b'x'; 100_000]);
+    let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &vec![b'x'; 100_000]);
     let make = |contents: &mut Contents| {
         Web::load(Arc::new(site.build()), contents, |_| {
             Ok::<_, ContentError>(SiteOnly)
@@ -134,16 +134,19 @@ fn while_the_memory_for_parts_is_used_up_a_client_gets_the_whole_file() {
     let Step::Answer(answer) = web.next(&mut Session::default(), request) else {
         panic!("the request is whole")
     };
-    let mut lens = |contents: &Contents| {
-        let stamp = Stamp::new(0, false);
-        let (status, body_len, _) = web.core.assemble(&answer, request, stamp, contents);
+    let mut lens = |contents: &Contents, max_pieces| {
+        let (stamp, core) = (Stamp::new(0, false), &mut web.core);
+        let (status, body_len, _) = core.assemble(&answer, request, stamp, contents, max_pieces);
         (status, body_len, web.core.out.len())
     };
-    let (status, body_len, out_len) = lens(contents);
+    // Two parts are five pieces: what precedes, separates and follows them belongs to it.
+    let (status, body_len, out_len) = lens(contents, 5);
     assert_eq!(status, Status::PartialContent);
     assert!(body_len < 21_000 && out_len < 1_000);
     let others = contents.add_temporary(vec![0; 16 << 20].into()).unwrap();
-    assert_eq!(lens(contents), (Status::Ok, 100_000, 0));
+    let whole = (Status::Ok, 100_000, 0);
+    assert_eq!(lens(contents, 5), whole);
     contents.remove(others);
-    assert_eq!(lens(contents), (status, body_len, out_len));
+    assert_eq!(lens(contents, 5), (status, body_len, out_len));
+    assert_eq!(lens(contents, 4), whole);
 }

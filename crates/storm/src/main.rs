@@ -10,7 +10,7 @@ use control::{
     Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
 };
 use namestorm::{Form, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs};
-use sandstorm::{Congestion, SiteOptions, SiteSource, load_sites, same_congestion};
+use sandstorm::{Congestion, SiteOptions, SiteSource, check_sites, load_sites, same_congestion};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
 /// Sandstorm and Namestorm in one process on one interface: serves a folder over HTTP and zones
@@ -167,10 +167,18 @@ impl Serve {
         let options = self.network.check(Storm::NAME).map(|()| Lines::new());
         let congestion = self.congestion(more).map(|_| Lines::new());
         let mut found = vec![options.map_err(Into::into), congestion.map_err(Into::into)];
-        for site in std::iter::once(&self).chain(more) {
-            found.push(site.source().check().map_err(Into::into));
+        let (of_sites, web) = check_sites(self.source(), more.iter().map(|site| site.source()));
+        found.extend(of_sites);
+        let zones = self.load_zones();
+        found.push(match &zones {
+            Ok(zones) => Ok(zones.loaded()),
+            Err(error) => Err(error.to_string().into()),
+        });
+        if let (Some(web), Ok(zones)) = (web, zones) {
+            let both = Both::<Storm, _, _>::new(web, zones).with_port_args(&self.dns);
+            let together = control::check_program(&self.network, &both);
+            found.push(together.map(|()| Lines::new()));
         }
-        found.push(self.load_zones().map(|zones| zones.loaded()));
         found
     }
 }

@@ -159,7 +159,8 @@ fn sighup_reloads_the_folder_and_the_zones() {
     write("www/index.html", b"old");
     write("www/large", &vec![b'A'; LARGE]);
     write("a.zone", zone("192.0.2.1").as_bytes());
-    let [www, pattern] = ["www", "*.zone"].map(|name| folder.path().join(name));
+    // The completion of a shell ends a folder with a slash.
+    let [www, pattern] = ["www/", "*.zone"].map(|name| folder.path().join(name));
     let [www, pattern] = [&www, &pattern].map(|path| path.to_str().unwrap());
     let arguments = ["serve", "--web", www, "--zones-from", pattern];
     let mut storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);

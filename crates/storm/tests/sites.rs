@@ -122,7 +122,7 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "serve",
             web("one", "") + &web("two", ""),
-            "/two (port) both have TCP port 80",
+            "/two both have TCP port 80; give one of them another port, or different addresses to both",
         ),
         (
             "serve",
@@ -138,6 +138,18 @@ fn wrong_sites_are_refused_with_their_names() {
             "serve",
             web("one", "") + &web("two", "port = 81\ncongestion = \"bbr\"\n"),
             "congestion must be the same in each [[web]]",
+        ),
+        (
+            "check",
+            web("one", "") + &web("two", ""),
+            "/two both have TCP port 80",
+        ),
+        ("check", web("one", "port = 53\n"), "both have TCP port 53"),
+        (
+            "check",
+            web("one", "addresses = [\"192.0.2.9\"]\n")
+                + "[network]\naddresses = [\"192.0.2.1/24\"]\n",
+            "/one is to be served on 192.0.2.9, which is not an address of the server",
         ),
         (
             "check",

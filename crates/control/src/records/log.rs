@@ -187,6 +187,7 @@ fn place(destination: &LogDestination) -> String {
 /// Says what to do if the destination cannot be opened.
 fn remedy(destination: &LogDestination) -> &'static str {
     match destination {
+        LogDestination::File(path) if path.is_dir() => "name a file in this folder",
         LogDestination::File(_) => "make its folder, or give a file that can be written",
         _ => "start it, or send the lines to a file or to stdout",
     }

@@ -25,19 +25,28 @@ impl Core {
         stamp: Stamp,
     ) -> Result<(Status, usize), WriteError> {
         self.response.clear();
-        let (status, body_len, outgoing) = self.assemble(answer, data, stamp, conn.contents());
+        // The request is offered again when the client has acknowledged what it gets now.
+        let max_pieces = if conn.has_unacknowledged() {
+            usize::MAX
+        } else {
+            conn.room()
+        };
+        let contents = conn.contents();
+        let (status, body_len, outgoing) = self.assemble(answer, data, stamp, contents, max_pieces);
         write(conn, &self.out, &outgoing)?;
         Ok((status, body_len))
     }
 
     /// Assembles an answer of the site in `out`, with the fields of `response`. Returns the status,
-    /// the length of the body, and the part of the response that follows `out`.
+    /// the length of the body, and the part of the response that follows `out`. A response of more
+    /// than `max_pieces` pieces is the whole file instead.
     pub(super) fn assemble(
         &mut self,
         answer: &Answer,
         data: &[u8],
         stamp: Stamp,
         contents: &Contents,
+        max_pieces: usize,
     ) -> (Status, usize, Outgoing) {
         self.out.clear();
         let mut assembler = Assembler {
@@ -48,11 +57,14 @@ impl Core {
             out: &mut self.out,
         };
         let mut assembled = assembler.assemble(answer, data);
-        let temporary = contents.totals().temporary_bytes + assembler.out.len() as u64;
-        if matches!(assembled.rest, Rest::Pieces(_)) && temporary > MAX_TEMPORARY_BYTES {
-            // Too many clients are slow to receive their parts. A server may always ignore ranges.
-            assembler.out.clear();
-            assembled = assembler.whole(answer);
+        if let Rest::Pieces(pieces) = &assembled.rest {
+            let temporary = contents.totals().temporary_bytes + assembler.out.len() as u64;
+            if temporary > MAX_TEMPORARY_BYTES || pieces.len() > max_pieces {
+                // Too many clients are slow to receive their parts. A server may always ignore
+                // ranges.
+                assembler.out.clear();
+                assembled = assembler.whole(answer);
+            }
         }
         let content = self.prepared[answer.reply.index()].content;
         let rest = match assembled.rest {

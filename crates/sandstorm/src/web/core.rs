@@ -347,8 +347,9 @@ impl Core {
             conn.abort();
             return Continuation::End;
         }
-        let contents = conn.contents();
-        let (status, body_len, outgoing) = self.assemble(answer, bytes, stamp, contents);
+        let (contents, max_pieces) = (conn.contents(), conn.room());
+        let (status, body_len, outgoing) =
+            self.assemble(answer, bytes, stamp, contents, max_pieces);
         self.count_own(status);
         self.log_request(conn.peer(), request, status.into(), body_len);
         self.deliver(conn, outgoing)

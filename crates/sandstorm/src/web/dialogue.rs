@@ -136,6 +136,7 @@ impl<A: App> Web<A> {
             Ok(false) => Progress::Continue(answer.consumed()),
             Err(WriteError::Full) => {
                 conn.state().wants_room = true;
+                RequestTimes::postpone(conn);
                 Progress::Pause(0)
             }
             Err(_) => {

@@ -19,6 +19,15 @@ impl RequestTimes {
         conn.state().asked_at.get_or_insert(now);
     }
 
+    /// Notes that a request waits for memory, and is offered again. Unless the client is to
+    /// acknowledge an earlier response, the time begins when the request is answered.
+    #[cold]
+    pub(super) fn postpone<S>(conn: &mut Conn<'_, S>) {
+        if !conn.has_unacknowledged() {
+            conn.state().asked_at = None;
+        }
+    }
+
     /// Counts a time if the client has acknowledged everything.
     #[inline(always)]
     pub(super) fn end<S>(&mut self, conn: &mut Conn<'_, S>) {

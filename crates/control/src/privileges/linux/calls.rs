@@ -153,6 +153,9 @@ const RELOAD: &[Call] = &[
     any(libc::SYS_fstat),
     any(libc::SYS_newfstatat),
     any(libc::SYS_statx),
+    // The C library asks for access to the folders of a path that ends with a slash or has `..`.
+    any(libc::SYS_faccessat),
+    any(libc::SYS_faccessat2),
     any(libc::SYS_getdents64),
     any(libc::SYS_lseek),
     any(libc::SYS_pread64),
