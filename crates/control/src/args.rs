@@ -1,6 +1,7 @@
 //! The command-line options that all servers have in common.
 
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -165,6 +166,19 @@ where
         let (min, max) = (range.start(), range.end());
         parsed.ok_or_else(|| format!("give a whole number from {min} to {max}"))
     }
+}
+
+/// Parses the address of a host.
+///
+/// # Errors
+/// A message for the operator.
+pub fn host_address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| match text.split_once('/') {
+        Some((address, _)) if address.parse::<IpAddr>().is_ok() => {
+            format!("write the address without a prefix length: {address}")
+        }
+        _ => "give an IPv4 or IPv6 address, such as 192.0.2.1 or 2001:db8::1".to_owned(),
+    })
 }
 
 /// Parses the path of `--pcap`. Refuses `-`, because a capture cannot be written to standard

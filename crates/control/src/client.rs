@@ -109,7 +109,10 @@ impl ReloadArgs {
             ReloadResult::Succeeded => {
                 Ok(print(program, &format!("reloaded {}\n", outcome.message)))
             }
-            ReloadResult::Partial => Err(format!("reloaded {}", outcome.message)),
+            ReloadResult::Partial => Err(format!(
+                "only a part is reloaded, other content stays old: {}",
+                outcome.message
+            )),
             ReloadResult::Failed => Err(format!(
                 "not reloaded, the old content stays: {}",
                 outcome.message

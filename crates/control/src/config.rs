@@ -32,7 +32,7 @@ mod show;
 pub use example::example;
 pub use merge::{Parsed, parse, parse_sites};
 pub(crate) use origin::file;
-pub use origin::with_places;
+pub use origin::{place_of, with_places};
 pub use show::{OwnDefaults, show};
 
 use std::fmt::{self, Write as _};

@@ -183,7 +183,7 @@ pub enum ReloadResult {
 pub struct LastReload {
     /// What has become of it.
     pub result: ReloadResult,
-    /// A description of the new content, and then why a part of the content is old.
+    /// Why content is old, and then a description of the new content.
     pub message: String,
     /// How long it took.
     pub seconds: f64,

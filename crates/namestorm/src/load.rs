@@ -124,8 +124,10 @@ impl<'p> Loader<'p> {
                 };
                 let file = self.report.add_file(&spec.file);
                 let place = Place { file, line: 0 };
+                let by = control::config::place_of(&spec.to_string());
+                let by = by.map_or(String::new(), |by| format!(", which {by} names"));
                 self.report
-                    .error(place, format!("cannot read the file: {reason}"));
+                    .error(place, format!("cannot read the file{by}: {reason}"));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The options that name zones.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,12 +66,15 @@ impl ZoneArgs {
     /// If there is no zone, no file for a pattern, or a folder that cannot be read.
     pub fn specs(&self) -> Result<Vec<ZoneSpec>, NoZones> {
         let mut specs = self.zones.clone();
+        let mut files: HashSet<_> = specs.iter().map(|spec| spec.file.clone()).collect();
         for pattern in &self.zones_from {
-            let before = specs.len();
-            specs.extend(matching(pattern)?);
-            if specs.len() == before {
+            let mut matching = matching(pattern)?;
+            if matching.is_empty() {
                 return Err(NoZones::Match(pattern.clone()));
             }
+            // A file may match several patterns.
+            matching.retain(|spec| files.insert(spec.file.clone()));
+            specs.extend(matching);
         }
         if specs.is_empty() {
             return Err(NoZones::Given);
@@ -244,6 +248,9 @@ mod tests {
         assert_eq!(found, ["first".into(), path("a.zone"), path("b.zone")]);
         let found = specs(&["--zones-from", &text("**/e.zone")]).unwrap();
         assert_eq!(found, [path("d.zone/e.zone")]);
+        let [a, all] = [text("a.zone"), text("*.zone")];
+        let twice = ["--zone", &a, "--zones-from", &all, "--zones-from", &all];
+        assert_eq!(specs(&twice).unwrap(), [path("a.zone"), path("b.zone")]);
         // A link to its own folder is no endless path, and a name need not be UTF-8.
         symlink(".", path("loop")).unwrap();
         fs::write(path("d.zone").join(OsStr::from_bytes(b"\xff.zone")), "").unwrap();

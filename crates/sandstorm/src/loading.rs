@@ -25,6 +25,14 @@ pub enum NotLoaded {
     /// The access log cannot be opened.
     #[error(transparent)]
     Log(#[from] io::Error),
+    /// The folder of a configuration file is not served.
+    #[error("{place}: {error}")]
+    At {
+        /// The file and the line.
+        place: String,
+        /// The reason.
+        error: Box<Self>,
+    },
     /// Some entries cannot be served, and `--strict` is set. The message lists the first ones, one
     /// per line.
     #[error(

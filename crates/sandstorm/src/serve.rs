@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
-use control::args::number;
+use control::args::{host_address, number};
 use control::config::{self, ConfigArgs, Lines, OwnDefaults};
 use control::units::size;
 use control::{ConnectionArgs, Many, Named, NewWorker, Program as _, ServeArgs, StartError};
@@ -103,7 +103,7 @@ pub struct SiteOptions {
 
     /// Address of the server on which the site is served. Repeat it for each. Without this option, the
     /// site is served on all addresses.
-    #[arg(long = "web-address", value_name = "IP")]
+    #[arg(long = "web-address", value_name = "IP", value_parser = host_address)]
     web_addresses: Vec<IpAddr>,
 
     #[command(flatten)]
@@ -215,7 +215,15 @@ impl SiteSource<'_> {
     fn load(&self) -> Result<Sandstorm, NotLoaded> {
         let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
         let Self { options, .. } = self;
-        let sandstorm = options.load_with(self.folder, self.connections, &[], make)?;
+        let loaded = options.load_with(self.folder, self.connections, &[], make);
+        let place = || config::place_of(self.folder.to_str()?);
+        let sandstorm = loaded.map_err(|error| match place() {
+            Some(place) => NotLoaded::At {
+                place,
+                error: Box::new(error),
+            },
+            None => error,
+        })?;
         Ok(sandstorm.with_reloads(options.limits(), options.strict))
     }
 }

@@ -170,6 +170,16 @@ fn wrong_sites_are_refused_with_their_names() {
 }
 
 #[test]
+fn a_folder_on_the_command_line_does_not_replace_that_of_every_site() {
+    let folder = tempfile::tempdir().unwrap();
+    let sites = "[[web]]\nroot = \"one\"\n[[web]]\nroot = \"two\"\nport = 81\n";
+    let [config, _] = prepare(folder.path(), sites);
+    let (succeeded, said) = run(STORM, &["check", "--config", &config, "--web", "one"]);
+    let message = "there are several [[web]], so root cannot be on the command line";
+    assert!(!succeeded && said.contains(message), "{said}");
+}
+
+#[test]
 fn each_site_is_shown_with_its_keys() {
     let folder = tempfile::tempdir().unwrap();
     let sites = "[[web]]\nroot = \"one\"\n[[web]]\nroot = \"two\"\nport = 81\n";

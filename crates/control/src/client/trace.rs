@@ -11,6 +11,7 @@ use clap::Args;
 use hyper::{HeaderMap, Method, StatusCode};
 
 use super::socket::{SocketArgs, Wait, cut, read, runtime};
+use crate::args::host_address;
 use crate::args::number;
 use crate::report;
 use crate::trace::session::{DROPPED, MAX_SECONDS, MAX_SNAP, MIN_SNAP, PACKETS};
@@ -20,6 +21,7 @@ use crate::units::{seconds, size};
 #[derive(Args, Clone, Debug)]
 pub struct TraceArgs {
     /// Address of the client.
+    #[arg(value_parser = host_address)]
     address: IpAddr,
 
     /// Where the capture goes: a file, or `-` for standard output. Without this option, it goes to

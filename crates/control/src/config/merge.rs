@@ -94,6 +94,11 @@ fn parse_words<T: FromArgMatches>(
         None => File::default(),
     };
     let more = file.with_further_tables();
+    if !more.is_empty()
+        && let Some(message) = first.of_all_sites(&file)
+    {
+        return Err(Wrong::File(message));
+    }
     let with = |file| parse_with(&command, words, &first, file);
     Ok(Parsed {
         more: more.into_iter().map(with).collect::<Result<_, _>>()?,
@@ -194,6 +199,20 @@ impl FirstLook {
             .chain(conflicts)
             .map(clap::Arg::get_id);
         ids.map(ToString::to_string).collect()
+    }
+
+    /// Returns a message if the command line has a required option, such as the folder, of a section
+    /// that the file has several times. The sections would no longer differ.
+    fn of_all_sites(&self, file: &File) -> Option<String> {
+        let is_given = |key: &Key<'_>| self.given.iter().any(|id| key.arg.get_id() == id);
+        let keys = keys(&self.command);
+        let key = keys
+            .iter()
+            .find(|key| key.arg.is_required_set() && is_given(key))?;
+        let (name, section, file) = (key.name(), key.section.header(), file.path.display());
+        Some(format!(
+            "{file}: there are several {section}, so {name} cannot be on the command line; leave it out there"
+        ))
     }
 
     /// Returns a message if a file is given, and a required option is neither in it nor on the

@@ -13,6 +13,8 @@ static READ: OnceLock<Read> = OnceLock::new();
 struct Read {
     file: PathBuf,
     places: Places,
+    /// The options with values as words of a command line, and their lines.
+    words: Vec<(String, usize)>,
 }
 
 /// The options that come from a file: `--OPTION`, and the key with its places.
@@ -31,7 +33,20 @@ pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>) {
     let _ = READ.set(Read {
         file: file.clone(),
         places: places(&sites),
+        words: words(&sites),
     });
+}
+
+/// Returns the words that come from the file, with their lines.
+fn words(sites: &[&Origins]) -> Vec<(String, usize)> {
+    let mut all = Vec::new();
+    for origins in sites {
+        let settings = origins.file.settings.iter();
+        let settings = settings.filter(|setting| !origins.is_overridden(&setting.id));
+        let words = settings.flat_map(|one| one.words.iter().map(|word| (word.clone(), one.line)));
+        all.extend(words);
+    }
+    all
 }
 
 /// Returns the options that come from the file. A key that several sites have has several places.
@@ -69,6 +84,24 @@ pub(crate) fn file() -> Option<&'static PathBuf> {
     READ.get().map(|read| &read.file)
 }
 
+/// Returns the place in this process's configuration file where a key has this value, such as
+/// `storm.toml:4`. The first such place counts.
+pub fn place_of(value: &str) -> Option<String> {
+    let read = READ.get()?;
+    place_in(&read.words, value).map(|line| format!("{}:{line}", read.file.display()))
+}
+
+fn place_in(words: &[(String, usize)], value: &str) -> Option<usize> {
+    let is_it = |word: &str| {
+        let of_option = word.split_once('=').filter(|_| word.starts_with("--"));
+        of_option.map_or(word, |(_, value)| value) == value
+    };
+    words
+        .iter()
+        .find(|(word, _)| is_it(word))
+        .map(|(_, line)| *line)
+}
+
 /// Names the key and its place instead of each option that comes from the file. The message is that
 /// of a check that runs after parsing, and knows only options.
 pub fn with_places(message: &str) -> String {
@@ -100,6 +133,15 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_is_found_with_its_line() {
+        let words = [("--zone=a=b", 2), ("www", 4), ("--strict", 5)];
+        let words = words.map(|(word, line)| (word.to_owned(), line));
+        for (value, line) in [("a=b", Some(2)), ("www", Some(4)), ("b", None), ("w", None)] {
+            assert_eq!(place_in(&words, value), line, "{value}");
+        }
+    }
 
     #[test]
     fn only_options_of_the_file_are_named_by_their_places() {
