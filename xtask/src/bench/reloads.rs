@@ -87,6 +87,8 @@ struct Findings {
     /// Times of the reloads that succeeded, from SIGHUP until all workers serve the new content.
     reloads: Vec<Duration>,
     broken: u32,
+    /// The packets that the server has dropped, by its own account. Other losses are the generator's.
+    dropped: String,
 }
 
 /// Measures all cases, and writes a table.
@@ -98,6 +100,7 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
         "case",
         "requests/s",
         "errors",
+        "dropped by the server",
         "p99.9 µs, quiet",
         "p99.9 µs, reloading",
         "maximum µs",
@@ -150,7 +153,7 @@ impl Case {
             interrupts: Interrupts::Immediate,
         };
         let rig = Rig::build(spec.tuning())?;
-        let (server, processes) = spec.start(&rig, content)?;
+        let (server, _) = spec.start(&rig, content)?;
         let load = |rate: Option<f64>, seconds: f64| {
             let load = format!("{}{}{}", self.load, served.options(), self.pace(rate));
             generators::run(&load, CONNECTIONS, &rig, content, [0.5, seconds], || {})
@@ -183,14 +186,19 @@ impl Case {
             (reloading, written.and(changed))
         });
         let (reloads, broken) = changed?;
-        let findings = Findings {
+        let reloading = reloading?;
+        let summary = server.stop_well()?;
+        let dropped = summary
+            .lines()
+            .find_map(|line| line.strip_prefix("dropped:"))
+            .context("the server has printed no summary")?;
+        Ok(Findings {
             quiet,
-            reloading: reloading?,
+            reloading,
             reloads,
             broken,
-        };
-        spec.stop(server, &processes)?;
-        Ok(findings)
+            dropped: dropped.trim().to_owned(),
+        })
     }
 
     /// Returns the generator's options for this rate, or for a closed loop.
@@ -275,6 +283,7 @@ impl Findings {
             name.to_owned(),
             format!("{:.0}", self.reloading.rate),
             self.errors().to_string(),
+            self.dropped.clone(),
             p999(&self.quiet),
             p999(&self.reloading),
             format!("{:.0}", self.reloading.latency_us[3]),
