@@ -127,15 +127,29 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// The reason of packets that found no room in the TX ring. Transports and ports count them.
+const NO_ROOM: &str = "TX ring full";
+
 /// Composes the summary of a server that has ended.
 pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> Block {
     let mut block = Block::default();
     block.line("uptime", format!("{:.1} s", uptime.as_secs_f64()));
     port_lines(&mut block, port);
     event_lines(&mut block, tally.events());
-    let drops = [tally.drops(), &port_drops(port)].concat();
-    block.line("dropped", dropped(&drops));
+    block.line("dropped", dropped(&all_drops(port, tally)));
     block
+}
+
+/// Returns the packets that the transports and a port dropped. A packet that found no room in the TX
+/// ring counts once, although the port counts those of the transports, too.
+fn all_drops(port: &PortCounters, tally: &Tally) -> Vec<Count> {
+    let no_room = tally.drops().iter().filter(|one| one.name == NO_ROOM);
+    let counted: u64 = no_room.map(|one| one.count).sum();
+    let mut of_port = port_drops(port);
+    for one in of_port.iter_mut().filter(|one| one.name == NO_ROOM) {
+        one.count = one.count.saturating_sub(counted);
+    }
+    [tally.drops(), &of_port].concat()
 }
 
 /// Returns the packets that a port dropped, by reason.
@@ -144,7 +158,7 @@ pub(crate) fn port_drops(port: &PortCounters) -> [Count; 4] {
         ("lost before the RX ring", port.rx_lost),
         ("lost by the driver", port.tx_lost),
         ("bad descriptor", port.bad_descriptors),
-        ("TX ring full", port.tx_ring_full),
+        (NO_ROOM, port.tx_ring_full),
     ];
     drops.map(|(name, count)| Count {
         program: None,
@@ -313,6 +327,21 @@ mod tests {
              losses:       0\n\
              dropped:      1,002 (bad checksum 1,000, TX ring full 2)\n"
         );
+    }
+
+    #[test]
+    fn a_packet_without_room_is_counted_once() {
+        let port = PortCounters {
+            tx_ring_full: 5,
+            ..Default::default()
+        };
+        let mut tally = Tally::default();
+        for (program, count) in [("sandstorm", 1), ("namestorm", 3)] {
+            tally.for_program(program, |tally| tally.drop(NO_ROOM, count));
+        }
+        let text = summary(Duration::ZERO, &port, &tally).to_string();
+        let line = "5 (sandstorm: TX ring full 1; namestorm: TX ring full 3; TX ring full 1)\n";
+        assert!(text.ends_with(line), "{text}");
     }
 
     #[test]
