@@ -3,8 +3,7 @@ use std::{fmt, io};
 use nmio::PcapError;
 use nmio::device::{DeviceError, Transport};
 
-use crate::many::PORT_KEY;
-use crate::program::StartError;
+use crate::program::{PORT_KEY, StartError};
 
 /// Why a server did not start, or why it ended without a request to stop. Each message says what is
 /// wrong, and most say how to fix it. `Debug` prints the message as well, because a `main` that

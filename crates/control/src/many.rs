@@ -10,14 +10,11 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 
 use crate::program::{
-    ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, Reloaded,
-    StartError, Tally, Watched, WorkerContext,
+    ContentNames, Counted, Listening, PORT_KEY, PORT_OPTION, PortOwner, PreparedPackets, Program,
+    Reloaded, StartError, Tally, Watched, WorkerContext,
 };
 use crate::records::RecordLog;
 use crate::table::walk::Walk;
-
-/// The key that sets the port of a site. Messages about the ports of several sites name it.
-pub(crate) const PORT_KEY: &str = "port";
 
 /// Programs of one type, each of which serves a site. Each site has a port of its own, or addresses
 /// of its own on a port that it shares.

@@ -267,6 +267,9 @@ impl Reloaded {
 /// The option that sets the port of a program, or of the first of several programs.
 pub(crate) const PORT_OPTION: &str = "--port";
 
+/// The key that sets the port of a site. Messages about the ports of several sites name it.
+pub(crate) const PORT_KEY: &str = "port";
+
 /// Files whose changes cause a reload. A change of a symbolic link beside them causes one too, because
 /// they may lead through it.
 #[derive(Clone, Debug, PartialEq, Eq)]

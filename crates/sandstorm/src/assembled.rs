@@ -150,12 +150,18 @@ impl Assembler<'_> {
 
     /// Finishes a response whose head and body begin at offset `at` of the buffer.
     fn with_page(&mut self, at: usize, reply: &Reply) -> Assembled {
-        let body = self.out.split_off(at + head_len(&self.out[at..]));
-        self.finish_head(at, reply.slot_at() as usize);
-        self.out.extend_from_slice(&body);
+        let (body_at, slot_at) = (at + head_len(&self.out[at..]), reply.slot_at() as usize);
+        let body_len = self.out.len() - body_at;
+        if self.extra.is_empty() {
+            self.finish_head(at, slot_at);
+        } else {
+            let body = self.out.split_off(body_at);
+            self.finish_head(at, slot_at);
+            self.out.extend_from_slice(&body);
+        }
         Assembled {
             status: reply.status(),
-            body_len: body.len(),
+            body_len,
             rest: Rest::Nothing,
         }
     }

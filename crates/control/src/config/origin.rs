@@ -1,5 +1,6 @@
 //! Which options of this process come from its configuration file, for messages after parsing.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -13,8 +14,8 @@ static READ: OnceLock<Read> = OnceLock::new();
 struct Read {
     file: PathBuf,
     places: Places,
-    /// The options with values as words of a command line, and their lines.
-    words: Vec<(String, usize)>,
+    /// The line of the first key with each value.
+    lines: HashMap<String, usize>,
 }
 
 /// The options that come from a file: `--OPTION`, and the key with its places.
@@ -33,20 +34,30 @@ pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>) {
     let _ = READ.set(Read {
         file: file.clone(),
         places: places(&sites),
-        words: words(&sites),
+        lines: lines(&sites),
     });
 }
 
-/// Returns the words that come from the file, with their lines.
-fn words(sites: &[&Origins]) -> Vec<(String, usize)> {
-    let mut all = Vec::new();
+/// Returns the line of the first key with each value.
+fn lines(sites: &[&Origins]) -> HashMap<String, usize> {
+    let mut lines = HashMap::new();
     for origins in sites {
         let settings = origins.file.settings.iter();
-        let settings = settings.filter(|setting| !origins.is_overridden(&setting.id));
-        let words = settings.flat_map(|one| one.words.iter().map(|word| (word.clone(), one.line)));
-        all.extend(words);
+        for setting in settings.filter(|setting| !origins.is_overridden(&setting.id)) {
+            for word in &setting.words {
+                lines
+                    .entry(value_of(word).to_owned())
+                    .or_insert(setting.line);
+            }
+        }
     }
-    all
+    lines
+}
+
+/// Returns the value in a word of a command line: that of an option, or else the word.
+fn value_of(word: &str) -> &str {
+    let of_option = word.split_once('=').filter(|_| word.starts_with("--"));
+    of_option.map_or(word, |(_, value)| value)
 }
 
 /// Returns the options that come from the file. A key that several sites have has several places.
@@ -88,18 +99,8 @@ pub(crate) fn file() -> Option<&'static PathBuf> {
 /// `storm.toml:4`. The first such place counts.
 pub fn place_of(value: &str) -> Option<String> {
     let read = READ.get()?;
-    place_in(&read.words, value).map(|line| format!("{}:{line}", read.file.display()))
-}
-
-fn place_in(words: &[(String, usize)], value: &str) -> Option<usize> {
-    let is_it = |word: &str| {
-        let of_option = word.split_once('=').filter(|_| word.starts_with("--"));
-        of_option.map_or(word, |(_, value)| value) == value
-    };
-    words
-        .iter()
-        .find(|(word, _)| is_it(word))
-        .map(|(_, line)| *line)
+    let line = read.lines.get(value)?;
+    Some(format!("{}:{line}", read.file.display()))
 }
 
 /// Names the key and its place instead of each option that comes from the file. The message is that
@@ -135,11 +136,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_found_with_its_line() {
-        let words = [("--zone=a=b", 2), ("www", 4), ("--strict", 5)];
-        let words = words.map(|(word, line)| (word.to_owned(), line));
-        for (value, line) in [("a=b", Some(2)), ("www", Some(4)), ("b", None), ("w", None)] {
-            assert_eq!(place_in(&words, value), line, "{value}");
+    fn the_value_of_an_option_follows_its_first_equals_sign() {
+        for (word, value) in [
+            ("--zone=a=b", "a=b"),
+            ("a=b", "a=b"),
+            ("www", "www"),
+            ("--strict", "--strict"),
+        ] {
+            assert_eq!(value_of(word), value);
         }
     }
 
