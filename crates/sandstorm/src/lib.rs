@@ -236,6 +236,7 @@ pub mod reply;
 mod request;
 mod response;
 mod root;
+mod rules;
 mod serve;
 pub mod server;
 mod session;

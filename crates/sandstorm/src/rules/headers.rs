@@ -1,0 +1,430 @@
+//! Rules for response fields: the format of `_headers`.
+
+use std::str::FromStr;
+
+use super::pattern::Pattern;
+use super::{LineError, RuleError, excerpt, lines, without_comment};
+use crate::fields::{Fields, MAX_FIELDS_LEN};
+
+/// Maximum number of rules in a file. Each file of the site is compared with all of them when the
+/// site is loaded.
+pub(crate) const MAX_HEADER_RULES: usize = 1_000;
+
+/// Fields that a file's response has itself, with values that no rule knows.
+const OF_FILES: [&str; 7] = [
+    "accept-ranges",
+    "age",
+    "allow",
+    "content-range",
+    "etag",
+    "last-modified",
+    "location",
+];
+
+/// Fields about the content of a file. The server's own pages have other content.
+const OF_CONTENT: [&str; 3] = ["content-encoding", "content-language", "content-type"];
+
+/// The fields for the paths that a pattern matches.
+///
+/// A rule as an option is parsed from `PATTERN NAME: VALUE`, or from `PATTERN ! NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeaderRule {
+    pattern: Pattern,
+    /// The names of fields to remove that earlier rules set.
+    removed: Vec<Box<str>>,
+    /// Each field replaces the fields of the same name from earlier rules.
+    fields: Fields,
+}
+
+impl HeaderRule {
+    fn new(pattern: Pattern) -> Self {
+        Self {
+            pattern,
+            removed: Vec::new(),
+            fields: Fields::new(),
+        }
+    }
+
+    /// Returns true if the rule changes nothing.
+    fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.fields.is_empty()
+    }
+
+    /// Adds a field, `NAME: VALUE`, or the removal of a field, `! NAME`.
+    fn add(&mut self, text: &str) -> Result<(), RuleError> {
+        if let Some(name) = text.strip_prefix('!') {
+            let name = name.trim_ascii();
+            // A name that no rule can set cannot be removed either.
+            check_name(name)?;
+            Fields::new().add(name, "")?;
+            self.removed.push(name.into());
+            return Ok(());
+        }
+        let Some((name, value)) = text.split_once(':') else {
+            let text = excerpt(text);
+            return Err(RuleError::NotAField { text });
+        };
+        let name = name.trim_ascii();
+        check_name(name)?;
+        self.fields.add(name, value.trim_ascii())?;
+        Ok(())
+    }
+
+    /// Returns true if the rule removes or replaces earlier fields of this name.
+    fn hides(&self, name: &str) -> bool {
+        is_among(name, &self.removed) || self.fields.has(name)
+    }
+}
+
+impl FromStr for HeaderRule {
+    type Err = RuleError;
+
+    /// Parses a rule with one field.
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let text = text.trim_ascii();
+        let end = text.find(|c: char| c.is_ascii_whitespace());
+        let (pattern, field) = text.split_at(end.unwrap_or(text.len()));
+        let mut rule = Self::new(Pattern::parse(pattern)?);
+        rule.add(field.trim_ascii())?;
+        Ok(rule)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), RuleError> {
+    if is_among(name, &OF_FILES) {
+        let name = name.into();
+        return Err(RuleError::OfFiles { name });
+    }
+    Ok(())
+}
+
+fn is_among(name: &str, names: &[impl AsRef<str>]) -> bool {
+    let is_same = |other: &str| other.eq_ignore_ascii_case(name);
+    names.iter().any(|other| is_same(other.as_ref()))
+}
+
+/// Rules for response fields, in the order in which they apply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeaderRules(Vec<HeaderRule>);
+
+impl FromIterator<HeaderRule> for HeaderRules {
+    fn from_iter<T: IntoIterator<Item = HeaderRule>>(rules: T) -> Self {
+        Self(rules.into_iter().collect())
+    }
+}
+
+impl HeaderRules {
+    /// Returns true if there are no rules.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The fields for a decoded path.
+    ///
+    /// All rules apply that match the path, in order. A field replaces all fields of the same name
+    /// from earlier rules. The lines together have at most [`MAX_FIELDS_LEN`] bytes: a field that
+    /// does not fit behind the earlier ones is left out.
+    pub(crate) fn fields_for(&self, path: &[u8]) -> Fields {
+        let matches = |rule: &&HeaderRule| rule.pattern.captures(path).is_some();
+        merge(self.0.iter().filter(matches), &[])
+    }
+
+    /// The fields for responses without a file, such as the server's own error pages.
+    ///
+    /// Only the rules for `/*` apply, without the fields about the content of a file. The same
+    /// bound holds as for [`fields_for`](Self::fields_for).
+    pub(crate) fn for_everything(&self) -> Fields {
+        let rules = self.0.iter().filter(|rule| rule.pattern.is_everything());
+        merge(rules, &OF_CONTENT)
+    }
+}
+
+/// Applies rules in order, without the fields that have a name in `except`.
+fn merge<'r>(rules: impl Iterator<Item = &'r HeaderRule>, except: &[&str]) -> Fields {
+    let mut fields = Fields::new();
+    for rule in rules {
+        let mut merged = String::new();
+        let kept = fields.iter().filter(|(name, _)| !rule.hides(name));
+        let added = rule.fields.iter();
+        for (_, line) in kept.chain(added.filter(|(name, _)| !is_among(name, except))) {
+            if merged.len() + line.len() <= MAX_FIELDS_LEN {
+                merged.push_str(line);
+            }
+        }
+        fields = Fields::of_lines(merged);
+    }
+    fields
+}
+
+/// Parses the text of `_headers`: lines with a path, each followed by indented lines with fields. A
+/// wrong line is left out, and so are the fields below a wrong path.
+pub(crate) fn parse_headers(text: &str) -> (Vec<HeaderRule>, Vec<LineError>) {
+    let mut reader = Reader::default();
+    for (line, text) in lines(text) {
+        let is_indented = text.starts_with([' ', '\t']);
+        let text = text.trim_ascii();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        let result = if is_indented {
+            reader.field(text)
+        } else {
+            reader.path(line, text)
+        };
+        reader.note(line, result);
+    }
+    reader.finish_rule();
+    (reader.rules, reader.errors)
+}
+
+/// The state while `_headers` is parsed.
+#[derive(Default)]
+struct Reader {
+    rules: Vec<HeaderRule>,
+    errors: Vec<LineError>,
+    block: Block,
+}
+
+/// The block that a line with a field belongs to.
+#[derive(Default)]
+enum Block {
+    /// No path has occurred yet.
+    #[default]
+    None,
+    /// The path is wrong.
+    Skipped,
+    Rule {
+        /// The line of the path.
+        line: usize,
+        rule: HeaderRule,
+        /// Set if the path is followed by a line, even by a wrong one.
+        has_lines: bool,
+    },
+}
+
+impl Reader {
+    fn note(&mut self, line: usize, result: Result<(), RuleError>) {
+        if let Err(why) = result {
+            self.errors.push(LineError { line, why });
+        }
+    }
+
+    /// Takes an indented line.
+    fn field(&mut self, text: &str) -> Result<(), RuleError> {
+        match &mut self.block {
+            Block::None => Err(RuleError::NoPath),
+            Block::Skipped => Ok(()),
+            Block::Rule {
+                rule, has_lines, ..
+            } => {
+                *has_lines = true;
+                rule.add(text)
+            }
+        }
+    }
+
+    /// Takes a line that is not indented.
+    fn path(&mut self, line: usize, text: &str) -> Result<(), RuleError> {
+        let text = without_comment(text).trim_ascii();
+        // The lines below a field that lacks its indentation still belong to the path above it.
+        let is_url = text.contains("://");
+        if !text.starts_with('/') && !is_url && text.contains([':', '!']) {
+            return Err(RuleError::NotIndented);
+        }
+        self.finish_rule();
+        self.block = Block::Skipped;
+        let rule = HeaderRule::new(Pattern::parse(text)?);
+        if self.rules.len() == MAX_HEADER_RULES {
+            return Err(RuleError::TooManyHeaderRules);
+        }
+        self.block = Block::Rule {
+            line,
+            rule,
+            has_lines: false,
+        };
+        Ok(())
+    }
+
+    /// Adds the current rule to the finished ones.
+    fn finish_rule(&mut self) {
+        if let Block::Rule {
+            line,
+            rule,
+            has_lines,
+        } = std::mem::take(&mut self.block)
+        {
+            if !has_lines {
+                self.note(line, Err(RuleError::NoFields));
+            } else if !rule.is_empty() {
+                self.rules.push(rule);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fields::FieldError;
+
+    /// The rules of a text without wrong lines.
+    fn rules(text: &str) -> HeaderRules {
+        let (rules, errors) = parse_headers(text);
+        assert_eq!(errors, []);
+        rules.into_iter().collect()
+    }
+
+    const TEXT: &str = "\
+# fields of all files
+/*
+  X-Frame-Options: DENY
+  Cache-Control: no-cache
+  Content-Type: text/plain
+
+/assets/*  # hashed
+\tcache-control:max-age=31536000, immutable # kept
+  Link: </a.css>; rel=preload
+  Link: </b.css>; rel=preload
+  ! X-Frame-Options
+
+/assets/:name
+  link: none
+";
+
+    #[test]
+    fn later_rules_replace_the_fields_of_earlier_ones() {
+        let rules = rules(TEXT);
+        for (path, lines) in [
+            (
+                "/",
+                "X-Frame-Options: DENY\r\nCache-Control: no-cache\r\nContent-Type: text/plain\r\n",
+            ),
+            (
+                "/assets/a/b",
+                "Content-Type: text/plain\r\n\
+                 cache-control: max-age=31536000, immutable # kept\r\n\
+                 Link: </a.css>; rel=preload\r\nLink: </b.css>; rel=preload\r\n",
+            ),
+            (
+                "/assets/a",
+                "Content-Type: text/plain\r\n\
+                 cache-control: max-age=31536000, immutable # kept\r\nlink: none\r\n",
+            ),
+        ] {
+            assert_eq!(rules.fields_for(path.as_bytes()).lines(), lines, "{path}");
+        }
+        assert_eq!(
+            rules.for_everything().lines(),
+            "X-Frame-Options: DENY\r\nCache-Control: no-cache\r\n"
+        );
+        assert!(HeaderRules::default().fields_for(b"/").is_empty());
+        assert!(HeaderRules::default().is_empty() && !rules.is_empty());
+    }
+
+    #[test]
+    fn a_rule_removes_only_fields_of_earlier_rules() {
+        let rules = rules("/*\n A: 1\n B: 1\n/x\n A: 2\n ! A\n ! b\n");
+        assert_eq!(rules.fields_for(b"/x").lines(), "A: 2\r\n");
+        assert_eq!(rules.fields_for(b"/y").lines(), "A: 1\r\nB: 1\r\n");
+    }
+
+    #[test]
+    fn wrong_lines_are_left_out() {
+        let text = "\u{feff} A: early\n/a\nB: bare\n C: 1\n D\n ETag: x\n Date: x\n E: \x01\n! C\n\
+                    /none\nhttps://a.test/*\n F: 1\n/a b\n G: 1\n/b\n ! age\n ! \n/c\n";
+        let (rules, errors) = parse_headers(text);
+        assert_eq!(rules, ["/a C: 1".parse().unwrap()]);
+        let name = |name: &str| name.to_owned();
+        let expected = [
+            (1, RuleError::NoPath),
+            (3, RuleError::NotIndented),
+            (5, RuleError::NotAField { text: name("D") }),
+            (6, RuleError::OfFiles { name: name("ETag") }),
+            (7, FieldError::Ours { name: name("Date") }.into()),
+            (8, FieldError::BadValue { name: name("E") }.into()),
+            (9, RuleError::NotIndented),
+            (10, RuleError::NoFields),
+            (
+                11,
+                RuleError::Domain {
+                    text: name("https://a.test/*"),
+                },
+            ),
+            (13, RuleError::BadByte),
+            (16, RuleError::OfFiles { name: name("age") }),
+            (17, FieldError::BadName { name: name("") }.into()),
+            (18, RuleError::NoFields),
+        ];
+        assert_eq!(errors, expected.map(|(line, why)| LineError { line, why }));
+    }
+
+    #[test]
+    fn an_option_is_one_rule_with_one_field() {
+        let options = [
+            "/*  A: x: y ",
+            "/*\tVary: Accept",
+            "/b ! a",
+            "/b Content-Language: de",
+        ];
+        let rules: HeaderRules = options
+            .map(|text| text.parse().unwrap())
+            .into_iter()
+            .collect();
+        let lines = |path: &[u8]| rules.fields_for(path).lines().to_owned();
+        assert_eq!(lines(b"/"), "A: x: y\r\nVary: Accept\r\n");
+        assert_eq!(lines(b"/b"), "Vary: Accept\r\nContent-Language: de\r\n");
+        let error = |text: &str| text.parse::<HeaderRule>().unwrap_err();
+        let no_field = |text: &str| RuleError::NotAField { text: text.into() };
+        assert_eq!(error("/a"), no_field(""));
+        assert_eq!(error("/a b"), no_field("b"));
+        assert_eq!(error("A: b"), RuleError::NotAPath { text: "A:".into() });
+        let name = "Last-Modified".into();
+        assert_eq!(error("/a Last-Modified: x"), RuleError::OfFiles { name });
+    }
+
+    #[test]
+    fn a_field_that_does_not_fit_is_left_out() {
+        let long = "x".repeat(MAX_FIELDS_LEN - 100);
+        let text = format!("/*\n A: {long}\n/a\n B: {long}\n C: 1\n/b\n A: 1\n");
+        let rules = rules(&text);
+        let names = |path: &[u8]| -> Vec<String> {
+            let fields = rules.fields_for(path);
+            assert!(fields.lines().len() <= MAX_FIELDS_LEN);
+            fields.iter().map(|(name, _)| name.to_owned()).collect()
+        };
+        assert_eq!(names(b"/a"), ["A", "C"]);
+        assert_eq!(rules.fields_for(b"/b").lines(), "A: 1\r\n");
+    }
+
+    #[test]
+    fn the_number_of_rules_is_limited() {
+        let text = "/a\n A: 1\n".repeat(MAX_HEADER_RULES + 1);
+        let (rules, errors) = parse_headers(&text);
+        assert_eq!(rules.len(), MAX_HEADER_RULES);
+        let why = RuleError::TooManyHeaderRules;
+        let line = 2 * MAX_HEADER_RULES + 1;
+        assert_eq!(errors, [LineError { line, why }]);
+    }
+
+    proptest! {
+        /// Checks that no text causes a panic, and that an HTTP parser accepts the fields.
+        #[test]
+        fn no_text_causes_a_panic(
+            text in "(\\PC{0,9}|(/\\*?|\n [A-Ca-c]: ?[a-z#!:\r\t]{0,3}|\n ! ?[A-C])|[\r\n\t #!:é]){0,20}",
+        ) {
+            let (rules, errors) = parse_headers(&text);
+            prop_assert!(rules.len() + errors.len() <= text.lines().count());
+            let _ = text.parse::<HeaderRule>();
+            let rules: HeaderRules = rules.into_iter().collect();
+            for fields in [rules.fields_for(b"/"), rules.for_everything()] {
+                let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", fields.lines());
+                let mut read = [httparse::EMPTY_HEADER; 64];
+                let mut response = httparse::Response::new(&mut read);
+                prop_assert!(response.parse(head.as_bytes()).unwrap().is_complete());
+                prop_assert_eq!(response.headers.len(), fields.iter().count());
+            }
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! The path of a rule, with placeholders and a star.
+
+use arrayvec::ArrayVec;
+
+use super::{RuleError, excerpt};
+
+/// Maximum number of placeholders in a path, including the star.
+pub(crate) const MAX_CAPTURES: usize = 8;
+/// Maximum length of the path of a rule, of a target, and of a rewritten path, in bytes.
+pub(crate) const MAX_PATH_LEN: usize = 2_048;
+/// The name of the text that a star matches.
+const SPLAT: &str = "splat";
+
+/// The path of a rule, which matches decoded paths of requests.
+///
+/// A segment `:name` is a placeholder: it matches one segment that is not empty. A star at the end
+/// matches all that follows, also nothing. So `/news/*` matches `/news`, `/news/` and `/news/a/b`,
+/// and `/assets/app-*` matches `/assets/app-1.js`. Everything else is literal and matches the same
+/// bytes. In a pattern without a star, a slash at the end is insignificant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    /// Literals and placeholders alternate, and a literal is the first. If there is a star, a
+    /// literal is also the last.
+    parts: Box<[Part]>,
+    /// The names of the captures, in order. [`SPLAT`] is the last.
+    names: Box<[Box<str>]>,
+    has_star: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    /// Decoded bytes. The first literal begins with a slash.
+    Literal(Box<[u8]>),
+    Placeholder,
+}
+
+/// The parts of a request's path that the placeholders and the star of a [`Pattern`] match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Captures<'p>(ArrayVec<&'p [u8], MAX_CAPTURES>);
+
+impl<'p> Captures<'p> {
+    /// The text of a capture, by its [index](Pattern::index_of). It is empty if there is no such
+    /// capture.
+    pub(crate) fn get(&self, index: usize) -> &'p [u8] {
+        self.0.get(index).copied().unwrap_or_default()
+    }
+}
+
+impl Pattern {
+    /// Parses the path of a rule. Percent-encoded bytes are decoded and always literal.
+    pub(crate) fn parse(text: &str) -> Result<Self, RuleError> {
+        check(text)?;
+        let (text, has_star) = match text.strip_suffix('*') {
+            Some(before) => (before, true),
+            None => (without_slash(text), false),
+        };
+        if text.contains('*') {
+            return Err(RuleError::StarInside);
+        }
+        let mut names: Vec<Box<str>> = Vec::new();
+        let mut parts = Vec::new();
+        let mut literal = Vec::new();
+        let mut segments = text.split('/').skip(1).peekable();
+        while let Some(segment) = segments.next() {
+            literal.push(b'/');
+            let Some(name) = segment.strip_prefix(':') else {
+                decode_segment(segment, &mut literal)?;
+                continue;
+            };
+            let is_before_star = has_star && segments.peek().is_none();
+            if is_before_star || name.is_empty() || !name.bytes().all(is_in_name) {
+                let segment = excerpt(segment);
+                return Err(RuleError::BadPlaceholder { segment });
+            }
+            add_name(&mut names, name)?;
+            parts.push(Part::Literal(std::mem::take(&mut literal).into()));
+            parts.push(Part::Placeholder);
+        }
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal.into()));
+        }
+        if has_star {
+            add_name(&mut names, SPLAT)?;
+        }
+        Ok(Self {
+            parts: parts.into(),
+            names: names.into(),
+            has_star,
+        })
+    }
+
+    /// The decoded path if the pattern has neither placeholders nor a star. The path is
+    /// [canonical](canonical()).
+    pub(crate) fn exact(&self) -> Option<&[u8]> {
+        match &*self.parts {
+            [Part::Literal(path)] if !self.has_star => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the pattern is `/*`, which matches all paths.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.has_star && matches!(&*self.parts, [Part::Literal(path)] if **path == *b"/")
+    }
+
+    /// The index of a capture by its name, without the colon. The star has the name `splat`.
+    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|other| **other == *name)
+    }
+
+    /// Matches a decoded path. Returns `None` if it does not match.
+    ///
+    /// No byte is matched twice: a placeholder ends at the next slash, and a star at the end.
+    pub(crate) fn captures<'p>(&self, path: &'p [u8]) -> Option<Captures<'p>> {
+        let mut captures = Captures::default();
+        let mut rest = if self.has_star { path } else { canonical(path) };
+        let mut parts = self.parts.iter().peekable();
+        while let Some(part) = parts.next() {
+            match part {
+                Part::Literal(literal) => {
+                    rest = match rest.strip_prefix(&**literal) {
+                        Some(after) => after,
+                        None if self.has_star && parts.peek().is_none() => {
+                            match_folder(literal, rest).filter(|_| !path.is_empty())?
+                        }
+                        None => return None,
+                    };
+                }
+                Part::Placeholder => {
+                    let end = memchr::memchr(b'/', rest).unwrap_or(rest.len());
+                    let (segment, after) = rest.split_at(end);
+                    if segment.is_empty() {
+                        return None;
+                    }
+                    captures.0.push(segment);
+                    rest = after;
+                }
+            }
+        }
+        if self.has_star {
+            captures.0.push(rest);
+        } else if !rest.is_empty() {
+            return None;
+        }
+        Some(captures)
+    }
+}
+
+/// Matches a folder without its final slash before a star. Returns the rest, which is empty.
+fn match_folder<'p>(literal: &[u8], rest: &'p [u8]) -> Option<&'p [u8]> {
+    (literal.strip_suffix(b"/")? == rest).then_some(&[])
+}
+
+/// Removes the insignificant slash at the end of a path. The path `/` remains as it is, and so does
+/// `//`, which is not the root.
+pub(crate) fn canonical(path: &[u8]) -> &[u8] {
+    match path.strip_suffix(b"/") {
+        Some(rest) if rest.len() > 1 => rest,
+        _ => path,
+    }
+}
+
+/// Same as [`canonical`], for text.
+fn without_slash(text: &str) -> &str {
+    &text[..canonical(text.as_bytes()).len()]
+}
+
+/// Checks the path of a rule as a whole.
+fn check(text: &str) -> Result<(), RuleError> {
+    let len = text.len();
+    if text.starts_with("//") || (!text.starts_with('/') && text.contains("://")) {
+        let text = excerpt(text);
+        return Err(RuleError::Domain { text });
+    }
+    if !text.starts_with('/') {
+        let text = excerpt(text);
+        return Err(RuleError::NotAPath { text });
+    }
+    if len > MAX_PATH_LEN {
+        return Err(RuleError::PathTooLong { len });
+    }
+    if text.bytes().any(|b| b == b' ' || b.is_ascii_control()) {
+        return Err(RuleError::BadByte);
+    }
+    if text.contains(['?', '#']) {
+        return Err(RuleError::Query);
+    }
+    Ok(())
+}
+
+/// Appends the decoded bytes of a literal segment.
+fn decode_segment(segment: &str, out: &mut Vec<u8>) -> Result<(), RuleError> {
+    let start = out.len();
+    decode(segment.as_bytes(), out)?;
+    let decoded = &out[start..];
+    // The site knows no path with an encoded slash, so the rule would never match.
+    if decoded.contains(&b'/') {
+        return Err(RuleError::EncodedSlash);
+    }
+    if decoded.iter().any(u8::is_ascii_control) {
+        return Err(RuleError::BadByte);
+    }
+    Ok(())
+}
+
+/// Appends percent-decoded text.
+pub(super) fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), RuleError> {
+    let hex = |digit: u8| char::from(digit).to_digit(16).ok_or(RuleError::BadEncoding);
+    let mut rest = text;
+    while let [first, more @ ..] = rest {
+        let (byte, after) = match (first, more) {
+            (b'%', [high, low, after @ ..]) => ((hex(*high)? << 4) | hex(*low)?, after),
+            (b'%', _) => return Err(RuleError::BadEncoding),
+            _ => (u32::from(*first), more),
+        };
+        out.push(byte as u8);
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Returns true if the name of a placeholder may contain this byte.
+pub(super) fn is_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Appends the name of a capture.
+fn add_name(names: &mut Vec<Box<str>>, name: &str) -> Result<(), RuleError> {
+    if names.iter().any(|other| **other == *name) {
+        let name = excerpt(name);
+        return Err(RuleError::DuplicateName { name });
+    }
+    if names.len() == MAX_CAPTURES {
+        return Err(RuleError::TooManyPlaceholders);
+    }
+    names.push(name.into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The captures of a path, or `None` if the pattern does not match.
+    fn matched<'p>(pattern: &str, path: &'p str) -> Option<Vec<&'p str>> {
+        let captures = Pattern::parse(pattern).unwrap().captures(path.as_bytes())?;
+        let texts = captures.0.iter().map(|text| std::str::from_utf8(text));
+        Some(texts.collect::<Result<_, _>>().unwrap())
+    }
+
+    #[test]
+    fn paths_match_as_documented() {
+        let none: Option<&[&str]> = None;
+        let some = |captures: &'static [&'static str]| Some(captures);
+        for (pattern, path, expected) in [
+            ("/", "/", some(&[])),
+            ("/", "//", none),
+            ("/", "", none),
+            ("/", "/a", none),
+            ("/blog", "/blog", some(&[])),
+            ("/blog", "/blog/", some(&[])),
+            ("/blog/", "/blog", some(&[])),
+            ("/blog", "/blog//", none),
+            ("/blog", "/Blog", none),
+            ("/blog", "/blogs", none),
+            ("/a%20b/%C3%BC", "/a b/\u{fc}", some(&[])),
+            ("/\u{fc}", "/\u{fc}", some(&[])),
+            ("/%3Ax/%2A", "/:x/*", some(&[])),
+            ("/a:b", "/a:b", some(&[])),
+            ("/*", "/", some(&[""])),
+            ("/*", "/a/b/", some(&["a/b/"])),
+            ("/*", "//a", some(&["/a"])),
+            ("/*", "", none),
+            ("/news/*", "/news", some(&[""])),
+            ("/news/*", "/news/", some(&[""])),
+            ("/news/*", "/news/a/b", some(&["a/b"])),
+            ("/news/*", "/newsletter", none),
+            ("/news*", "/newsletter", some(&["letter"])),
+            ("/assets/app-*", "/assets/app-", some(&[""])),
+            ("/assets/app-*", "/assets/app-1/x.js", some(&["1/x.js"])),
+            ("/assets/app-*", "/assets/app", none),
+            ("/:a", "/x", some(&["x"])),
+            ("/:a", "/x/", some(&["x"])),
+            ("/:a/", "/x", some(&["x"])),
+            ("/:a", "/", none),
+            ("/:a", "//", none),
+            ("/:a", "/x/y", none),
+            ("/:a/:b", "/x//", none),
+            ("/:a/b/:c", "/x/b/z", some(&["x", "z"])),
+            ("/:a/b/:c", "/x/c/z", none),
+            ("/:a/b", "/x/b/", some(&["x"])),
+            ("/:a/b", "/x/bc", none),
+            ("/:lang/*", "/en", some(&["en", ""])),
+            ("/:lang/*", "/en/a/b", some(&["en", "a/b"])),
+            ("/:lang/*", "/", none),
+            ("/:lang/x/*", "/en/x", some(&["en", ""])),
+            ("/:lang/x-*", "/en/x-1", some(&["en", "1"])),
+        ] {
+            let found = matched(pattern, path);
+            assert_eq!(found.as_deref(), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn only_patterns_without_placeholders_are_exact() {
+        for (pattern, exact) in [
+            ("/", Some("/")),
+            ("/blog/", Some("/blog")),
+            ("/a%20b", Some("/a b")),
+            ("/*", None),
+            ("/a*", None),
+            ("/:a", None),
+        ] {
+            let parsed = Pattern::parse(pattern).unwrap();
+            assert_eq!(parsed.exact(), exact.map(str::as_bytes), "{pattern}");
+            assert_eq!(parsed.is_everything(), pattern == "/*");
+        }
+        assert_eq!(Pattern::parse("/blog"), Pattern::parse("/blog/"));
+    }
+
+    #[test]
+    fn captures_are_found_by_name() {
+        let pattern = Pattern::parse("/:year/:_m2/*").unwrap();
+        let captures = pattern.captures(b"/2026/11/a").unwrap();
+        for (name, text) in [("year", "2026"), ("_m2", "11"), ("splat", "a")] {
+            let index = pattern.index_of(name).unwrap();
+            assert_eq!(captures.get(index), text.as_bytes());
+        }
+        assert_eq!(pattern.index_of("m2"), None);
+        assert_eq!(captures.get(3), b"");
+    }
+
+    #[test]
+    fn wrong_paths_are_refused() {
+        let text = |text: &str| text.to_owned();
+        let bad = |segment: &str| RuleError::BadPlaceholder {
+            segment: text(segment),
+        };
+        let domain = |url: &str| RuleError::Domain { text: text(url) };
+        for (pattern, error) in [
+            ("", RuleError::NotAPath { text: text("") }),
+            ("a/b", RuleError::NotAPath { text: text("a/b") }),
+            ("*", RuleError::NotAPath { text: text("*") }),
+            ("https://a.test/x", domain("https://a.test/x")),
+            ("//a.test/x", domain("//a.test/x")),
+            ("/a b", RuleError::BadByte),
+            ("/a\0", RuleError::BadByte),
+            ("/a%0d", RuleError::BadByte),
+            ("/a?b=c", RuleError::Query),
+            ("/a#b", RuleError::Query),
+            ("/a%", RuleError::BadEncoding),
+            ("/a%2", RuleError::BadEncoding),
+            ("/a%+1", RuleError::BadEncoding),
+            ("/a%2Fb", RuleError::EncodedSlash),
+            ("/*/a", RuleError::StarInside),
+            ("/a/*/", RuleError::StarInside),
+            ("/a**", RuleError::StarInside),
+            ("/:", bad(":")),
+            ("/:a-b", bad(":a-b")),
+            ("/:a.html", bad(":a.html")),
+            ("/:a*", bad(":a")),
+        ] {
+            assert_eq!(Pattern::parse(pattern), Err(error), "{pattern}");
+        }
+        let duplicate = |name| Err(RuleError::DuplicateName { name: text(name) });
+        assert_eq!(Pattern::parse("/:a/:b/:a"), duplicate("a"));
+        assert_eq!(Pattern::parse("/:splat/*"), duplicate("splat"));
+    }
+
+    #[test]
+    fn paths_and_placeholders_are_limited() {
+        let path = |len: usize| format!("/{}", "a".repeat(len - 1));
+        assert!(Pattern::parse(&path(MAX_PATH_LEN)).is_ok());
+        let len = MAX_PATH_LEN + 1;
+        assert_eq!(
+            Pattern::parse(&path(len)),
+            Err(RuleError::PathTooLong { len })
+        );
+
+        let names = |count: usize| -> String {
+            [
+                "/:a", "/:b", "/:c", "/:d", "/:e", "/:f", "/:g", "/:h", "/:i",
+            ][..count]
+                .concat()
+        };
+        let most = Pattern::parse(&names(MAX_CAPTURES)).unwrap();
+        assert!(most.captures(&b"/x".repeat(MAX_CAPTURES)).is_some());
+        let too_many = Err(RuleError::TooManyPlaceholders);
+        assert_eq!(Pattern::parse(&names(MAX_CAPTURES + 1)), too_many);
+        assert_eq!(Pattern::parse(&(names(MAX_CAPTURES) + "/*")), too_many);
+    }
+
+    proptest! {
+        /// Checks that no text and no path makes the parser or a match panic.
+        #[test]
+        fn no_text_causes_a_panic(text in "/?[/:*%a2. -é]{0,24}", path in "/?[/:*%a2. -é]{0,24}") {
+            if let Ok(pattern) = Pattern::parse(&text) {
+                pattern.captures(path.as_bytes());
+                pattern.captures(text.as_bytes());
+            }
+        }
+
+        /// Checks that a pattern matches a path that is made from it.
+        #[test]
+        fn a_pattern_matches_its_own_paths(
+            segments in prop::collection::vec(("[a-z]{1,4}", any::<bool>()), 1..=7),
+            splat in prop::option::of("[a-z/]{0,6}"),
+        ) {
+            let (mut pattern, mut path) = (String::new(), String::new());
+            let mut expected = Vec::new();
+            for (index, (text, is_placeholder)) in segments.iter().enumerate() {
+                path = path + "/" + text;
+                if *is_placeholder {
+                    pattern = format!("{pattern}/:p{index}");
+                    expected.push(text.as_str());
+                } else {
+                    pattern = pattern + "/" + text;
+                }
+            }
+            if let Some(splat) = &splat {
+                pattern += "/*";
+                path = path + "/" + splat;
+                expected.push(splat);
+            }
+            prop_assert_eq!(matched(&pattern, &path), Some(expected));
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Rules for redirects, rewrites and error pages: the format of `_redirects`.
+
+use std::str::FromStr;
+
+use arrayvec::ArrayVec;
+
+use super::pattern::{Captures, Pattern};
+use super::template::Template;
+use super::{LineError, RuleError, excerpt, lines, without_comment};
+use crate::status::{Status, StatusCode};
+
+/// Maximum number of rules without placeholder and star in a file. Each of them takes memory for an
+/// entry in an index, and for its prepared response.
+pub(crate) const MAX_EXACT_RULES: usize = 10_000;
+/// Maximum number of rules with a placeholder or a star in a file. A request for a missing file may
+/// be compared with all of them.
+pub(crate) const MAX_PATTERN_RULES: usize = 1_000;
+
+/// A rule that leads from a path to a target. The first rule that matches a path holds.
+///
+/// It is parsed from `FROM TO [STATUS[!]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) from: Pattern,
+    pub(crate) to: Template,
+    pub(crate) action: Action,
+    /// Set if the rule also holds for a path that has a file.
+    pub(crate) forced: bool,
+}
+
+/// How a request is answered to which a [`Redirect`] applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// The response sends the client to the target. The status is 301, 302, 303, 307 or 308.
+    Redirect(StatusCode),
+    /// The response is that of the target, which is a path.
+    Rewrite,
+    /// The response has this status and the content of the target, which is a path. The status is
+    /// 403, 404 or 410.
+    Error(StatusCode),
+}
+
+impl Action {
+    fn new(code: u16) -> Option<Self> {
+        let status = StatusCode::new(code)?;
+        match code {
+            200 => Some(Self::Rewrite),
+            301 | 302 | 303 | 307 | 308 => Some(Self::Redirect(status)),
+            403 | 404 | 410 => Some(Self::Error(status)),
+            _ => None,
+        }
+    }
+
+    /// The status of the response.
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::Redirect(status) | Self::Error(status) => status,
+            Self::Rewrite => StatusCode::OK,
+        }
+    }
+}
+
+impl FromStr for Redirect {
+    type Err = RuleError;
+
+    /// Parses one rule, without a comment.
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let mut words = text.split_ascii_whitespace();
+        let from = Pattern::parse(words.next().unwrap_or_default())?;
+        let target = words.next().ok_or(RuleError::NoTarget)?;
+        if is_parameter(target) {
+            let word = excerpt(target);
+            return Err(RuleError::QueryParameter { word });
+        }
+        let to = Template::parse(target, &from)?;
+        let (action, forced) = match words.next() {
+            Some(word) => parse_status(word)?,
+            None => (Action::Redirect(Status::MovedPermanently.into()), false),
+        };
+        if let Some(word) = words.next() {
+            return Err(not_supported(word));
+        }
+        let rule = Self {
+            from,
+            to,
+            action,
+            forced,
+        };
+        rule.check()?;
+        Ok(rule)
+    }
+}
+
+impl Redirect {
+    /// Checks that the target fits the action.
+    fn check(&self) -> Result<(), RuleError> {
+        if matches!(self.action, Action::Redirect(_)) {
+            return if self.is_endless() {
+                Err(RuleError::Endless)
+            } else {
+                Ok(())
+            };
+        }
+        if self.to.is_path() {
+            return Ok(());
+        }
+        let status = self.action.status().code();
+        Err(RuleError::Proxy { status })
+    }
+
+    /// Returns true if a redirect certainly leads to itself. If the rule is not forced, only its
+    /// own path is certain: another path may have a file, for which the rule does not hold.
+    fn is_endless(&self) -> bool {
+        let mut buffer = ArrayVec::new();
+        match self.to.path(&Captures::default(), &mut buffer) {
+            Some(path) if self.to.is_fixed() => {
+                self.from.exact() == Some(path)
+                    || (self.forced && self.from.captures(path).is_some())
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Parses a status, which an exclamation mark may follow.
+fn parse_status(word: &str) -> Result<(Action, bool), RuleError> {
+    let (digits, forced) = match word.strip_suffix('!') {
+        Some(digits) => (digits, true),
+        None => (word, false),
+    };
+    if is_parameter(word) {
+        return Err(not_supported(word));
+    }
+    let is_code = digits.len() == 3 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let code = digits.parse().ok().filter(|_| is_code);
+    let action = code.and_then(Action::new).ok_or_else(|| {
+        let status = excerpt(word);
+        RuleError::BadStatus { status }
+    })?;
+    Ok((action, forced))
+}
+
+/// Returns true if a word is a query parameter or a condition: a name, an equals sign and a value.
+fn is_parameter(word: &str) -> bool {
+    let is_in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.[]".contains(&byte);
+    let name = word.split_once('=').map(|(name, _)| name);
+    name.is_some_and(|name| !name.is_empty() && name.bytes().all(is_in_name))
+}
+
+/// The error for a word after the target that is no status.
+fn not_supported(word: &str) -> RuleError {
+    let is_condition = is_parameter(word);
+    let word = excerpt(word);
+    if is_condition {
+        RuleError::Condition { word }
+    } else {
+        RuleError::ExtraWord { word }
+    }
+}
+
+/// Parses the text of `_redirects`: one rule in each line, in the order in which they apply. A
+/// wrong line is left out.
+pub(crate) fn parse_redirects(text: &str) -> (Vec<Redirect>, Vec<LineError>) {
+    let (mut rules, mut errors) = (Vec::new(), Vec::new());
+    let (mut exact, mut patterns) = (0, 0);
+    for (line, text) in lines(text) {
+        let text = without_comment(text).trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
+        let rule = text.parse().and_then(|rule: Redirect| {
+            let (count, max, too_many) = if rule.from.exact().is_some() {
+                (&mut exact, MAX_EXACT_RULES, RuleError::TooManyExact)
+            } else {
+                (&mut patterns, MAX_PATTERN_RULES, RuleError::TooManyPatterns)
+            };
+            if *count == max {
+                return Err(too_many);
+            }
+            *count += 1;
+            Ok(rule)
+        });
+        match rule {
+            Ok(rule) => rules.push(rule),
+            Err(why) => errors.push(LineError { line, why }),
+        }
+    }
+    (rules, errors)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_status_decides_the_action() {
+        let code = |code| StatusCode::new(code).unwrap();
+        for (line, action, forced) in [
+            ("/a /b", Action::Redirect(code(301)), false),
+            ("  /a\t/b   302 ", Action::Redirect(code(302)), false),
+            ("/a /b 303", Action::Redirect(code(303)), false),
+            ("/a /b 307!", Action::Redirect(code(307)), true),
+            ("/a https://b.test/ 308", Action::Redirect(code(308)), false),
+            ("/* /index.html 200", Action::Rewrite, false),
+            ("/* /index.html 200!", Action::Rewrite, true),
+            ("/a/* /gone.html 410", Action::Error(code(410)), false),
+            ("/a /404.html 404!", Action::Error(code(404)), true),
+            ("/a /403.html 403", Action::Error(code(403)), false),
+        ] {
+            let rule: Redirect = line.parse().unwrap();
+            assert_eq!((rule.action, rule.forced), (action, forced), "{line}");
+        }
+    }
+
+    #[test]
+    fn wrong_rules_are_refused() {
+        let status = |status: &str| RuleError::BadStatus {
+            status: status.into(),
+        };
+        let condition = |word: &str| RuleError::Condition { word: word.into() };
+        let parameter = |word: &str| RuleError::QueryParameter { word: word.into() };
+        let word = |word: &str| RuleError::ExtraWord { word: word.into() };
+        let path = |text: &str| RuleError::NotAPath { text: text.into() };
+        let target = |text: &str| RuleError::NotATarget { text: text.into() };
+        for (line, error) in [
+            ("", path("")),
+            ("# a", path("#")),
+            ("/a", RuleError::NoTarget),
+            ("/a 301", target("301")),
+            ("/a id=:id /b/:id 301", parameter("id=:id")),
+            ("/a tag[]=x /b", parameter("tag[]=x")),
+            ("/a /b Country=de", condition("Country=de")),
+            ("/a /b 302 Language=de,fr", condition("Language=de,fr")),
+            ("/a /b 200! Role=admin", condition("Role=admin")),
+            ("/a /b 301 Cookie=x", condition("Cookie=x")),
+            ("/a /b 301 302", word("302")),
+            ("/a /b 300", status("300")),
+            ("/a /b 304", status("304")),
+            ("/a /b 500", status("500")),
+            ("/a /b !", status("!")),
+            ("/a /b 301!!", status("301!!")),
+            ("/a /b +301", status("+301")),
+            ("/a /b 0301", status("0301")),
+            ("/a https://b.test/ 200", RuleError::Proxy { status: 200 }),
+            ("/a https://b.test/ 404", RuleError::Proxy { status: 404 }),
+            ("/a /a", RuleError::Endless),
+            ("/a /a?b=c 302", RuleError::Endless),
+            ("/* /a 301!", RuleError::Endless),
+            ("/a /a/ 301!", RuleError::Endless),
+        ] {
+            assert_eq!(line.parse::<Redirect>(), Err(error), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_that_may_end_is_accepted() {
+        // The target of each rule may be a file, or the rule is no redirect.
+        for line in [
+            "/a /a/",
+            "/* /a",
+            "/* /:splat.html",
+            "/a /a 200",
+            "/* /a 404!",
+        ] {
+            assert!(line.parse::<Redirect>().is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_is_left_out() {
+        let text = "\u{feff}# rules\r\n/a /b # moved\r\n\r\n/c\r\n  /d /e#f 302 #g\r\n/h /i x\r\n";
+        let (rules, errors) = parse_redirects(text);
+        let expected: Vec<Redirect> = ["/a /b 301", "/d /e#f 302"]
+            .map(|r| r.parse().unwrap())
+            .into();
+        assert_eq!(rules, expected);
+        let messages: Vec<_> = errors.iter().map(LineError::to_string).collect();
+        assert_eq!(messages.len(), 2);
+        assert_eq!(
+            messages[0],
+            "4: the target is missing; write the path, white space, and the target"
+        );
+        assert!(messages[1].starts_with("6: \"x\" is no status of a rule; write 301"));
+    }
+
+    #[test]
+    fn the_number_of_rules_is_limited() {
+        let exact = |n: usize| format!("/a{n} /b\n");
+        let pattern = |n: usize| format!("/a{n}/* /b\n");
+        let text: String = (0..=MAX_PATTERN_RULES)
+            .map(pattern)
+            .chain((0..=MAX_EXACT_RULES).map(exact))
+            .collect();
+        let (rules, errors) = parse_redirects(&text);
+        assert_eq!(rules.len(), MAX_PATTERN_RULES + MAX_EXACT_RULES);
+        let line = |line, why| LineError { line, why };
+        let expected = [
+            line(MAX_PATTERN_RULES + 1, RuleError::TooManyPatterns),
+            line(
+                MAX_PATTERN_RULES + MAX_EXACT_RULES + 2,
+                RuleError::TooManyExact,
+            ),
+        ];
+        assert_eq!(errors, expected);
+    }
+
+    proptest! {
+        /// Checks that each line becomes a rule or an error, and that no text causes a panic.
+        #[test]
+        fn no_text_causes_a_panic(
+            text in "(\\PC{0,9}|(/[:*a]{0,3} (/|https://a)[:a]{0,3} ?(301|200!|a=b)?)|[\r\n\t #!é]){0,9}",
+        ) {
+            let (rules, errors) = parse_redirects(&text);
+            prop_assert!(rules.len() + errors.len() <= text.lines().count());
+            let _ = text.parse::<Redirect>();
+        }
+    }
+}
