@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::fields::Fields;
 use crate::ranges::Selection;
-use crate::reply::{PartialHead, Reply};
+use crate::reply::{PartialHead, Reply, write_query};
 use crate::response::{head_len, write_head_with};
 use crate::session::{Answer, Form};
 use crate::site::Site;
@@ -70,6 +70,14 @@ impl Assembler<'_> {
                 let rest = value(from_end);
                 let end = rest.iter().position(|b| *b == b' ');
                 self.redirect(reply, &rest[..end.unwrap_or(rest.len())])
+            }
+            Form::ByRule {
+                rule,
+                from_end,
+                len,
+            } => {
+                let rest = value(from_end);
+                self.by_rule(reply, rule, rest.split_at(usize::from(len)))
             }
             Form::Part { first, end } => self.part(reply, first..end),
             Form::Parts { from_end, len } => {
@@ -133,7 +141,24 @@ impl Assembler<'_> {
     /// A redirect with a query.
     fn redirect(&mut self, reply: &Reply, query: &[u8]) -> Assembled {
         let at = self.out.len();
-        reply.write_with_query(query, self.out);
+        reply.write_with_location(self.out, |out| write_query(query, out));
+        self.with_page(at, reply)
+    }
+
+    /// A redirect by a rule, whose reply lacks the location. `target` is the path, and what follows
+    /// it in the request.
+    fn by_rule(&mut self, reply: &Reply, rule: u16, target: (&[u8], &[u8])) -> Assembled {
+        let at = self.out.len();
+        let (path, rest) = target;
+        let path = if path.is_empty() { b"/" } else { path };
+        let end = rest.iter().position(|b| *b == b' ').unwrap_or_default();
+        let query = rest[..end].strip_prefix(b"?").unwrap_or_default();
+        let site = self.site;
+        reply.write_with_location(self.out, |out| {
+            if site.write_location(rule, path, out) && !query.is_empty() {
+                write_query(query, out);
+            }
+        });
         self.with_page(at, reply)
     }
 

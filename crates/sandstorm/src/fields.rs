@@ -185,17 +185,34 @@ impl Fields {
             .map(|line| (line.split(':').next().unwrap_or(line), line))
     }
 
-    /// Writes the fields of this list whose names do not occur in `own`.
-    pub(crate) fn write_missing_in(&self, own: &Self, out: &mut Vec<u8>) {
-        if own.is_empty() {
-            out.extend_from_slice(self.0.as_bytes());
-            return;
-        }
-        for (name, line) in self.iter() {
-            if !own.has(name) {
-                out.extend_from_slice(line.as_bytes());
-            }
-        }
+    /// Removes the fields with this name, and returns the value of the last one.
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let is_named = |other: &str| other.eq_ignore_ascii_case(name);
+        let (_, line) = self.iter().filter(|(other, _)| is_named(other)).last()?;
+        let value = line.split_once(':')?.1.trim().to_owned();
+        let others = self.iter().filter(|(other, _)| !is_named(other));
+        self.0 = others.map(|(_, line)| line).collect();
+        Some(value)
+    }
+
+    /// Returns the lines of the fields whose names do not occur in `own`.
+    pub(crate) fn missing_in(&self, own: &Self) -> impl Iterator<Item = &str> {
+        let is_missing = move |name| own.is_empty() || !own.has(name);
+        let fields = self.iter().filter(move |(name, _)| is_missing(name));
+        fields.map(|(_, line)| line)
+    }
+
+    /// Returns these fields and those of `own`, which replace fields of the same name.
+    pub(crate) fn replaced_by(&self, own: &Self) -> Self {
+        let kept = self.missing_in(own);
+        Self(kept.chain([own.lines()]).collect())
+    }
+
+    /// Returns the fields for a 304 response (RFC 9110, section 15.4.5). Omits fields that describe
+    /// the body.
+    pub(crate) fn without_body(&self) -> Self {
+        let kept = self.iter().filter(|(name, _)| !describes_body(name));
+        Self(kept.map(|(_, line)| line).collect())
     }
 }
 
@@ -219,6 +236,18 @@ pub(crate) const fn is_token(byte: u8) -> bool {
                 | b'|'
                 | b'~'
         )
+}
+
+/// Returns true if a field describes the body of its response: `Content-Type` and most other fields
+/// whose names begin with `Content-`.
+fn describes_body(name: &str) -> bool {
+    const OTHERS: [&str; 3] = [
+        "content-location",
+        "content-security-policy",
+        "content-security-policy-report-only",
+    ];
+    let name = name.to_ascii_lowercase();
+    name.starts_with("content-") && !OTHERS.contains(&&*name)
 }
 
 fn is_among(name: &str, names: &[&str]) -> bool {

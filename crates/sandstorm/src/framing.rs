@@ -1,11 +1,13 @@
 //! Evaluates the fields that control how a request is processed: host, body length, expectation,
-//! and persistence of the connection. Also finds out whether there are
-//! preconditions and ranges.
+//! and persistence of the connection. Also finds out which codings the client accepts, and whether
+//! there are preconditions and ranges.
 
 use httparse::Header;
 
+use crate::accept::{AcceptEncoding, Accepted};
 use crate::body::BodyLength;
 use crate::host::is_host;
+use crate::list::list;
 use crate::reply::Status;
 
 /// The result of evaluating a request's framing fields.
@@ -20,6 +22,8 @@ pub(crate) struct Framing {
     pub(crate) conditional: bool,
     /// Whether the request contains `Range`.
     pub(crate) has_range: bool,
+    /// The codings that the client accepts.
+    pub(crate) accepted: Accepted,
 }
 
 impl Framing {
@@ -30,6 +34,7 @@ impl Framing {
         expects_continue: false,
         conditional: false,
         has_range: false,
+        accepted: Accepted::PLAIN,
     };
 
     /// Evaluates all fields in one pass. `minor` is the minor version of the request's HTTP
@@ -43,6 +48,7 @@ impl Framing {
         let mut keep_alive = minor > 0;
         let mut conditional = false;
         let mut has_range = false;
+        let mut accept_encoding = AcceptEncoding::default();
         let mut expected = true;
         let mut expects_continue = false;
         for Header { name, value } in fields {
@@ -74,6 +80,7 @@ impl Framing {
                         return Err(Status::BadRequest);
                     }
                 }
+                15 if name.eq_ignore_ascii_case("accept-encoding") => accept_encoding.add(value),
                 17 if name.eq_ignore_ascii_case("if-modified-since") => conditional = true,
                 17 if name.eq_ignore_ascii_case("transfer-encoding") => codings.add(value),
                 19 if name.eq_ignore_ascii_case("if-unmodified-since") => conditional = true,
@@ -101,6 +108,7 @@ impl Framing {
             expects_continue,
             conditional,
             has_range,
+            accepted: accept_encoding.accepted(),
         })
     }
 }
@@ -152,15 +160,6 @@ impl TransferCodings {
         }
         Ok(true)
     }
-}
-
-/// Returns the elements of a comma-separated list (RFC 9110, section 5.6.1). Quoted strings are not
-/// supported: a comma inside a quoted string also separates elements.
-pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|b| *b == b',')
-        .map(<[u8]>::trim_ascii)
-        .filter(|element| !element.is_empty())
 }
 
 /// Parses the value of `Content-Length`, which must consist of digits only (RFC 9110, section 8.6).

@@ -9,8 +9,10 @@ use std::mem::MaybeUninit;
 use httparse::{Error, Header, Status as Parsed};
 use httpdate::parse_http_date;
 
-use crate::framing::{Framing, list};
+use crate::accept::Accepted;
+use crate::framing::Framing;
 use crate::host::is_host;
+use crate::list::list;
 use crate::reply::ETag;
 use crate::status::Status;
 
@@ -87,6 +89,8 @@ pub(crate) struct Head<'a> {
     conditional: bool,
     /// Whether the request contains `Range`.
     has_range: bool,
+    /// The codings that the client accepts.
+    pub(crate) accepted: Accepted,
     /// The minor version of HTTP.
     pub(crate) minor: u8,
     /// Length of the head in bytes, including the empty line.
@@ -123,6 +127,7 @@ pub(crate) fn parse<'f, 'd>(
                 keep_alive: framing.persistent && framing.body.is_none(),
                 conditional: framing.conditional,
                 has_range: framing.has_range,
+                accepted: framing.accepted,
                 minor,
                 len,
             }))
@@ -148,6 +153,7 @@ pub(crate) fn parse<'f, 'd>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     keep_alive: bool,
+    accepted: Accepted,
     /// Length of the fields in bytes, including the empty line that follows them.
     len: u16,
 }
@@ -185,6 +191,7 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
         keep_alive: fields.keep_alive,
         conditional: false,
         has_range: false,
+        accepted: fields.accepted,
         minor: 1,
         len,
     })
@@ -239,6 +246,7 @@ impl<'a> Head<'a> {
         let is_plain = !self.conditional && !self.has_range;
         (self.minor == 1 && is_plain).then_some(Fields {
             keep_alive: self.keep_alive,
+            accepted: self.accepted,
             len: len as u16,
         })
     }
@@ -420,7 +428,7 @@ mod tests {
         ) {
             let fields = if close { "Host: x\r\nConnection: close\r\n\r\n" } else { "Host: x\r\n\r\n" };
             let line = format!("{line}\n");
-            let known = Fields { keep_alive: !close, len: fields.len() as u16 };
+            let known = Fields { keep_alive: !close, accepted: Accepted::PLAIN, len: fields.len() as u16 };
             if let Some(short) = parse_line(line.as_bytes(), known) {
                 let whole = format!("{line}{fields}");
                 let mut buffer = field_buffer();
@@ -438,6 +446,7 @@ mod tests {
     fn only_plain_http_1_1_request_lines_are_parsed_alone() {
         let known = Fields {
             keep_alive: true,
+            accepted: Accepted::PLAIN,
             len: 2,
         };
         let read = |line: &str| parse_line(line.as_bytes(), known).map(|request| request.len);

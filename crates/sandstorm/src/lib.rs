@@ -215,16 +215,20 @@
 //! The server deliberately lacks TLS, compression, content negotiation, folder listings, virtual
 //! hosts, and tunnels (CONNECT).
 
+mod accept;
 mod access_log;
 mod app;
 mod assembled;
 mod body;
+mod coding;
 pub mod date;
 mod exchange;
 mod fields;
 mod framing;
 mod head;
 mod host;
+mod list;
+mod listing;
 mod load;
 mod loading;
 mod pending;
@@ -236,10 +240,12 @@ pub mod reply;
 mod request;
 mod response;
 mod root;
+mod rule_args;
 mod rules;
 mod serve;
 pub mod server;
 mod session;
+mod settings;
 mod site;
 mod skipped;
 mod status;
@@ -259,12 +265,14 @@ pub use prepared::{PreparedId, Replies};
 pub use program::Sandstorm;
 pub use request::Request;
 pub use response::Response;
+pub use rules::RuleError;
 pub use serve::{
     Congestion, SiteArgs, SiteOptions, SiteSource, Sites, check_sites, load_sites, own_defaults,
     port_of_site, same_congestion, serve,
 };
 pub use server::{Http, PacketTotals, Server, packets};
 pub use session::{Answer, Session, Step};
+pub use settings::Settings;
 pub use site::{Builder, MAX_FILE_LEN, ReplyId, Site, Totals};
 pub use skipped::{Reason, Skipped};
 pub use status::{Status, StatusCode};

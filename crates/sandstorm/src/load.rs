@@ -1,5 +1,6 @@
 //! Loads a folder: all its files, except hidden ones and those that cannot be served.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,13 +10,22 @@ use std::time::SystemTime;
 
 use rustix::fs::{FileType, Stat};
 
-use crate::fields::Fields;
+use crate::listing::Entry;
 use crate::root::{List, Root, file_type};
+use crate::rules::{LineError, parse_headers, parse_redirects};
+use crate::settings::Settings;
 use crate::site::{Builder, MAX_FILE_LEN, NextSite, Site, Totals, Version};
 use crate::skipped::{Reason, Skipped, unreadable};
 
 /// The only name with a leading dot that is served (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
+
+/// The file with a folder's redirects. Like [`HEADERS`], it is read at load and not served.
+const REDIRECTS: &str = "_redirects";
+/// The file with rules for the fields of a folder's files.
+const HEADERS: &str = "_headers";
+/// Maximum length of these files in bytes.
+const MAX_RULES_LEN: u64 = 1 << 20;
 
 /// Maximum depth of nested folders. The served folder itself counts as one.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -106,21 +116,20 @@ impl Site {
         limits: &Limits,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<Self, LoadError> {
-        Self::load_with_fields(folder, limits, Fields::new(), progress)
+        Self::load_with(folder, limits, &Settings::default(), progress)
     }
 
-    /// Same as [`load`](Self::load), but adds `fields` to all responses; see
-    /// [`Builder::with_fields`].
+    /// Same as [`load`](Self::load), with `settings`.
     ///
     /// # Errors
     /// [`LoadError`], if the folder cannot be read or has no file that can be served.
-    pub fn load_with_fields(
+    pub fn load_with(
         folder: &Path,
         limits: &Limits,
-        fields: Fields,
+        settings: &Settings,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<Self, LoadError> {
-        Ok(builder_of(folder, limits, fields, None, progress)?.build())
+        Ok(builder_of(folder, limits, settings, None, progress)?.into_site())
     }
 
     /// Loads the folder again. Files that have not changed since `self` was loaded are neither read
@@ -134,17 +143,16 @@ impl Site {
         limits: &Limits,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<NextSite, LoadError> {
-        let fields = self.fields().clone();
-        let builder = builder_of(folder, limits, fields, Some(self), progress)?;
-        Ok(builder.build_next(self))
+        let builder = builder_of(folder, limits, self.settings(), Some(self), progress)?;
+        Ok(builder.into_next(self))
     }
 }
 
-/// Loads a folder into a builder.
+/// Loads a folder into a builder, and finishes the site.
 fn builder_of(
     folder: &Path,
     limits: &Limits,
-    fields: Fields,
+    settings: &Settings,
     previous: Option<&Site>,
     progress: impl FnMut(Progress<'_>),
 ) -> Result<Builder, LoadError> {
@@ -161,21 +169,24 @@ fn builder_of(
         let path = path();
         LoadError::Unreadable { path, source }
     })?;
-    let site = Builder::with_fields(SystemTime::now(), fields);
+    let mut site = Builder::with_settings(SystemTime::now(), settings);
+    if let Some(previous) = previous {
+        site.reserve_for(previous);
+    }
     let mut loader = Loader {
         folder,
         root: &root,
         limits,
-        site: match previous {
-            Some(previous) => site.similar_to(previous),
-            None => site,
-        },
+        settings,
+        site,
         open: vec![Folder::new(PathBuf::new(), PathBuf::new(), list)],
         folders: 1,
         previous,
         progress,
     };
+    loader.load_rules();
     loader.load_all();
+    loader.finish();
     let totals = *loader.site.totals();
     match totals.files {
         0 if totals.skipped == 0 => Err(LoadError::Empty { path: path() }),
@@ -187,7 +198,7 @@ fn builder_of(
     }
 }
 
-/// Returns true if an entry is left out without a warning, because its name begins with a dot.
+/// Returns true if an entry's name begins with a dot, so that it is left out without a warning.
 fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".") && name != WELL_KNOWN
 }
@@ -200,6 +211,8 @@ struct Folder {
     real: PathBuf,
     /// The remaining entries.
     entries: List,
+    /// The entries that are served, for a page that lists them.
+    listed: Vec<Entry>,
 }
 
 impl Folder {
@@ -208,6 +221,16 @@ impl Folder {
             path,
             real,
             entries,
+            listed: Vec::new(),
+        }
+    }
+
+    /// Returns the path in URLs, with its slashes.
+    fn url_path(&self) -> Vec<u8> {
+        let path = self.path.as_os_str().as_bytes();
+        match path {
+            [] => b"/".to_vec(),
+            path => [b"/", path, b"/"].concat(),
         }
     }
 }
@@ -217,6 +240,7 @@ struct Loader<'a, P> {
     folder: &'a Path,
     root: &'a Root,
     limits: &'a Limits,
+    settings: &'a Settings,
     site: Builder,
     /// The folders that lead to the current entry, starting with the served folder.
     open: Vec<Folder>,
@@ -228,14 +252,75 @@ struct Loader<'a, P> {
 }
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
+    /// Reads the rules of the folder.
+    fn load_rules(&mut self) {
+        let (redirects, wrong) = parse_redirects(&self.rules_text(REDIRECTS));
+        self.report_lines(REDIRECTS, wrong);
+        let (headers, wrong) = parse_headers(&self.rules_text(HEADERS));
+        self.report_lines(HEADERS, wrong);
+        self.site
+            .add_rules(redirects, headers.into_iter().collect());
+    }
+
+    /// Returns the text of a file with rules, or an empty text if there is none.
+    fn rules_text(&mut self, name: &str) -> String {
+        let read = |file: File| {
+            let mut text = String::new();
+            let read = file.take(MAX_RULES_LEN + 1).read_to_string(&mut text);
+            match read.map_err(Reason::Unreadable)? as u64 {
+                0..=MAX_RULES_LEN => Ok(text),
+                _ => Err(Reason::RulesTooLong {
+                    limit: MAX_RULES_LEN,
+                }),
+            }
+        };
+        let text = match self.root.file(Path::new(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return String::new(),
+            file => file.map_err(unreadable).and_then(read),
+        };
+        text.unwrap_or_else(|reason| {
+            self.skip(name.as_ref(), reason);
+            String::new()
+        })
+    }
+
+    fn report_lines(&mut self, name: &str, wrong: Vec<LineError>) {
+        for LineError { line, why } in wrong {
+            self.skip(name.as_ref(), Reason::Rule { line, why });
+        }
+    }
+
+    /// Counts and reports an entry that is left out.
+    fn skip(&mut self, path: &Path, reason: Reason) {
+        self.site.add_skipped();
+        (self.progress)(Progress::Skipped(Skipped {
+            path: self.folder.join(path),
+            reason,
+        }));
+    }
+
+    /// Adds everything that depends on all files.
+    fn finish(&mut self) {
+        let mut missing = Vec::new();
+        self.site
+            .finish(self.previous, &mut |path| missing.push(path.to_vec()));
+        for path in missing {
+            let name = path.strip_prefix(b"/").unwrap_or(&path);
+            self.skip(OsStr::from_bytes(name).as_ref(), Reason::NoTarget);
+        }
+    }
+
     fn load_all(&mut self) {
         while let Some(folder) = self.open.last_mut() {
             let Some(name) = folder.entries.next() else {
-                self.open.pop();
+                self.leave();
                 continue;
             };
-            if is_hidden(name.as_bytes()) {
+            if is_hidden(name.as_bytes()) && !self.settings.hidden {
                 self.site.add_hidden();
+                continue;
+            }
+            if folder.path.as_os_str().is_empty() && (name == REDIRECTS || name == HEADERS) {
                 continue;
             }
             let path = folder.path.join(&name);
@@ -247,16 +332,35 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
                     reason,
                     Reason::TooManyFiles { .. } | Reason::TooManyFolders { .. }
                 );
-                self.site.add_skipped();
-                (self.progress)(Progress::Skipped(Skipped {
-                    path: self.folder.join(&path),
-                    reason,
-                }));
+                self.skip(&path, reason);
                 if ends {
-                    return;
+                    while !self.open.is_empty() {
+                        self.leave();
+                    }
                 }
             }
         }
+    }
+
+    /// Leaves the innermost folder, whose entries have all been loaded.
+    fn leave(&mut self) {
+        let Some(folder) = self.open.pop() else {
+            return;
+        };
+        if !self.settings.listings || folder.listed.is_empty() {
+            return;
+        }
+        let modified = folder.entries.modified();
+        if let (Some(outer), Some(name)) = (self.open.last_mut(), folder.path.file_name()) {
+            outer.listed.push(Entry {
+                name: name.as_bytes().to_vec(),
+                is_folder: true,
+                len: 0,
+                modified,
+            });
+        }
+        self.site
+            .add_listing(&folder.url_path(), modified, &folder.listed);
     }
 
     /// Loads one entry. `path` is its path in URLs. `real` is its path in the file system, in which
@@ -268,11 +372,29 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             stat = self.root.stat(&real).map_err(unreadable)?;
         }
         match file_type(&stat) {
-            FileType::RegularFile => self.add_file(path, &real, &stat),
+            FileType::RegularFile => {
+                self.add_file(path, &real, &stat)?;
+                self.list_file(path, &stat);
+                Ok(())
+            }
             FileType::Directory => self.enter(path, real),
             kind => Err(Reason::Special {
                 kind: name_of(kind),
             }),
+        }
+    }
+
+    /// Adds a file to the list of its folder.
+    fn list_file(&mut self, path: &Path, stat: &Stat) {
+        if self.settings.listings
+            && let (Some(folder), Some(name)) = (self.open.last_mut(), path.file_name())
+        {
+            folder.listed.push(Entry {
+                name: name.as_bytes().to_vec(),
+                is_folder: false,
+                len: stat.st_size.cast_unsigned(),
+                modified: stat.st_mtime.try_into().unwrap_or_default(),
+            });
         }
     }
 

@@ -5,8 +5,9 @@ use std::{fmt, io};
 
 use control::{progress, report};
 
-use crate::fields::{FieldError, Fields};
+use crate::fields::FieldError;
 use crate::load::{Limits, LoadError, Progress};
+use crate::settings::Settings;
 use crate::site::{NextSite, Site, Totals};
 use crate::skipped::Skipped;
 
@@ -57,15 +58,15 @@ impl fmt::Display for Lines<'_> {
 }
 
 /// Loads the folder. An entry that cannot be served causes a warning, or an error if `strict` is
-/// set. All responses contain `fields`.
+/// set.
 pub(crate) fn load(
     folder: &Path,
     limits: &Limits,
     strict: bool,
-    fields: Fields,
+    settings: &Settings,
 ) -> Result<Site, NotLoaded> {
     reporting(strict, |progress| {
-        Site::load_with_fields(folder, limits, fields, progress)
+        Site::load_with(folder, limits, settings, progress)
     })
 }
 
@@ -133,16 +134,34 @@ mod tests {
     fn strict_loading_fails_and_names_at_most_100_entries() {
         for (bad, lines) in [(1, 2), (MAX_NAMED, 101), (MAX_NAMED + 1, 101)] {
             let folder = folder(bad);
-            let error = load(folder.path(), &Limits::default(), true, Fields::new()).unwrap_err();
+            let error = load(
+                folder.path(),
+                &Limits::default(),
+                true,
+                &Settings::default(),
+            )
+            .unwrap_err();
             let message = error.to_string();
             assert_eq!(message.lines().count(), lines, "{message}");
             let start = format!("entries that cannot be served: {bad}; ");
             assert!(message.starts_with(&start), "{message}");
             assert!(message.contains("bad\\n0000\" is a link to \"nowhere\""));
-            let site = load(folder.path(), &Limits::default(), false, Fields::new()).unwrap();
+            let site = load(
+                folder.path(),
+                &Limits::default(),
+                false,
+                &Settings::default(),
+            )
+            .unwrap();
             assert_eq!((site.totals().files, site.totals().skipped), (1, bad));
         }
-        let site = load(folder(0).path(), &Limits::default(), true, Fields::new()).unwrap();
+        let site = load(
+            folder(0).path(),
+            &Limits::default(),
+            true,
+            &Settings::default(),
+        )
+        .unwrap();
         assert_eq!(site.totals().skipped, 0);
     }
 
@@ -150,8 +169,15 @@ mod tests {
     fn a_folder_without_a_file_is_refused_with_and_without_strict() {
         let folder = folder(1);
         fs::remove_file(folder.path().join("page.html")).unwrap();
-        let load =
-            |strict| load(folder.path(), &Limits::default(), strict, Fields::new()).unwrap_err();
+        let load = |strict| {
+            load(
+                folder.path(),
+                &Limits::default(),
+                strict,
+                &Settings::default(),
+            )
+            .unwrap_err()
+        };
         assert!(load(false).to_string().contains("each with its reason: 1"));
         assert!(load(true).to_string().contains("is a link to"));
     }

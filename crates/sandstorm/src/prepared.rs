@@ -85,7 +85,7 @@ impl<'a> Replies<'a> {
         let mut unchanged = Response::new();
         unchanged.set_status(Status::NotModified.into());
         // Cannot fail: these fields are a subset of fields that already fitted.
-        let _ = unchanged.add_fields(&response.lines_without_body());
+        let _ = unchanged.add_fields(&response.fields().without_body());
         let mut bytes = Vec::new();
         let head = unchanged.write_head(self.common, line, true, &mut bytes);
         let content = self.contents.add(bytes.into(), Some(slot(head.slot_at)))?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::framing::list;
+use crate::list::list;
 
 /// Maximum number of parts in a response. A client that asks for more parts gets the whole file.
 pub(crate) const MAX_PARTS: usize = 32;

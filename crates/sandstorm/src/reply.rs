@@ -1,16 +1,19 @@
 //! Prepared responses, each with status line, fields and body in one buffer.
 
+mod file;
+mod partial;
+
 use std::fmt::{self, Display, Write as _};
-use std::io::Write as _;
-use std::ops::Range;
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::date::{DATE_LEN, SLOT_FIELD, SLOT_LEN};
+use crate::date::{SLOT_FIELD, SLOT_LEN};
 use crate::fields::Fields;
 pub use crate::status::Status;
+pub(crate) use file::{FileFields, FileReplies};
+pub(crate) use partial::PartialHead;
 
 /// The text before the value of a redirect's `Location` field.
 const LOCATION: &[u8] = b"\r\nLocation: ";
@@ -39,6 +42,25 @@ impl Reply {
         self.slot_at
     }
 
+    /// The offset of the first line after the slot's.
+    fn slot_end(&self) -> usize {
+        self.slot_at as usize + SLOT_LEN + "\r\n".len()
+    }
+
+    /// Returns true if the head has a field with this name.
+    pub(crate) fn has_field(&self, name: &str) -> bool {
+        let mut lines = self.head().split(|b| *b == b'\n');
+        lines.any(|line| {
+            let start = line.get(..name.len()).unwrap_or_default();
+            start.eq_ignore_ascii_case(name.as_bytes()) && line.get(name.len()) == Some(&b':')
+        })
+    }
+
+    /// The body.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.bytes[usize::from(self.head_len)..]
+    }
+
     /// The head, with its empty line.
     pub(crate) fn head(&self) -> &[u8] {
         &self.bytes[..usize::from(self.head_len)]
@@ -56,14 +78,11 @@ impl Reply {
         self.status
     }
 
-    /// Appends the response, which must be a redirect, with a query added to its location.
-    pub(crate) fn write_with_query(&self, query: &[u8], out: &mut Vec<u8>) {
+    /// Appends the response, which must be a redirect. `write` appends the rest of its location.
+    pub(crate) fn write_with_location(&self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
         let (before, tail) = self.bytes.split_at(self.location_end());
         out.extend_from_slice(before);
-        out.push(b'?');
-        for piece in percent_encode(query, NOT_IN_QUERY) {
-            out.extend_from_slice(piece.as_bytes());
-        }
+        write(out);
         out.extend_from_slice(tail);
     }
 
@@ -76,6 +95,14 @@ impl Reply {
             at.map_or(0, |at| from + at)
         };
         find(b"\r\n", find(LOCATION, 0) + LOCATION.len())
+    }
+}
+
+/// Appends a query to a location.
+pub(crate) fn write_query(query: &[u8], out: &mut Vec<u8>) {
+    out.push(b'?');
+    for piece in percent_encode(query, NOT_IN_QUERY) {
+        out.extend_from_slice(piece.as_bytes());
     }
 }
 
@@ -126,11 +153,17 @@ impl Head {
     /// The status line contains the server's HTTP version, not the client's (RFC 9110, section
     /// 2.5).
     fn new(status: Status, common: &Fields) -> Self {
+        Self::with_own(status, common, &Fields::new())
+    }
+
+    /// Same as [`new`](Self::new), with fields of this response. They replace common ones of the same
+    /// name.
+    fn with_own(status: Status, common: &Fields, own: &Fields) -> Self {
         let mut text = format!("HTTP/1.1 {status}\r\n{SLOT_FIELD}");
         let slot_at = text.len() as u32;
         text.extend([' '; SLOT_LEN]);
         text.push_str("\r\n");
-        text.push_str(common.lines());
+        text.push_str(common.replaced_by(own).lines());
         Self { text, slot_at }
     }
 
@@ -202,210 +235,35 @@ pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
 }
 
 /// Makes the redirects to `location`: one for GET and one for HEAD. `location` must be
-/// percent-encoded, so that it needs no escapes in HTML. The page links to `location`, without the
-/// request's query, for clients that ignore the field `Location`.
-pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
-    let status = Status::MovedPermanently;
-    let text = format!("It is <a href=\"{location}\">here</a>.");
+/// percent-encoded. The page links to `location`, without the request's query, for clients that
+/// ignore the field `Location`.
+pub(crate) fn redirect(status: Status, location: &str, common: &Fields) -> [Reply; 2] {
+    // A location with a query may contain this character.
+    let escaped = location.replace('&', "&amp;");
+    let text = format!("It is <a href=\"{escaped}\">here</a>.");
     let head = || Head::new(status, common).field("Location", location);
     with_body(status, head, &page(status, &text))
 }
 
-/// The values of the fields in a file's response.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FileFields<'a> {
-    pub(crate) media_type: &'a str,
-    /// The media type to use if the content is not valid UTF-8. `None` means that `media_type` is
-    /// used in any case.
-    pub(crate) media_type_if_not_utf8: Option<&'a str>,
-    /// The modification time, as an HTTP date.
-    pub(crate) last_modified: &'a str,
-    /// The fields common to all responses.
-    pub(crate) common: &'a Fields,
+/// Makes the redirects whose location is added for each request: one for GET and one for HEAD.
+pub(crate) fn open_redirect(status: Status, common: &Fields) -> [Reply; 2] {
+    let head = || Head::new(status, common).field("Location", "");
+    with_body(status, head, &page(status, "It has moved."))
 }
 
-/// The responses for one file: to GET, to HEAD, and the 304 response.
-#[derive(Debug)]
-pub(crate) struct FileReplies {
-    pub(crate) replies: [Reply; 3],
-    pub(crate) tag: ETag,
-}
-
-impl FileReplies {
-    /// Makes the responses for a file of `len` bytes. `read` writes the content directly after the
-    /// head. The content is copied only if it turns out that it needs another media type.
-    pub(crate) fn new<E>(
-        fields: &FileFields<'_>,
-        len: usize,
-        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<Self, E> {
-        // All tags have the same length, so the head's length is known before the tag is computed
-        // from the content.
-        let head_len = file_head(fields.media_type, fields, len, ETag::BLANK)
-            .finish()
-            .text
-            .len();
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, head_len + len).collect();
-        read(&mut unshared(&mut bytes)[head_len..])?;
-        let tag = ETag::of(&bytes[head_len..]);
-
-        let mut media_type = fields.media_type;
-        if let Some(other) = fields.media_type_if_not_utf8
-            && std::str::from_utf8(&bytes[head_len..]).is_err()
-        {
-            media_type = other;
-        }
-        let head = file_head(media_type, fields, len, tag).finish();
-        if head.text.len() != head_len {
-            let body = bytes[head_len..].iter().copied();
-            bytes = std::iter::repeat_n(0, head.text.len())
-                .chain(body)
-                .collect();
-        }
-        unshared(&mut bytes)[..head.text.len()].copy_from_slice(head.text.as_bytes());
-
-        let whole = Reply {
-            bytes,
-            slot_at: head.slot_at,
-            head_len: head.text.len() as u16,
-            status: Status::Ok,
-        };
-        let not_modified = Head::new(Status::NotModified, fields.common).field("ETag", tag);
-        let not_modified = not_modified.finish().reply(Status::NotModified, "");
-        Ok(Self {
-            replies: [whole, head.reply(Status::Ok, ""), not_modified],
-            tag,
-        })
-    }
-}
-
-/// Gives mutable access to bytes that were just created.
-fn unshared(bytes: &mut Arc<[u8]>) -> &mut [u8] {
-    Arc::get_mut(bytes).expect("the Arc is not shared yet")
-}
-
-fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -> Head {
-    Head::new(Status::Ok, fields.common)
-        .field("Content-Type", media_type)
-        .field("Content-Length", len)
-        .field("Last-Modified", fields.last_modified)
-        .field("ETag", tag)
-        .field("Accept-Ranges", "bytes")
-}
-
-/// Length of the lines that follow `Content-Length` in the head of a file, and of the empty line.
-const LAST_LINES_LEN: usize =
-    "Last-Modified: \r\nETag: \r\nAccept-Ranges: bytes\r\n\r\n".len() + DATE_LEN + ETag::LEN;
-
-/// The head of a file's response, from which the head of a response with parts of the file is made
-/// (RFC 9110, section 15.3.7).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PartialHead<'a> {
-    slot_at: usize,
-    head_len: u32,
-    /// Length of the whole file in bytes.
-    file_len: usize,
-    /// The lines between the status line and the line `Content-Type`.
-    first_lines: &'a [u8],
-    /// The line `Content-Type`.
-    content_type: &'a [u8],
-    /// The lines after the line `Content-Length`, and the empty line.
-    last_lines: &'a [u8],
-}
-
-impl<'a> PartialHead<'a> {
-    /// Takes the head of a file's reply apart.
-    pub(crate) fn of(file: &'a Reply) -> Self {
-        let (head, file_len) = (file.head(), file.body_len());
-        let (rest, last_lines) = head.split_at(head.len().saturating_sub(LAST_LINES_LEN));
-        let line_before = |end: usize| {
-            let before = rest[..end].strip_suffix(b"\r\n").unwrap_or_default();
-            memchr::memrchr(b'\n', before).map_or(0, |at| at + 1)
-        };
-        let length_at = line_before(rest.len());
-        let type_at = line_before(length_at);
-        let first_at = memchr::memchr(b'\n', rest).map_or(0, |at| at + 1);
-        Self {
-            slot_at: file.slot_at as usize - first_at,
-            head_len: file.head_len.into(),
-            file_len,
-            first_lines: &rest[first_at..type_at],
-            content_type: &rest[type_at..length_at],
-            last_lines,
-        }
-    }
-
-    /// Returns the range of the file's reply that contains a part of the file.
-    pub(crate) fn slice(&self, part: &Range<u32>) -> Range<u32> {
-        self.head_len + part.start..self.head_len + part.end
-    }
-
-    /// Writes the head of a response with one part of the file. Returns the offset of its slot.
-    pub(crate) fn write_single(&self, part: &Range<u32>, out: &mut Vec<u8>) -> usize {
-        let slot_at = self.begin(out);
-        out.extend_from_slice(self.content_type);
-        self.write_content_range(part, out);
-        self.finish(part.len(), out);
-        slot_at
-    }
-
-    /// Writes the head of a response with several parts of the file and a body of `body_len` bytes.
-    /// Returns the offset of its slot.
-    pub(crate) fn write_multipart(
-        &self,
-        boundary: u64,
-        body_len: usize,
-        out: &mut Vec<u8>,
-    ) -> usize {
-        let slot_at = self.begin(out);
-        // Writing to a vector does not fail.
-        let _ = write!(
-            out,
-            "Content-Type: multipart/byteranges; boundary={boundary:016x}\r\n"
-        );
-        self.finish(body_len, out);
-        slot_at
-    }
-
-    /// Writes what precedes a part of a multipart body (RFC 9110, section 14.6).
-    pub(crate) fn write_part(&self, boundary: u64, part: &Range<u32>, out: &mut Vec<u8>) {
-        let _ = write!(out, "\r\n--{boundary:016x}\r\n");
-        out.extend_from_slice(self.content_type);
-        self.write_content_range(part, out);
-        out.extend_from_slice(b"\r\n");
-    }
-
-    /// Writes the end of a multipart body.
-    pub(crate) fn write_end(boundary: u64, out: &mut Vec<u8>) {
-        let _ = write!(out, "\r\n--{boundary:016x}--\r\n");
-    }
-
-    fn begin(&self, out: &mut Vec<u8>) -> usize {
-        const STATUS_LINE: &[u8] = b"HTTP/1.1 206 Partial Content\r\n";
-        out.extend_from_slice(STATUS_LINE);
-        out.extend_from_slice(self.first_lines);
-        STATUS_LINE.len() + self.slot_at
-    }
-
-    fn write_content_range(&self, part: &Range<u32>, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"Content-Range: bytes ");
-        write_number(part.start as usize, out);
-        out.push(b'-');
-        write_number(part.end as usize - 1, out);
-        out.push(b'/');
-        write_number(self.file_len, out);
-        out.extend_from_slice(b"\r\n");
-    }
-
-    fn finish(&self, body_len: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"Content-Length: ");
-        write_number(body_len, out);
-        out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(self.last_lines);
-    }
-}
-
-/// Writes a number in decimal digits. It costs less than formatting.
-fn write_number(number: usize, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+/// Makes the responses with a page of the site about an error: one for GET and one for HEAD.
+pub(crate) fn error_page(status: Status, file: &Reply) -> [Reply; 2] {
+    let allow = match status {
+        Status::MethodNotAllowed => format!("Allow: {ALLOWED}\r\n"),
+        _ => String::new(),
+    };
+    let mut head = Vec::new();
+    let body = file.body();
+    let slot_at = PartialHead::of(file).write_error(status, &allow, body.len(), &mut head);
+    [body, b""].map(|body| Reply {
+        bytes: [&head, body].concat().into(),
+        slot_at: slot_at as u32,
+        head_len: head.len() as u16,
+        status,
+    })
 }

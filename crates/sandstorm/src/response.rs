@@ -1,6 +1,6 @@
 //! Responses made by an application: status, fields and body.
 
-use std::fmt::{Arguments, Write as _};
+use std::fmt::Arguments;
 use std::io::Write as _;
 
 use crate::date::{SLOT_FIELD, SLOT_LEN, SlotWriter, Stamp};
@@ -120,7 +120,13 @@ impl Response {
         let slot_at = out.len();
         out.resize(slot_at + SLOT_LEN, b' ');
         out.extend_from_slice(b"\r\n");
-        common.write_missing_in(&self.fields, out);
+        if self.fields.is_empty() {
+            out.extend_from_slice(common.lines().as_bytes());
+        } else {
+            for line in common.missing_in(&self.fields) {
+                out.extend_from_slice(line.as_bytes());
+            }
+        }
         out.extend_from_slice(self.fields.lines().as_bytes());
         out.extend_from_slice(more.as_bytes());
         // A 204 response must not contain `Content-Length`, and a 304 response need not (RFC 9110,
@@ -150,30 +156,6 @@ impl Response {
             out.extend_from_slice(&self.body);
         }
     }
-
-    /// Returns the fields for a 304 response (RFC 9110, section 15.4.5). Omits fields that describe
-    /// the body.
-    pub(crate) fn lines_without_body(&self) -> Fields {
-        let mut kept = String::new();
-        for (name, line) in self.fields.iter() {
-            if !describes_body(name) {
-                let _ = kept.write_str(line);
-            }
-        }
-        Fields::of_lines(kept)
-    }
-}
-
-/// Returns true if a field describes the body of its response: `Content-Type` and most other fields
-/// whose names begin with `Content-`.
-fn describes_body(name: &str) -> bool {
-    const OTHERS: [&str; 3] = [
-        "content-location",
-        "content-security-policy",
-        "content-security-policy-report-only",
-    ];
-    let name = name.to_ascii_lowercase();
-    name.starts_with("content-") && !OTHERS.contains(&&*name)
 }
 
 impl Default for Response {
@@ -240,7 +222,7 @@ mod tests {
             response.add_field(name, "x").unwrap();
         }
         assert_eq!(
-            response.lines_without_body().lines(),
+            response.fields().without_body().lines(),
             "Content-Location: x\r\ncontent-security-policy: x\r\nVary: x\r\n"
         );
     }

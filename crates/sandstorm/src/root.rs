@@ -36,6 +36,11 @@ impl List {
         (self.stat.st_dev, self.stat.st_ino)
     }
 
+    /// Returns the time of the folder's last change, in seconds since 1970.
+    pub(crate) fn modified(&self) -> u64 {
+        self.stat.st_mtime.try_into().unwrap_or_default()
+    }
+
     /// Returns the status of an entry, without following links or opening the entry.
     pub(crate) fn stat(&self, name: &OsStr) -> io::Result<Stat> {
         Ok(statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?)

@@ -12,12 +12,6 @@
 //! | placeholders within a segment | a match needs no search |
 //! | placeholders in the host of a target | a client could choose where a redirect leads |
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the loader and the sessions do not use the rules yet"
-)]
-
 mod hashed;
 mod headers;
 mod pattern;
@@ -26,9 +20,9 @@ mod template;
 
 pub(crate) use hashed::is_hashed;
 pub(crate) use headers::{HeaderRule, HeaderRules, MAX_HEADER_RULES, parse_headers};
-pub(crate) use pattern::{Captures, MAX_CAPTURES, MAX_PATH_LEN, Pattern, canonical};
+pub(crate) use pattern::{Captures, MAX_CAPTURES, MAX_PATH_LEN, Pattern};
 pub(crate) use redirects::{Action, MAX_EXACT_RULES, MAX_PATTERN_RULES, Redirect, parse_redirects};
-pub(crate) use template::{MAX_LOCATION_LEN, Template};
+pub(crate) use template::Template;
 
 use crate::fields::FieldError;
 
@@ -44,13 +38,20 @@ pub(crate) struct LineError {
 
 /// Why a rule is refused. The message completes a sentence that begins with the place of the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum RuleError {
+#[non_exhaustive]
+pub enum RuleError {
     /// The path of a rule does not begin with a slash.
     #[error("{text:?} is no path; begin it with a slash")]
-    NotAPath { text: String },
+    NotAPath {
+        /// The start of the text.
+        text: String,
+    },
     /// The path of a rule begins with a host.
     #[error("{text:?} names a host, and rules for a domain are not supported; write only the path")]
-    Domain { text: String },
+    Domain {
+        /// The start of the text.
+        text: String,
+    },
     /// The path of a rule is longer than [`MAX_PATH_LEN`].
     #[error(
         "the path has {len} bytes, more than {MAX_PATH_LEN}; shorten it, or end it with a star"
@@ -79,19 +80,28 @@ pub(crate) enum RuleError {
         "{segment:?} is no placeholder; write only letters, digits and underscores after the \
          colon, or write the colon as %3A"
     )]
-    BadPlaceholder { segment: String },
+    BadPlaceholder {
+        /// The segment.
+        segment: String,
+    },
     /// The path has more than [`MAX_CAPTURES`] placeholders.
     #[error("the path has more than {MAX_CAPTURES} placeholders; replace the last ones by a star")]
     TooManyPlaceholders,
     /// Two placeholders have the same name.
     #[error("the path has two placeholders :{name}; rename one of them")]
-    DuplicateName { name: String },
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
     /// A redirect has no target.
     #[error("the target is missing; write the path, white space, and the target")]
     NoTarget,
     /// The target is neither a path nor a URL for HTTP.
     #[error("the target {text:?} is neither a path nor a URL; begin it with a slash or https://")]
-    NotATarget { text: String },
+    NotATarget {
+        /// The start of the text.
+        text: String,
+    },
     /// The target begins with two slashes, or with a slash and a backslash.
     #[error("the target begins with two slashes; begin it with one, or with https:// for a host")]
     TwoSlashes,
@@ -103,18 +113,27 @@ pub(crate) enum RuleError {
     },
     /// The host of the target is invalid, or contains a user or a placeholder.
     #[error("the target has the host {host:?}; write one without user and placeholders")]
-    BadHost { host: String },
+    BadHost {
+        /// The host.
+        host: String,
+    },
     /// The target contains a name that the path does not contain.
     #[error(
         "the target has :{name}, but the path has not; add it there, or write the colon as %3A"
     )]
-    UnknownName { name: String },
+    UnknownName {
+        /// The name.
+        name: String,
+    },
     /// The status is not one that a rule can have.
     #[error(
         "{status:?} is no status of a rule; write 301, 302, 303, 307 or 308 for a redirect, 200 \
          for a rewrite, or 403, 404 or 410"
     )]
-    BadStatus { status: String },
+    BadStatus {
+        /// The text in the place of the status.
+        status: String,
+    },
     /// A rule with this status has a URL as its target.
     #[error("a rule with {status} needs a path as its target, because the server is no proxy")]
     Proxy {
@@ -123,13 +142,22 @@ pub(crate) enum RuleError {
     },
     /// The rule depends on a query.
     #[error("rules with query parameters such as {word:?} are not supported; leave it out")]
-    QueryParameter { word: String },
+    QueryParameter {
+        /// The word.
+        word: String,
+    },
     /// The rule depends on something other than the path.
     #[error("rules with conditions such as {word:?} are not supported; leave it out")]
-    Condition { word: String },
+    Condition {
+        /// The word.
+        word: String,
+    },
     /// Text follows the status.
     #[error("{word:?} follows the status; leave it out, or begin a comment with #")]
-    ExtraWord { word: String },
+    ExtraWord {
+        /// The word.
+        word: String,
+    },
     /// The target of a redirect matches the same rule again.
     #[error("the target leads to the same rule again, without end; write another target")]
     Endless,
@@ -151,13 +179,19 @@ pub(crate) enum RuleError {
     NotIndented,
     /// A line is neither a field nor the removal of a field.
     #[error("{text:?} is no field; write a name, a colon and a value, or ! and a name")]
-    NotAField { text: String },
+    NotAField {
+        /// The start of the text.
+        text: String,
+    },
     /// A path has no fields.
     #[error("the path has no fields; write them below it, indented")]
     NoFields,
     /// The responses of files have this field themselves.
     #[error("the responses of files have their own {name}; leave it out")]
-    OfFiles { name: String },
+    OfFiles {
+        /// The name.
+        name: String,
+    },
     /// The field is refused.
     #[error(transparent)]
     Field(#[from] FieldError),

@@ -18,6 +18,7 @@ use crate::load::Limits;
 use crate::loading::{NotLoaded, load};
 use crate::prepared::Replies;
 use crate::program::{MakeSiteOnly, Sandstorm};
+use crate::rule_args::RuleArgs;
 use crate::web::REQUEST_TIMEOUT;
 
 /// Serves the folder named on the command line, with one application per worker. A complete `main`
@@ -105,6 +106,9 @@ pub struct SiteOptions {
     /// site is served on all addresses.
     #[arg(long = "web-address", value_name = "IP", value_parser = host_address)]
     web_addresses: Vec<IpAddr>,
+
+    #[command(flatten)]
+    rules: RuleArgs,
 
     #[command(flatten)]
     log: AccessLogArgs,
@@ -332,7 +336,8 @@ impl SiteOptions {
         F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
     {
         let fields = Fields::of_all(fields.iter().copied())?;
-        let site = load(folder, &self.limits(), self.strict, fields)?;
+        let settings = self.rules.settings(fields)?;
+        let site = load(folder, &self.limits(), self.strict, &settings)?;
         let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make)
             .with_access_log(self.log.open(A::NAME)?);
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))

@@ -14,7 +14,7 @@ use crate::head::{
 use crate::ranges::Selection;
 use crate::recent_cache::RecentCache;
 use crate::reply::Reply;
-use crate::site::{NoPage, Page, ReplyId, Site, redirect_reply};
+use crate::site::{FilePage, NoPage, Page, ReplyId, Site};
 use crate::status::Status;
 
 /// The result of processing the bytes that a client has sent.
@@ -51,6 +51,9 @@ pub(crate) enum Form {
     Whole,
     /// It is a redirect that keeps the request's query, which begins at `from_end`.
     WithQuery { from_end: u16 },
+    /// It is a redirect whose location follows from the request's path, by the rule with this index.
+    /// The path begins at `from_end` and is `len` bytes long. It is `/` if `len` is 0.
+    ByRule { rule: u16, from_end: u16, len: u16 },
     /// It has only the bytes of the file from `first` to `end`.
     Part { first: u32, end: u32 },
     /// It has several parts of the file. The value of `Range`, which begins at `from_end` and is `len`
@@ -256,23 +259,33 @@ pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     let Some(target) = request.page() else {
         return bad_request;
     };
+    let of_file = |file: &FilePage| match request.precondition(file.tag, Some(file.modified)) {
+        None => {
+            let reply = reply_with(file.content_reply(head_only));
+            match request.range(file.tag) {
+                None => reply,
+                Some(range) => with_range(site, reply, range, data),
+            }
+        }
+        Some(Status::NotModified) => reply_with(file.not_modified()),
+        Some(status) => shared(status),
+    };
     match site.find(target.path.as_bytes()) {
         Ok(_) if request.method == Method::Options => shared(Status::NoContent),
-        Ok(Page::File(file)) => match request.precondition(file.tag, Some(file.modified)) {
-            None => {
-                let reply = reply_with(file.content_reply(head_only));
-                match request.range(file.tag) {
-                    None => reply,
-                    Some(range) => with_range(site, reply, range, data),
-                }
-            }
-            Some(Status::NotModified) => reply_with(file.not_modified()),
-            Some(status) => shared(status),
+        Ok(Page::File(file)) => of_file(file),
+        Ok(Page::Negotiated(variants)) => of_file(site.form(*variants, request.accepted)),
+        Ok(Page::Redirect { first, keeps_query }) => Answer {
+            form: match keeps_query {
+                true => redirect_form(request.len, target.query.unwrap_or_default(), data),
+                false => Form::Whole,
+            },
+            ..reply_with(first.or_head(head_only))
         },
-        Ok(Page::Redirect(first)) => Answer {
-            form: redirect_form(request.len, target.query.unwrap_or_default(), data),
-            ..reply_with(redirect_reply(*first, head_only))
+        Ok(Page::Rule { rule, first }) => Answer {
+            form: rule_form(*rule, request.len, target.path, data),
+            ..reply_with(first.or_head(head_only))
         },
+        Ok(Page::Error(first)) => reply_with(first.or_head(head_only)),
         Err(NoPage::Unknown) => shared(Status::NotFound),
         Err(NoPage::BadEncoding) => bad_request,
     }
@@ -309,6 +322,24 @@ fn redirect_form(len: usize, query: &str, data: &[u8]) -> Form {
     let target_end = spaces.nth(1).map_or(len, |(at, _)| at);
     let from_end = (len - target_end + query.len()) as u16;
     Form::WithQuery { from_end }
+}
+
+/// Returns the form of a redirect by the rule with this index. The request is at the start of `data`
+/// and is `len` bytes long.
+#[cold]
+fn rule_form(rule: u16, len: usize, path: &str, data: &[u8]) -> Form {
+    let at = path.as_ptr().addr().wrapping_sub(data.as_ptr().addr());
+    // The path of an absolute URI without a path is not part of the request.
+    let (from_end, path_len) = if at < len {
+        (len - at, path.len())
+    } else {
+        (0, 0)
+    };
+    Form::ByRule {
+        rule,
+        from_end: from_end as u16,
+        len: path_len as u16,
+    }
 }
 
 impl Answer {

@@ -1,22 +1,27 @@
 //! A site: the server's own prepared responses, and an index of the paths that lead to them.
 
+mod builder;
+mod media_type;
+mod page;
+
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher as _};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ahash::RandomState;
 use arrayvec::ArrayVec;
-use httpdate::fmt_http_date;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
+use crate::accept::Accepted;
 use crate::fields::{Fields, MAX_FIELDS_LEN};
 use crate::head::HEAD_LIMIT;
-use crate::reply::{ETag, FileFields, FileReplies, Reply, redirect, status_page};
+use crate::reply::Reply;
+use crate::rules::{HeaderRules, Pattern, Template};
+use crate::settings::Settings;
 use crate::status::Status;
-
-/// The name of the file that is served as the page of its folder.
-const INDEX: &[u8] = b"index.html";
+pub use builder::Builder;
+pub(crate) use media_type::MediaTypes;
+pub use page::ReplyId;
+pub(crate) use page::{FilePage, Page, Variants};
 
 /// Characters to percent-encode in the server's own paths: all except the slash and the unreserved
 /// characters (RFC 3986, section 2.3).
@@ -26,61 +31,6 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~')
     .remove(b'/');
-
-/// Identifies a [`Reply`] of one [`Site`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ReplyId(pub(crate) u32);
-
-impl ReplyId {
-    /// The index of the reply in [`Site::replies`].
-    #[inline(always)]
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// What a path leads to. All replies for one path are adjacent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Page {
-    File(FilePage),
-    /// The id of the redirect for GET. The next reply is the redirect for HEAD.
-    Redirect(ReplyId),
-}
-
-impl Page {
-    /// Returns the id of the first reply for the path.
-    fn first(&self) -> ReplyId {
-        match self {
-            Self::File(page) => page.first,
-            Self::Redirect(first) => *first,
-        }
-    }
-}
-
-/// The prepared replies for a file, and the tag and time for evaluating preconditions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FilePage {
-    first: ReplyId,
-    pub(crate) tag: ETag,
-    /// The time of `Last-Modified`, in seconds since 1970.
-    pub(crate) modified: u64,
-}
-
-impl FilePage {
-    #[inline(always)]
-    pub(crate) fn content_reply(&self, head_only: bool) -> ReplyId {
-        ReplyId(self.first.0 + u32::from(head_only))
-    }
-
-    pub(crate) fn not_modified(&self) -> ReplyId {
-        ReplyId(self.first.0 + 2)
-    }
-}
-
-/// Returns the id of a redirect: `first` for GET, or the next id if `head_only` is set.
-pub(crate) fn redirect_reply(first: ReplyId, head_only: bool) -> ReplyId {
-    ReplyId(first.0 + u32::from(head_only))
-}
 
 /// Totals of a loaded site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,17 +58,33 @@ pub struct Totals {
 /// file system, so no path can escape the loaded folder.
 #[derive(Debug)]
 pub struct Site {
-    /// The key is the decoded path.
+    /// The pages of files and folders. The key is the decoded path.
     pages: HashMap<Box<[u8]>, Page, RandomState>,
+    /// The pages of other paths: clean URLs, and rules that are about a single path.
+    aliases: HashMap<Box<[u8]>, Page, RandomState>,
+    /// The files with coded forms.
+    variants: Vec<Variants>,
+    /// The rules that are about many paths, in the order in which they are tried.
+    rules: Vec<PathRule>,
     replies: Vec<Reply>,
-    /// The fields common to all responses.
-    fields: Fields,
+    settings: Arc<Settings>,
+    /// The rules for fields from which the heads of files were made.
+    headers: HeaderRules,
     /// The boundary between parts of a file. It is secret until a client sees it, so that no file can
     /// have been made to contain it.
     boundary: u64,
     totals: Totals,
     /// The versions of files, by the first of a file's replies.
     versions: HashMap<u32, Version>,
+}
+
+/// A rule for the paths that match a pattern.
+#[derive(Clone, Debug)]
+struct PathRule {
+    from: Pattern,
+    to: Template,
+    /// What the paths lead to, or `None` if each leads to another page of the site.
+    page: Option<Page>,
 }
 
 /// What distinguishes a version of a file from others, without reading it.
@@ -131,10 +97,6 @@ pub(crate) struct Version {
     pub(crate) modified: (i64, i64),
     pub(crate) changed: (i64, i64),
 }
-
-/// Minimum age of a version that is recognised, in seconds. A younger file may change again without
-/// a new time, because file systems round times.
-const MIN_AGE: i64 = 2;
 
 /// Marks a reply of a [`NextSite`] that the previous site does not have.
 pub(crate) const NEW: u32 = u32::MAX;
@@ -150,10 +112,11 @@ pub(crate) struct NextSite {
 }
 
 impl Site {
-    /// Returns the replies of the file at `path`, if it is in the site.
+    /// Returns the replies of the plain form of the file at `path`, if it is in the site.
     fn file_at(&self, path: &[u8]) -> Option<FilePage> {
         match self.pages.get(path) {
             Some(Page::File(page)) => Some(*page),
+            Some(Page::Negotiated(index)) => Some(self.variants[*index as usize].plain),
             _ => None,
         }
     }
@@ -163,36 +126,56 @@ impl Site {
     #[inline]
     pub(crate) fn find(&self, path: &[u8]) -> Result<&Page, NoPage> {
         if path.contains(&b'%') {
-            return self.find_encoded(path);
+            let decoded = decoded(path)?;
+            return self.page(&decoded).ok_or(NoPage::Unknown);
         }
-        self.pages.get(path).ok_or(NoPage::Unknown)
+        self.page(path).ok_or(NoPage::Unknown)
     }
 
-    #[cold]
-    fn find_encoded(&self, path: &[u8]) -> Result<&Page, NoPage> {
-        let mut decoded = ArrayVec::<u8, HEAD_LIMIT>::new();
-        let mut rest = path;
-        while let [first, more @ ..] = rest {
-            let mut byte = *first;
-            rest = more;
-            if byte == b'%' {
-                let [high, low, more @ ..] = rest else {
-                    return Err(NoPage::BadEncoding);
-                };
-                byte = (hex(*high)? << 4) | hex(*low)?;
-                rest = more;
-                // An encoded slash is part of a name, and no file name contains a slash. If it
-                // counted as a separator, each file would have more paths, which filters in front
-                // of the server do not know.
-                if byte == b'/' {
-                    return Err(NoPage::Unknown);
-                }
-            }
-            if decoded.try_push(byte).is_err() {
-                return Err(NoPage::Unknown);
-            }
+    /// Finds the page for a decoded path.
+    #[inline]
+    fn page(&self, path: &[u8]) -> Option<&Page> {
+        match self.pages.get(path) {
+            Some(page) => Some(page),
+            None => self.other_page(path),
         }
-        self.pages.get(&*decoded).ok_or(NoPage::Unknown)
+    }
+
+    /// Finds the page for a path that no file or folder has.
+    #[cold]
+    fn other_page(&self, path: &[u8]) -> Option<&Page> {
+        if let Some(page) = self.aliases.get(path) {
+            return Some(page);
+        }
+        self.rules.iter().find_map(|rule| {
+            let captures = rule.from.captures(path)?;
+            rule.page.as_ref().or_else(|| {
+                let mut buffer = ArrayVec::new();
+                let target = rule.to.path(&captures, &mut buffer)?;
+                self.pages.get(target).or_else(|| self.aliases.get(target))
+            })
+        })
+    }
+
+    /// Returns the form of a file that a client wants most.
+    #[inline]
+    pub(crate) fn form(&self, variants: u32, accepted: Accepted) -> &FilePage {
+        self.variants[variants as usize].choose(accepted)
+    }
+
+    /// Appends the location to which the rule with this index redirects a path, or `/` if that would be
+    /// too long. Returns true if the request's query may follow it.
+    pub(crate) fn write_location(&self, rule: u16, path: &[u8], out: &mut Vec<u8>) -> bool {
+        let rule = &self.rules[usize::from(rule)];
+        let written = decoded(path).ok().and_then(|path| {
+            let captures = rule.from.captures(&path)?;
+            rule.to.write(&captures, out)
+        });
+        // The rule has matched the same path before, so only the length of the location can be wrong.
+        if written.is_none() {
+            out.push(b'/');
+        }
+        !rule.to.has_query()
     }
 
     /// Returns the id of the shared reply for `status`, which must be one of [`SHARED`].
@@ -219,7 +202,12 @@ impl Site {
 
     /// The fields common to all responses.
     pub fn fields(&self) -> &Fields {
-        &self.fields
+        &self.settings.fields
+    }
+
+    /// How the folder became this site.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The boundary between the parts of a multipart response.
@@ -234,19 +222,13 @@ impl Site {
 
     /// The decoded paths of all files, without their leading slash.
     pub fn file_paths(&self) -> impl Iterator<Item = &[u8]> {
-        self.pages
-            .iter()
-            .filter(|(path, page)| matches!(page, Page::File(_)) && !path.ends_with(b"/"))
-            .filter_map(|(path, _)| path.strip_prefix(b"/"))
+        self.files().filter_map(|(path, _)| path.strip_prefix(b"/"))
     }
 
     /// The decoded path of each file with its whole reply, without the paths of folders.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&[u8], &Reply)> {
         let files = self.pages.iter().filter(|(path, _)| !path.ends_with(b"/"));
-        files.filter_map(|(path, page)| match page {
-            Page::File(file) => Some((&**path, self.reply(file.content_reply(false)))),
-            Page::Redirect(_) => None,
-        })
+        files.filter_map(|(path, _)| Some((&**path, self.reply(self.file_at(path)?.first))))
     }
 
     /// A percent-encoded path for trying out the server. It is the shortest path of all files. If
@@ -255,7 +237,7 @@ impl Site {
         let shortest = self
             .pages
             .iter()
-            .filter(|(_, page)| matches!(page, Page::File(_)))
+            .filter(|(_, page)| matches!(page, Page::File(_) | Page::Negotiated(_)))
             .map(|(path, _)| path)
             .min_by_key(|path| (path.len(), *path));
         shortest.map_or_else(|| "/".to_owned(), |path| encoded(path))
@@ -276,6 +258,34 @@ pub(crate) enum NoPage {
     BadEncoding,
 }
 
+/// Decodes a path.
+#[cold]
+fn decoded(path: &[u8]) -> Result<ArrayVec<u8, HEAD_LIMIT>, NoPage> {
+    let mut decoded = ArrayVec::new();
+    let mut rest = path;
+    while let [first, more @ ..] = rest {
+        let mut byte = *first;
+        rest = more;
+        if byte == b'%' {
+            let [high, low, more @ ..] = rest else {
+                return Err(NoPage::BadEncoding);
+            };
+            byte = (hex(*high)? << 4) | hex(*low)?;
+            rest = more;
+            // An encoded slash is part of a name, and no file name contains a slash. If it
+            // counted as a separator, each file would have more paths, which filters in front
+            // of the server do not know.
+            if byte == b'/' {
+                return Err(NoPage::Unknown);
+            }
+        }
+        if decoded.try_push(byte).is_err() {
+            return Err(NoPage::Unknown);
+        }
+    }
+    Ok(decoded)
+}
+
 fn hex(digit: u8) -> Result<u8, NoPage> {
     let value = char::from(digit).to_digit(16).ok_or(NoPage::BadEncoding)?;
     Ok(value as u8)
@@ -283,11 +293,13 @@ fn hex(digit: u8) -> Result<u8, NoPage> {
 
 /// The statuses of the shared replies, which belong to no path. [`Site::replies`] begins with them:
 /// two for each status, for GET and for HEAD.
-const SHARED: [Status; 11] = [
+const SHARED: [Status; 13] = [
     Status::NoContent,
     Status::BadRequest,
+    Status::Forbidden,
     Status::NotFound,
     Status::MethodNotAllowed,
+    Status::Gone,
     Status::PreconditionFailed,
     Status::UriTooLong,
     Status::RangeNotSatisfiable,
@@ -297,311 +309,16 @@ const SHARED: [Status; 11] = [
     Status::VersionNotSupported,
 ];
 
+/// Returns the errors for which a site may have a page of its own.
+pub(crate) fn errors_with_page() -> impl Iterator<Item = Status> {
+    SHARED.into_iter().filter(|status| status.code() >= 400)
+}
+
 /// Maximum length of a file in bytes. A file and its head must fit into one content item of the TCP
 /// stack.
 pub const MAX_FILE_LEN: u64 = (tcpip::MAX_CONTENT_LEN - MAX_HEAD_LEN) as u64;
 /// An upper bound for the length of a file's head, in bytes.
-const MAX_HEAD_LEN: usize = 4_096 + MAX_FIELDS_LEN;
-
-/// Builds a [`Site`], file by file.
-#[derive(Debug)]
-pub struct Builder {
-    site: Site,
-    /// The latest time that `Last-Modified` may show (RFC 9110, section 8.8.2.1).
-    now: SystemTime,
-    /// For each reply so far, its index in the previous site, or [`NEW`].
-    origins: Vec<u32>,
-}
-
-impl Builder {
-    /// Starts a site without files. No file's `Last-Modified` is later than `now`.
-    pub fn new(now: SystemTime) -> Self {
-        Self::with_fields(now, Fields::new())
-    }
-
-    /// Same as [`new`](Self::new), with `fields` in all responses, including those of an
-    /// application. Prepared replies already contain the fields, so there they cost nothing per
-    /// request.
-    pub fn with_fields(now: SystemTime, fields: Fields) -> Self {
-        // The keys are derived from the standard library's hasher, whose own keys are random.
-        let random = std::hash::RandomState::new();
-        let key = |n: usize| {
-            let mut hasher = random.build_hasher();
-            hasher.write_usize(n);
-            hasher.finish()
-        };
-        Self::with_keys(now, fields, std::array::from_fn(key))
-    }
-
-    /// Same as [`new`](Self::new), with fixed keys for the hash of paths. This makes runs
-    /// reproducible, for example to count instructions. An attacker who knows the keys can request
-    /// paths that collide.
-    pub fn keyed(now: SystemTime, keys: [u64; 4]) -> Self {
-        Self::with_keys(now, Fields::new(), keys)
-    }
-
-    fn with_keys(now: SystemTime, fields: Fields, keys: [u64; 4]) -> Self {
-        let [a, b, c, d] = keys;
-        let hash = RandomState::with_seeds(a, b, c, d);
-        let mut builder = Self {
-            site: Site {
-                pages: HashMap::with_hasher(hash.clone()),
-                replies: Vec::new(),
-                fields,
-                boundary: hash.hash_one("boundary"),
-                totals: Totals::default(),
-                versions: HashMap::new(),
-            },
-            now,
-            origins: Vec::new(),
-        };
-        for status in SHARED {
-            let pages = status_page(status, &builder.site.fields);
-            builder.add(pages);
-        }
-        builder
-    }
-
-    /// Makes room for the content of a site that is probably similar to `previous`.
-    #[must_use]
-    pub(crate) fn similar_to(mut self, previous: &Site) -> Self {
-        let Site {
-            pages,
-            replies,
-            versions,
-            ..
-        } = &mut self.site;
-        pages.reserve(previous.pages.len());
-        versions.reserve(previous.versions.len());
-        replies.reserve(previous.replies.len());
-        self.origins.reserve(previous.replies.len());
-        self
-    }
-
-    /// Adds a file that was last modified at `modified`. `path` is its decoded path, with a leading
-    /// slash. The new file replaces an earlier file at this path. An `index.html` is also the page
-    /// of its folder.
-    #[must_use]
-    pub fn file(mut self, path: &[u8], modified: SystemTime, content: &[u8]) -> Self {
-        let copy = |buffer: &mut [u8]| {
-            buffer.copy_from_slice(content);
-            Ok::<(), std::convert::Infallible>(())
-        };
-        let Ok(()) = self.add_file(path, modified, content.len(), copy);
-        self
-    }
-
-    /// Adds a file of `len` bytes. `read` writes its content directly into the reply.
-    pub(crate) fn add_file<E>(
-        &mut self,
-        path: &[u8],
-        modified: SystemTime,
-        len: usize,
-        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let modified = since_epoch(modified).min(since_epoch(self.now)).as_secs();
-        let modified = modified.min(LAST_HTTP_SECOND);
-        let media_type = MediaType::of(path);
-        let file = FileReplies::new(
-            &FileFields {
-                media_type: &media_type.name,
-                media_type_if_not_utf8: media_type.without_charset,
-                last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
-                common: &self.site.fields,
-            },
-            len,
-            read,
-        )?;
-        let page = Page::File(FilePage {
-            first: self.add(file.replies),
-            tag: file.tag,
-            modified,
-        });
-        self.add_page(path, page, len as u64);
-        Ok(())
-    }
-
-    fn add_page(&mut self, path: &[u8], page: Page, len: u64) {
-        self.site.totals.files += 1;
-        self.site.totals.content_bytes += len;
-        if let Some(folder) = path.strip_suffix(INDEX)
-            && folder.ends_with(b"/")
-        {
-            self.add_index(folder, page);
-        }
-        self.site.pages.insert(path.into(), page);
-    }
-
-    /// Notes the version of the file at `path`, which was added last, so that the next site
-    /// recognises it.
-    pub(crate) fn note_version(&mut self, path: &[u8], version: Version) {
-        let now = self
-            .now
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs()
-            .cast_signed();
-        let newest = version.changed.0.max(version.modified.0);
-        if let Some(page) = self.site.file_at(path)
-            && newest + MIN_AGE <= now
-        {
-            self.site.versions.insert(page.first.0, version);
-        }
-    }
-
-    /// Adds the file at `path` from the `previous` site, without copying it. If `version` is given,
-    /// it must be that of the file in the previous site. Returns `false` if it is not, or if the
-    /// file is not in the previous site.
-    pub(crate) fn keep_file(
-        &mut self,
-        path: &[u8],
-        previous: &Site,
-        version: Option<Version>,
-    ) -> bool {
-        let Some(page) = previous.file_at(path) else {
-            return false;
-        };
-        let first = page.first.0;
-        let known = previous.versions.get(&first).copied();
-        if version.is_some() && version != known {
-            return false;
-        }
-        let replies = [first, first + 1, first + 2];
-        let copies = replies.map(|index| previous.replies[index as usize].clone());
-        let len = copies[0].body_len();
-        let new_first = self.add(copies);
-        self.origins[new_first.index()..].copy_from_slice(&replies);
-        let page = FilePage {
-            first: new_first,
-            ..page
-        };
-        self.add_page(path, Page::File(page), len as u64);
-        if let Some(known) = known {
-            self.site.versions.insert(new_first.0, known);
-        }
-        true
-    }
-
-    /// Makes `page` the index of `folder`, whose path ends with a slash. Redirects the path without
-    /// the slash.
-    fn add_index(&mut self, folder: &[u8], page: Page) {
-        self.site.totals.indexes += 1;
-        self.site.pages.insert(folder.into(), page);
-        let name = &folder[..folder.len() - 1];
-        if !name.is_empty() {
-            let first = self.add(redirect(&encoded(folder), &self.site.fields));
-            self.site.pages.insert(name.into(), Page::Redirect(first));
-        }
-    }
-
-    /// Adds replies and returns the id of the first one.
-    fn add<const N: usize>(&mut self, replies: [Reply; N]) -> ReplyId {
-        let first = ReplyId(self.site.replies.len() as u32);
-        let totals = &mut self.site.totals;
-        totals.replies += N as u64;
-        totals.reply_bytes += replies.iter().map(|r| r.bytes().len() as u64).sum::<u64>();
-        self.site.replies.extend(replies);
-        self.origins.resize(self.site.replies.len(), NEW);
-        first
-    }
-
-    pub(crate) fn add_hidden(&mut self) {
-        self.site.totals.hidden += 1;
-    }
-
-    pub(crate) fn add_skipped(&mut self) {
-        self.site.totals.skipped += 1;
-    }
-
-    pub(crate) fn totals(&self) -> &Totals {
-        &self.site.totals
-    }
-
-    /// Finishes the site.
-    pub fn build(mut self) -> Site {
-        self.site.replies.shrink_to_fit();
-        self.site
-    }
-
-    /// Finishes a site that takes over from `previous`. Replies that are equal are taken over as well,
-    /// such as redirects, and files that were read again although they have not changed.
-    pub(crate) fn build_next(mut self, previous: &Site) -> NextSite {
-        let mut origins = std::mem::take(&mut self.origins).into_boxed_slice();
-        let Site { pages, replies, .. } = &mut self.site;
-        let mut keep_equal = |origins: &mut [u32], own: ReplyId, old: ReplyId, count| {
-            for offset in 0..count {
-                let (own, old) = (own.index() + offset, old.index() + offset);
-                let (new, known) = (&mut replies[own], &previous.replies[old]);
-                if origins[own] == NEW && new.bytes() == known.bytes() {
-                    new.clone_from(known);
-                    origins[own] = old as u32;
-                }
-            }
-        };
-        // The shared replies are usually equal, because they depend only on the common fields.
-        keep_equal(&mut origins, ReplyId(0), ReplyId(0), 2 * SHARED.len());
-        for (path, page) in &*pages {
-            // A file that has not changed was kept before.
-            if origins[page.first().index()] != NEW {
-                continue;
-            }
-            match (page, previous.pages.get(path)) {
-                (Page::File(own), Some(Page::File(old))) => {
-                    keep_equal(&mut origins, own.first, old.first, 3);
-                }
-                (Page::Redirect(own), Some(Page::Redirect(old))) => {
-                    keep_equal(&mut origins, *own, *old, 2);
-                }
-                _ => {}
-            }
-        }
-        let mut stays = vec![false; previous.replies.len()];
-        for origin in origins.iter().filter(|origin| **origin != NEW) {
-            stays[*origin as usize] = true;
-        }
-        let all = 0..previous.replies.len() as u32;
-        NextSite {
-            leaving: all.filter(|index| !stays[*index as usize]).collect(),
-            origins,
-            site: Arc::new(self.build()),
-        }
-    }
-}
-
-/// The last second of the year 9999. HTTP dates have four digits for the year.
-const LAST_HTTP_SECOND: u64 = 253_402_300_799;
-
-struct MediaType {
-    name: String,
-    /// The name without a charset, for text types. It is used if the file is not valid UTF-8.
-    without_charset: Option<&'static str>,
-}
-
-impl MediaType {
-    /// Guesses the type from the extension of the file name.
-    fn of(path: &[u8]) -> Self {
-        let extension = std::str::from_utf8(path)
-            .ok()
-            .and_then(|path| path.rsplit('/').next())
-            .and_then(|name| name.rsplit_once('.'))
-            .map_or("", |(_, extension)| extension);
-        let name = mime_guess::from_ext(extension)
-            .first_raw()
-            .unwrap_or("application/octet-stream");
-        if name.starts_with("text/") {
-            Self {
-                name: format!("{name}; charset=utf-8"),
-                without_charset: Some(name),
-            }
-        } else {
-            Self {
-                name: name.to_owned(),
-                without_charset: None,
-            }
-        }
-    }
-}
+const MAX_HEAD_LEN: usize = 4_096 + 2 * MAX_FIELDS_LEN;
 
 #[cfg(test)]
 #[path = "site_tests.rs"]

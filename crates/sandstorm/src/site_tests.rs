@@ -1,3 +1,5 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use super::*;
 
 fn at(second: u64) -> SystemTime {
@@ -185,7 +187,7 @@ fn some_path_returns_the_path_of_a_file() {
 #[test]
 fn a_redirect_encodes_what_could_be_taken_for_html() {
     let site = site_of("/<b>\"&'\r\n/index.html", b"");
-    let Ok(Page::Redirect(first)) = site.find(b"/<b>\"&'\r\n") else {
+    let Ok(Page::Redirect { first, .. }) = site.find(b"/<b>\"&'\r\n") else {
         panic!("no redirect");
     };
     let text = std::str::from_utf8(first.bytes_of(&site)).unwrap();

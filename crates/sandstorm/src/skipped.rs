@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 
 use crate::load::MAX_DEPTH;
+use crate::rules::RuleError;
 use crate::site::MAX_FILE_LEN;
 
 /// An entry that is left out of the site.
@@ -69,6 +70,23 @@ pub enum Reason {
         /// The length of the file, in bytes.
         len: u64,
     },
+    /// A line of a file with rules is wrong. The other lines are used.
+    #[error("line {line}: {why}")]
+    Rule {
+        /// The number of the line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: RuleError,
+    },
+    /// A file with rules is too long.
+    #[error("has more than {limit} bytes, so its rules are not used; shorten it")]
+    RulesTooLong {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A rule leads to a file that does not exist.
+    #[error("is what a rule leads to, but there is no such file; add the file, or mend the rule")]
+    NoTarget,
     /// The entry is a folder that is nested too deeply.
     #[error("lies {MAX_DEPTH} folders deep, and nothing is served from there; move it further up")]
     TooDeep,

@@ -12,16 +12,28 @@ pub enum Status {
     NoContent,
     /// Parts of the file are sent.
     PartialContent,
-    /// The path of a folder lacks its final slash.
+    /// The target has moved for good, for example because the path of a folder lacks its final slash.
     MovedPermanently,
+    /// The target has moved for now.
+    Found,
+    /// Another target has the answer.
+    SeeOther,
     /// The client already has the file.
     NotModified,
+    /// The target has moved for now, and the method stays the same.
+    TemporaryRedirect,
+    /// The target has moved for good, and the method stays the same.
+    PermanentRedirect,
     /// The request is invalid.
     BadRequest,
+    /// A rule of the site forbids the target.
+    Forbidden,
     /// The file does not exist.
     NotFound,
     /// Files do not support the method.
     MethodNotAllowed,
+    /// The target is gone for good, by a rule of the site.
+    Gone,
     /// `If-Match` or `If-Unmodified-Since` does not hold.
     PreconditionFailed,
     /// The body is longer than the application accepts.
@@ -48,15 +60,21 @@ pub enum Status {
 
 impl Status {
     /// All statuses, in the order of their codes.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 25] = [
         Self::Ok,
         Self::NoContent,
         Self::PartialContent,
         Self::MovedPermanently,
+        Self::Found,
+        Self::SeeOther,
         Self::NotModified,
+        Self::TemporaryRedirect,
+        Self::PermanentRedirect,
         Self::BadRequest,
+        Self::Forbidden,
         Self::NotFound,
         Self::MethodNotAllowed,
+        Self::Gone,
         Self::PreconditionFailed,
         Self::ContentTooLarge,
         Self::UriTooLong,
@@ -77,10 +95,16 @@ impl Status {
             Self::NoContent => 204,
             Self::PartialContent => 206,
             Self::MovedPermanently => 301,
+            Self::Found => 302,
+            Self::SeeOther => 303,
             Self::NotModified => 304,
+            Self::TemporaryRedirect => 307,
+            Self::PermanentRedirect => 308,
             Self::BadRequest => 400,
+            Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
+            Self::Gone => 410,
             Self::PreconditionFailed => 412,
             Self::ContentTooLarge => 413,
             Self::UriTooLong => 414,
@@ -95,6 +119,13 @@ impl Status {
         }
     }
 
+    /// Returns the status of the server with this code, if it has one.
+    pub(crate) fn of_code(code: StatusCode) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|status| status.code() == code.code())
+    }
+
     /// The three digits of the code, as text.
     pub const fn digits(self) -> &'static str {
         match self {
@@ -102,10 +133,16 @@ impl Status {
             Self::NoContent => "204",
             Self::PartialContent => "206",
             Self::MovedPermanently => "301",
+            Self::Found => "302",
+            Self::SeeOther => "303",
             Self::NotModified => "304",
+            Self::TemporaryRedirect => "307",
+            Self::PermanentRedirect => "308",
             Self::BadRequest => "400",
+            Self::Forbidden => "403",
             Self::NotFound => "404",
             Self::MethodNotAllowed => "405",
+            Self::Gone => "410",
             Self::PreconditionFailed => "412",
             Self::ContentTooLarge => "413",
             Self::UriTooLong => "414",
@@ -132,7 +169,13 @@ impl Status {
             | Self::NoContent
             | Self::PartialContent
             | Self::MovedPermanently
-            | Self::NotModified => "",
+            | Self::Found
+            | Self::SeeOther
+            | Self::NotModified
+            | Self::TemporaryRedirect
+            | Self::PermanentRedirect => "",
+            Self::Forbidden => "This page is not for everybody.",
+            Self::Gone => "This page is gone for good.",
             Self::BadRequest => "What was received is no valid HTTP request.",
             Self::NotFound => "There is no file of this name.",
             Self::MethodNotAllowed => "This method is not allowed here.",

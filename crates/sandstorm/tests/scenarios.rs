@@ -13,15 +13,93 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sandstorm::date::{SlotWriter, Stamp};
-use sandstorm::{Builder, Session, Site, Step};
+use sandstorm::{Builder, Session, Settings, Site, Status, Step};
 
 /// Sat, 21 Nov 2026 08:29:37 GMT.
 const NOW: u64 = 1_795_249_777;
 /// Wed, 18 Nov 2026 20:00:00 GMT.
 const MODIFIED: u64 = 1_795_032_000;
 
+fn at(second: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(second)
+}
+
+/// The site of a file with scenarios.
+fn site_of(file: &str) -> Site {
+    match file {
+        "codings.http" => site_with_codings(),
+        "rules.http" => site_with_rules(),
+        _ => site(),
+    }
+}
+
+/// Files with coded forms beside them. The codings are only marked by their first bytes.
+fn site_with_codings() -> Site {
+    Builder::new(at(NOW))
+        .file(b"/app.js", at(MODIFIED), b"let sand = 'storm'\n")
+        .file(b"/app.js.gz", at(MODIFIED), b"\x1f\x8bgz")
+        .file(b"/app.js.br", at(MODIFIED + 9), b"brotl")
+        .file(b"/app.js.zst", at(MODIFIED), b"\x28\xb5\x2f\xfdzs")
+        .file(b"/index.html", at(MODIFIED), b"<p>Sandstorm\n")
+        .file(b"/index.html.gz", at(MODIFIED), b"\x1f\x8bindex")
+        .file(b"/stale.js", at(MODIFIED), b"let now = 'stale'\n")
+        .file(b"/stale.js.gz", at(MODIFIED - 1), b"\x1f\x8bold")
+        .file(b"/short.js", at(MODIFIED), b"x\n")
+        .file(b"/short.js.gz", at(MODIFIED), b"\x1f\x8blonger")
+        .file(b"/false.js", at(MODIFIED), b"let coding = false\n")
+        .file(b"/false.js.gz", at(MODIFIED), b"no gzip")
+        .build()
+}
+
+fn site_with_rules() -> Site {
+    let mut settings = Settings::default();
+    settings.clean_urls = true;
+    settings.immutable = true;
+    settings.add_security_headers().unwrap();
+    settings.add_media_type("conf", "text/plain").unwrap();
+    settings.add_error_page(Status::MethodNotAllowed, b"/405.html");
+    for rule in [
+        "/home /",
+        "/temporary https://b.test/x?y 302",
+        "/seen /style.css 303",
+        "/style.css /never 307",
+        "/secret.txt /gone 308!",
+        "/old/* /new/:splat",
+        "/news/:year/:month/* /archive/:month/:year?from=:splat 302",
+        "/go/* https://b.test/:splat 307",
+        "/alias /docs/page.html 200",
+        "/files/* /:splat 200",
+        "/closed /404.html 403",
+        "/dropped/* /404.html 410",
+        "/old/kept /never",
+        "/app/* /index.html 200",
+    ] {
+        settings.add_redirect(rule).unwrap();
+    }
+    for rule in [
+        "/* X-Site: sand",
+        "/docs/* Cache-Control: no-cache",
+        "/docs/page Link: </style.css>; rel=preload",
+        "/docs/page Content-Type: text/x-page",
+        "/plain.conf ! X-Site",
+    ] {
+        settings.add_header(rule).unwrap();
+    }
+    Builder::with_settings(at(NOW), &settings)
+        .file(b"/index.html", at(MODIFIED), b"<p>Sand\n")
+        .file(b"/404.html", at(MODIFIED), b"<p>Lost\n")
+        .file(b"/405.html", at(MODIFIED), b"<p>No\n")
+        .file(b"/style.css", at(MODIFIED), b"p {}\n")
+        .file(b"/app.3f9a1b2c.js", at(MODIFIED), b"1\n")
+        .file(b"/secret.txt", at(MODIFIED), b"secret\n")
+        .file(b"/plain.conf", at(MODIFIED), b"a = 1\n")
+        .file(b"/docs/page.html", at(MODIFIED), b"<p>Page\n")
+        .file(b"/docs/index.html", at(MODIFIED), b"<p>Docs\n")
+        .file(b"/docs.html", at(MODIFIED), b"<p>Never\n")
+        .build()
+}
+
 fn site() -> Site {
-    let at = |second| -> SystemTime { UNIX_EPOCH + Duration::from_secs(second) };
     let long: Vec<_> = (0..200).map(|n| format!("{n:04}\n")).collect();
     Builder::new(at(NOW))
         .file(b"/index.html", at(MODIFIED), b"<p>Sand\n")
@@ -163,9 +241,11 @@ fn run(site: &Site, scenario: &str) -> Vec<String> {
 #[test]
 fn the_server_answers_as_the_rfcs_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
-    let (site, mut faults, mut count) = (site(), Vec::new(), 0);
+    let (mut faults, mut count) = (Vec::new(), 0);
     for entry in fs::read_dir(folder).unwrap() {
-        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let entry = entry.unwrap();
+        let site = site_of(entry.file_name().to_str().unwrap());
+        let text = fs::read_to_string(entry.path()).unwrap();
         for scenario in text.split("== ").skip(1) {
             faults.extend(run(&site, scenario));
             count += 1;

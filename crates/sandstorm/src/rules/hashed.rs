@@ -1,7 +1,7 @@
 //! Recognition of file names that contain a hash of the file's content.
 
-/// Length of a hash in base64url, in characters.
-const BASE64_LEN: usize = 8;
+/// Length of a hash in base64url or base32, in characters.
+const SHORT_LEN: usize = 8;
 /// Minimum length of a hash in hexadecimal digits.
 const MIN_HEX_LEN: usize = 8;
 /// Minimum length of hexadecimal digits that are a hash regardless of their mixture.
@@ -21,6 +21,8 @@ const COMPRESSED: [&[u8]; 3] = [b"gz", b"br", b"zst"];
 /// - at least 8 hexadecimal digits, with letters and digits mixed.
 /// - at least 20 hexadecimal digits.
 /// - exactly 8 letters and digits, with both cases and digits mixed, but not at the start.
+/// - exactly 8 digits of base32 (RFC 4648, section 6), with letters and digits mixed, but not at the
+///   start.
 ///
 /// Letters and digits are mixed if they alternate at least twice. So neither `Chapter1` nor
 /// `20240131b` is a hash. The function prefers to miss a hash, because a cache never asks again for
@@ -41,7 +43,7 @@ pub(crate) fn is_hashed(name: &[u8]) -> bool {
     }
     let is_separator = |byte: &u8| matches!(byte, b'.' | b'-' | b'_');
     let mut parts = stem.split(is_separator).enumerate();
-    parts.any(|(index, part)| is_hex_hash(part) || (index > 0 && is_base64_hash(part)))
+    parts.any(|(index, part)| is_hex_hash(part) || (index > 0 && is_short_hash(part)))
 }
 
 /// Splits a name at its last dot.
@@ -61,11 +63,15 @@ fn is_hex_hash(part: &[u8]) -> bool {
         && (part.len() >= LONG_HEX_LEN || is_mixed(part))
 }
 
-fn is_base64_hash(part: &[u8]) -> bool {
-    part.len() == BASE64_LEN
+fn is_short_hash(part: &[u8]) -> bool {
+    let is_base32 = part
+        .iter()
+        .all(|byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7'));
+    let has_both_cases =
+        part.iter().any(u8::is_ascii_lowercase) && part.iter().any(u8::is_ascii_uppercase);
+    part.len() == SHORT_LEN
         && part.iter().all(u8::is_ascii_alphanumeric)
-        && part.iter().any(u8::is_ascii_lowercase)
-        && part.iter().any(u8::is_ascii_uppercase)
+        && (has_both_cases || is_base32)
         && is_mixed(part)
 }
 
@@ -87,6 +93,7 @@ mod tests {
             "app.3f9a1b2c.js",
             "app.3F9A1B2C.js",
             "main-BfX3k2Qd.js",
+            "chunk-7QHJ5PLR.js",
             "main_BfX3k2Qd.css",
             "index.a1b2c3d4e5f6.chunk.css",
             "logo-5f8d9c7b6a.svg",
@@ -122,7 +129,7 @@ mod tests {
             "book-3Columns.css",
             "BfX3k2Qd.js",
             "main-BfX3k2Qd9.js",
-            "main-BFX3K2QD.js",
+            "main-REPORT24.js",
             "app.3f9a1b2.js",
             "app.3f9a1b2c",
             "app-3f9a1b2c",

@@ -114,18 +114,26 @@ impl FromIterator<HeaderRule> for HeaderRules {
 }
 
 impl HeaderRules {
-    /// Returns true if there are no rules.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Adds a rule, which applies after the others.
+    pub(crate) fn push(&mut self, rule: HeaderRule) {
+        self.0.push(rule);
     }
 
-    /// The fields for a decoded path.
+    /// Adds the rules of `later`, which apply after these.
+    pub(crate) fn extend(&mut self, later: &Self) {
+        self.0.extend_from_slice(&later.0);
+    }
+
+    /// The fields for a file that the decoded `paths` lead to.
     ///
-    /// All rules apply that match the path, in order. A field replaces all fields of the same name
+    /// All rules apply that match one of the paths, in order. A field replaces all fields of the same name
     /// from earlier rules. The lines together have at most [`MAX_FIELDS_LEN`] bytes: a field that
     /// does not fit behind the earlier ones is left out.
-    pub(crate) fn fields_for(&self, path: &[u8]) -> Fields {
-        let matches = |rule: &&HeaderRule| rule.pattern.captures(path).is_some();
+    pub(crate) fn fields_for(&self, paths: &[&[u8]]) -> Fields {
+        let matches = |rule: &&HeaderRule| {
+            let matches = |path: &&[u8]| rule.pattern.captures(path).is_some();
+            paths.iter().any(matches)
+        };
         merge(self.0.iter().filter(matches), &[])
     }
 
@@ -313,21 +321,24 @@ mod tests {
                  cache-control: max-age=31536000, immutable # kept\r\nlink: none\r\n",
             ),
         ] {
-            assert_eq!(rules.fields_for(path.as_bytes()).lines(), lines, "{path}");
+            assert_eq!(
+                rules.fields_for(&[path.as_bytes()]).lines(),
+                lines,
+                "{path}"
+            );
         }
         assert_eq!(
             rules.for_everything().lines(),
             "X-Frame-Options: DENY\r\nCache-Control: no-cache\r\n"
         );
-        assert!(HeaderRules::default().fields_for(b"/").is_empty());
-        assert!(HeaderRules::default().is_empty() && !rules.is_empty());
+        assert!(HeaderRules::default().fields_for(&[b"/"]).is_empty());
     }
 
     #[test]
     fn a_rule_removes_only_fields_of_earlier_rules() {
         let rules = rules("/*\n A: 1\n B: 1\n/x\n A: 2\n ! A\n ! b\n");
-        assert_eq!(rules.fields_for(b"/x").lines(), "A: 2\r\n");
-        assert_eq!(rules.fields_for(b"/y").lines(), "A: 1\r\nB: 1\r\n");
+        assert_eq!(rules.fields_for(&[b"/x"]).lines(), "A: 2\r\n");
+        assert_eq!(rules.fields_for(&[b"/y"]).lines(), "A: 1\r\nB: 1\r\n");
     }
 
     #[test]
@@ -372,7 +383,7 @@ mod tests {
             .map(|text| text.parse().unwrap())
             .into_iter()
             .collect();
-        let lines = |path: &[u8]| rules.fields_for(path).lines().to_owned();
+        let lines = |path: &[u8]| rules.fields_for(&[path]).lines().to_owned();
         assert_eq!(lines(b"/"), "A: x: y\r\nVary: Accept\r\n");
         assert_eq!(lines(b"/b"), "Vary: Accept\r\nContent-Language: de\r\n");
         let error = |text: &str| text.parse::<HeaderRule>().unwrap_err();
@@ -390,12 +401,12 @@ mod tests {
         let text = format!("/*\n A: {long}\n/a\n B: {long}\n C: 1\n/b\n A: 1\n");
         let rules = rules(&text);
         let names = |path: &[u8]| -> Vec<String> {
-            let fields = rules.fields_for(path);
+            let fields = rules.fields_for(&[path]);
             assert!(fields.lines().len() <= MAX_FIELDS_LEN);
             fields.iter().map(|(name, _)| name.to_owned()).collect()
         };
         assert_eq!(names(b"/a"), ["A", "C"]);
-        assert_eq!(rules.fields_for(b"/b").lines(), "A: 1\r\n");
+        assert_eq!(rules.fields_for(&[b"/b"]).lines(), "A: 1\r\n");
     }
 
     #[test]
@@ -418,7 +429,7 @@ mod tests {
             prop_assert!(rules.len() + errors.len() <= text.lines().count());
             let _ = text.parse::<HeaderRule>();
             let rules: HeaderRules = rules.into_iter().collect();
-            for fields in [rules.fields_for(b"/"), rules.for_everything()] {
+            for fields in [rules.fields_for(&[b"/"]), rules.for_everything()] {
                 let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", fields.lines());
                 let mut read = [httparse::EMPTY_HEADER; 64];
                 let mut response = httparse::Response::new(&mut read);

@@ -1,0 +1,212 @@
+//! Pages that list the entries of a folder, for people and for programs.
+//!
+//! Names come from whoever may write to the folder, so they are hostile. A link begins with `./` and
+//! percent-encodes all other characters than letters, digits and `-._~`. So no name can be read as a
+//! scheme, a host or a query. In text, characters with a meaning in HTML are escaped, and control
+//! characters are replaced by visible ones.
+
+mod order;
+
+use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use control::report;
+use humantime::format_rfc3339_seconds;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use serde_json::{Value, json};
+
+/// Characters to percent-encode in a name: all except the unreserved ones (RFC 3986, section 2.3).
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// The last second of the year 9999. Later times are shown as this one.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// The beginning of the page, before its title.
+const BEFORE_TITLE: &str = "\
+<!DOCTYPE html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<title>";
+
+/// The text between title and heading. On narrow screens, size and date stand below the name.
+const AFTER_TITLE: &str = "</title>
+<style>
+:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif }
+body { margin: 0 auto; max-width: 60rem; padding: 1rem }
+h1 { font-size: 1.3rem; overflow-wrap: anywhere; white-space: pre-wrap }
+table { border-collapse: collapse; width: 100% }
+th { text-align: left }
+td, th { border-bottom: 1px solid #8884; padding: .3rem 1rem .3rem 0; vertical-align: top }
+td:first-child { overflow-wrap: anywhere; white-space: pre-wrap; width: 100% }
+td + td, th + th { font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap }
+td:last-child, th:last-child { padding-right: 0 }
+a { text-decoration: none }
+a:hover, a:focus { text-decoration: underline }
+@media (max-width: 36rem) {
+thead { display: none }
+tr { border-bottom: 1px solid #8884; display: block; padding: .3rem 0 }
+td { border: 0; padding: 0 }
+td:first-child { display: block; width: auto }
+td + td { display: inline-block; font-size: .85rem; margin-right: 1rem }
+}
+</style>
+</head>
+<body>
+<h1>";
+
+/// The text between the heading and the first row.
+const BEFORE_ROWS: &str = "</h1>
+<table>
+<thead><tr><th>Name</th><th>Size</th><th>Modified (UTC)</th></tr></thead>
+<tbody>
+";
+
+const AFTER_ROWS: &str = "</tbody>
+</table>
+</body>
+</html>
+";
+
+/// The row that leads to the parent folder.
+const PARENT: &str = "<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n";
+
+/// An entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The name in its folder, which need not be UTF-8.
+    pub(crate) name: Vec<u8>,
+    /// False for a file.
+    pub(crate) is_folder: bool,
+    /// The length of a file in bytes. The lists do not show the length of a folder.
+    pub(crate) len: u64,
+    /// The time of the last modification, in seconds since 1970.
+    pub(crate) modified: u64,
+}
+
+impl Entry {
+    /// Returns the link to the entry, relative to its folder.
+    fn link(&self) -> String {
+        let slash = if self.is_folder { "/" } else { "" };
+        format!("./{}{slash}", percent_encode(&self.name, ENCODED))
+    }
+
+    /// Returns the time of the last modification, for example `2026-11-27T14:05:09Z`.
+    fn modified(&self) -> String {
+        let since_epoch = Duration::from_secs(self.modified.min(LAST_SECOND));
+        format_rfc3339_seconds(UNIX_EPOCH + since_epoch).to_string()
+    }
+
+    fn write_row(&self, page: &mut String) {
+        let _ = write!(page, "<tr><td><a href=\"{}\">", self.link());
+        write_text(&self.name, page);
+        page.push_str(if self.is_folder { "/" } else { "" });
+        page.push_str("</a></td><td>");
+        if !self.is_folder {
+            let exact = report::counted(self.len, "byte");
+            let rounded = report::bytes(self.len);
+            let _ = write!(page, "<span title=\"{exact}\">{rounded}</span>");
+        }
+        let modified = self.modified();
+        let (date, time) = (&modified[..10], &modified[11..16]);
+        let _ = writeln!(
+            page,
+            "</td><td><time datetime=\"{modified}\">{date} {time}</time></td></tr>"
+        );
+    }
+
+    fn to_json(&self) -> Value {
+        let mut object = json!({
+            "name": String::from_utf8_lossy(&self.name),
+            "href": self.link(),
+            "type": if self.is_folder { "folder" } else { "file" },
+            "modified": self.modified(),
+        });
+        if !self.is_folder {
+            object["size"] = self.len.into();
+        }
+        object
+    }
+}
+
+/// Makes a page in HTML that lists `entries`. `path` is the decoded path of the folder, with a slash
+/// at both ends.
+///
+/// Folders come first, then files, each in the natural order of their names. All folders except the
+/// root have a link to their parent.
+pub(crate) fn html(path: &[u8], entries: &[Entry]) -> String {
+    let mut page = String::from(BEFORE_TITLE);
+    write_heading(path, &mut page);
+    page.push_str(AFTER_TITLE);
+    write_heading(path, &mut page);
+    page.push_str(BEFORE_ROWS);
+    if path != b"/" {
+        page.push_str(PARENT);
+    }
+    for entry in order::sorted(entries) {
+        entry.write_row(&mut page);
+    }
+    page.push_str(AFTER_ROWS);
+    page
+}
+
+/// Makes a list of `entries` in JSON, in the order of [`html`]. `path` is the decoded path of the
+/// folder, with a slash at both ends.
+///
+/// ```json
+/// {"path": "/a/", "entries": [{"name": "b.css", "href": "./b.css", "type": "file", "size": 17,
+/// "modified": "2026-11-27T14:05:09Z"}]}
+/// ```
+///
+/// Bytes of a name that are not UTF-8 become U+FFFD, so only `href` identifies an entry. A folder
+/// has the type `folder`, its `href` ends with a slash, and it has no size.
+pub(crate) fn json(path: &[u8], entries: &[Entry]) -> String {
+    let entries = order::sorted(entries);
+    let entries: Vec<Value> = entries.into_iter().map(Entry::to_json).collect();
+    json!({ "path": String::from_utf8_lossy(path), "entries": entries }).to_string()
+}
+
+fn write_heading(path: &[u8], page: &mut String) {
+    page.push_str("Index of ");
+    write_text(path, page);
+}
+
+/// Writes a name or path as text that has no meaning in HTML and hides nothing.
+fn write_text(text: &[u8], page: &mut String) {
+    for char in String::from_utf8_lossy(text).chars() {
+        match char {
+            '&' => page.push_str("&amp;"),
+            '<' => page.push_str("&lt;"),
+            '>' => page.push_str("&gt;"),
+            '"' => page.push_str("&quot;"),
+            '\'' => page.push_str("&#39;"),
+            // Unicode has a symbol for each control character of ASCII.
+            '\0'..=' ' if char != ' ' => page.extend(char::from_u32(0x2400 + u32::from(char))),
+            '\x7f' => page.push('\u{2421}'),
+            _ if is_invisible(char) => page.extend(char.escape_unicode()),
+            _ => page.push(char),
+        }
+    }
+}
+
+/// Returns true for control characters, line separators, and characters that change the direction
+/// of text. The latter can make `exe.txt` out of `txt.exe`.
+fn is_invisible(char: char) -> bool {
+    char.is_control()
+        || matches!(
+            char,
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}
+
+#[cfg(test)]
+mod tests;

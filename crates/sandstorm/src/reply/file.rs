@@ -1,0 +1,141 @@
+//! The replies for one file, in all of its forms.
+
+use std::sync::Arc;
+
+use crate::coding::Coding;
+use crate::fields::Fields;
+use crate::status::Status;
+
+use super::partial::{PartialHead, VARY};
+use super::{ETag, Head, Reply};
+
+/// The values of the fields in a file's response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileFields<'a> {
+    pub(crate) media_type: &'a str,
+    /// The media type to use if the content is not valid UTF-8. `None` means that `media_type` is
+    /// used in any case.
+    pub(crate) media_type_if_not_utf8: Option<&'a str>,
+    /// The modification time, as an HTTP date.
+    pub(crate) last_modified: &'a str,
+    /// The fields common to all responses.
+    pub(crate) common: &'a Fields,
+    /// The fields of this file. They replace common fields of the same name.
+    pub(crate) own: &'a Fields,
+}
+
+/// The responses for one form of a file: to GET, to HEAD, and the 304 response.
+#[derive(Debug)]
+pub(crate) struct FileReplies {
+    pub(crate) replies: [Reply; 3],
+    pub(crate) tag: ETag,
+}
+
+impl FileReplies {
+    /// Makes the responses for a file of `len` bytes. `read` writes the content directly after the
+    /// head. The content is copied only if it turns out that it needs another media type.
+    pub(crate) fn new<E>(
+        fields: &FileFields<'_>,
+        len: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        // All tags have the same length, so the head's length is known before the tag is computed
+        // from the content.
+        let head_len = file_head(fields.media_type, fields, len, ETag::BLANK)
+            .finish()
+            .text
+            .len();
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, head_len + len).collect();
+        read(&mut unshared(&mut bytes)[head_len..])?;
+        let tag = ETag::of(&bytes[head_len..]);
+
+        let mut media_type = fields.media_type;
+        if let Some(other) = fields.media_type_if_not_utf8
+            && std::str::from_utf8(&bytes[head_len..]).is_err()
+        {
+            media_type = other;
+        }
+        let head = file_head(media_type, fields, len, tag).finish();
+        if head.text.len() != head_len {
+            let body = bytes[head_len..].iter().copied();
+            bytes = std::iter::repeat_n(0, head.text.len())
+                .chain(body)
+                .collect();
+        }
+        unshared(&mut bytes)[..head.text.len()].copy_from_slice(head.text.as_bytes());
+
+        let whole = Reply {
+            bytes,
+            slot_at: head.slot_at,
+            head_len: head.text.len() as u16,
+            status: Status::Ok,
+        };
+        let status = Status::NotModified;
+        let kept = fields.own.without_body();
+        let not_modified = Head::with_own(status, fields.common, &kept).field("ETag", tag);
+        let not_modified = not_modified.finish().reply(status, "");
+        Ok(Self {
+            replies: [whole, head.reply(Status::Ok, ""), not_modified],
+            tag,
+        })
+    }
+
+    /// Makes the responses for the content `coded` of a file whose responses without a coding are
+    /// `whole` and `not_modified`.
+    pub(crate) fn of_coding(
+        whole: &Reply,
+        not_modified: &Reply,
+        coding: Coding,
+        coded: &[u8],
+    ) -> Self {
+        let tag = ETag::of(coded);
+        let mut head = Vec::new();
+        let slot_at = PartialHead::of(whole).write_coded(coding, coded.len(), tag, &mut head);
+        let reply = |body: &[u8]| Reply {
+            bytes: [&head, body].concat().into(),
+            slot_at: slot_at as u32,
+            head_len: head.len() as u16,
+            status: Status::Ok,
+        };
+        // The tag is the last field.
+        let bytes = not_modified.bytes();
+        let start = &bytes[..bytes.len() - ETag::LEN - "\r\n\r\n".len()];
+        let bytes = [start, tag.to_string().as_bytes(), b"\r\n\r\n"].concat();
+        let not_modified = Reply {
+            bytes: bytes.into(),
+            ..not_modified.clone()
+        };
+        Self {
+            replies: [reply(coded), reply(b""), not_modified],
+            tag,
+        }
+    }
+}
+
+impl Reply {
+    /// Returns the reply with the field `Vary`, if it lacks the field.
+    pub(crate) fn with_vary(&self) -> Option<Self> {
+        let at = self.slot_end();
+        let (start, rest) = self.bytes.split_at(at);
+        let has_vary = memchr::memmem::find(self.head(), VARY.as_bytes()).is_some();
+        (!has_vary).then(|| Self {
+            bytes: [start, VARY.as_bytes(), rest].concat().into(),
+            head_len: self.head_len + VARY.len() as u16,
+            ..self.clone()
+        })
+    }
+}
+
+/// Gives mutable access to bytes that were just created.
+fn unshared(bytes: &mut Arc<[u8]>) -> &mut [u8] {
+    Arc::get_mut(bytes).expect("the Arc is not shared yet")
+}
+
+fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -> Head {
+    Head::with_own(Status::Ok, fields.common, fields.own)
+        .field("Content-Type", media_type)
+        .field("Content-Length", len)
+        .field("Last-Modified", fields.last_modified)
+        .field("ETag", tag)
+        .field("Accept-Ranges", "bytes")
+}

@@ -1,0 +1,157 @@
+//! The options that say how a folder becomes a site.
+
+use std::sync::Arc;
+
+use clap::Args;
+use percent_encoding::percent_decode_str;
+
+use crate::fields::{FieldError, Fields};
+use crate::rules::{HeaderRule, Redirect};
+use crate::settings::Settings;
+use crate::site::errors_with_page;
+use crate::status::Status;
+
+/// The options that say how a folder becomes a site, for use with `#[command(flatten)]`.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Web site")]
+pub(crate) struct RuleArgs {
+    /// Redirect or rewrite a path, as a line of a file `_redirects` does: `FROM TO [STATUS]`. Repeat it
+    /// for each. These rules come before those of the folder.
+    ///
+    /// `/old/* /new/:splat` redirects all paths below `/old`, and `/* /index.html 200` serves a page
+    /// for all paths that have no file. `!` behind the status lets a rule also hold for paths that
+    /// have a file.
+    #[arg(long = "redirect", value_name = "RULE")]
+    redirects: Vec<Redirect>,
+
+    /// Add a field to the responses of files whose path matches: `PATTERN NAME: VALUE`. Repeat it for
+    /// each. These rules come after those of a file `_headers` in the folder, so they replace them.
+    #[arg(long = "header", value_name = "RULE")]
+    headers: Vec<HeaderRule>,
+
+    /// Media type of the files with an extension, such as `wasm=application/wasm`. Repeat it for each.
+    #[arg(long = "media-type", value_name = "EXT=TYPE", value_parser = media_type)]
+    media_types: Vec<(String, String)>,
+
+    /// Page of the site that is sent for an error, such as `404=/errors/missing.html`. Repeat it for
+    /// each. Without this option, `404.html` in the folder is the page for missing files.
+    #[arg(long = "error-page", value_name = "STATUS=PATH", value_parser = error_page)]
+    error_pages: Vec<(Status, Arc<[u8]>)>,
+
+    /// Let `/page` lead to the file `page.html`, if nothing else has this path.
+    #[arg(long)]
+    clean_urls: bool,
+
+    /// Make a page that lists the entries of each folder without an index.html, and an index.json
+    /// with the same content.
+    #[arg(long)]
+    listings: bool,
+
+    /// Let browsers keep files with a hash in their name forever, such as `app.3f9a1b2c.js`.
+    #[arg(long)]
+    immutable: bool,
+
+    /// Add fields to all responses that tell browsers to protect the site against other sites.
+    #[arg(long)]
+    security_headers: bool,
+
+    /// Serve files and folders whose names begin with a dot too. Such files are often private.
+    #[arg(long)]
+    hidden_files: bool,
+}
+
+impl RuleArgs {
+    /// Returns the settings that these options make. All responses contain `fields`.
+    pub(crate) fn settings(&self, fields: Fields) -> Result<Settings, FieldError> {
+        let mut settings = Settings {
+            fields,
+            clean_urls: self.clean_urls,
+            listings: self.listings,
+            immutable: self.immutable,
+            hidden: self.hidden_files,
+            redirects: self.redirects.clone(),
+            headers: self.headers.iter().cloned().collect(),
+            error_pages: self.error_pages.clone(),
+            ..Settings::default()
+        };
+        for (extension, media_type) in &self.media_types {
+            settings.add_media_type(extension, media_type)?;
+        }
+        if self.security_headers {
+            settings.add_security_headers()?;
+        }
+        Ok(settings)
+    }
+}
+
+/// Parses the value of `--media-type`.
+fn media_type(text: &str) -> Result<(String, String), String> {
+    let wrong = |why: &str| Err(format!("{why}; write it as in wasm=application/wasm"));
+    let Some((extension, media_type)) = text.split_once('=') else {
+        return wrong("there is no equals sign");
+    };
+    let extension = extension.strip_prefix('.').unwrap_or(extension);
+    if extension.is_empty() || extension.contains(['.', '/']) {
+        return wrong("the extension is the part of a file's name behind its last dot");
+    }
+    // The value is checked as it would be in a response.
+    let is_field = Fields::new().add("Content-Type", media_type).is_ok();
+    match media_type.split_once('/') {
+        Some((main, rest)) if is_field && !main.is_empty() && !rest.is_empty() => {
+            Ok((extension.to_owned(), media_type.to_owned()))
+        }
+        _ => wrong("the media type has a type and a subtype with a slash between"),
+    }
+}
+
+/// Parses the value of `--error-page`.
+fn error_page(text: &str) -> Result<(Status, Arc<[u8]>), String> {
+    let wrong = |why: String| Err(format!("{why}; write it as in 404=/errors/missing.html"));
+    let Some((code, path)) = text.split_once('=') else {
+        return wrong("there is no equals sign".to_owned());
+    };
+    let Some(status) = errors_with_page().find(|status| status.digits() == code) else {
+        let codes: Vec<_> = errors_with_page().map(Status::digits).collect();
+        let codes = codes.join(", ");
+        return wrong(format!("pages are possible for the errors {codes}"));
+    };
+    if !path.starts_with('/') {
+        return wrong("the path of the page begins with a slash".to_owned());
+    }
+    Ok((status, percent_decode_str(path).collect::<Vec<_>>().into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_media_type_has_an_extension_a_type_and_a_subtype() {
+        let parsed = media_type(".wasm=application/wasm").unwrap();
+        assert_eq!(parsed, ("wasm".to_owned(), "application/wasm".to_owned()));
+        for wrong in [
+            "", "wasm", "=a/b", "a.b=c/d", "a=b", "a=/b", "a=b/", "a=b/c\n",
+        ] {
+            let error = media_type(wrong).unwrap_err();
+            assert!(error.contains("write it as in"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_error_page_has_the_status_of_an_error_and_a_path() {
+        let (status, path) = error_page("404=/a%20b.html").unwrap();
+        assert_eq!((status, &*path), (Status::NotFound, &b"/a b.html"[..]));
+        for wrong in [
+            "",
+            "404",
+            "404=a.html",
+            "200=/a",
+            "x=/a",
+            "999=/a",
+            "304=/a",
+        ] {
+            let error = error_page(wrong).unwrap_err();
+            assert!(error.contains("write it as in"), "{wrong}: {error}");
+        }
+    }
+}

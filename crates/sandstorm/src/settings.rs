@@ -1,0 +1,108 @@
+//! How a folder becomes a site.
+
+use std::sync::Arc;
+
+use crate::fields::{FieldError, Fields};
+use crate::rules::{HeaderRules, Redirect, RuleError};
+use crate::site::MediaTypes;
+use crate::status::Status;
+
+/// The fields of `--security-headers`. They are the usual protection against pages that embed the
+/// site, guess media types, or keep a handle to its windows.
+const SECURITY: [(&str, &str); 5] = [
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "SAMEORIGIN"),
+    ("Content-Security-Policy", "frame-ancestors 'self'"),
+    ("Referrer-Policy", "strict-origin-when-cross-origin"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+];
+
+/// How a folder becomes a site: fields, media types, redirects, and pages that no file has.
+///
+/// ```
+/// use sandstorm::{Limits, Settings, Site};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # std::fs::write(folder.path().join("index.html"), "")?;
+/// # let folder = folder.path();
+/// let mut settings = Settings::default();
+/// settings.add_redirect("/old/* /new/:splat 308")?;
+/// settings.add_header("/assets/* Cache-Control: public, max-age=31536000, immutable")?;
+/// settings.clean_urls = true;
+/// let site = Site::load_with(folder, &Limits::default(), &settings, |_progress| {})?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The fields of all responses.
+    pub fields: Fields,
+    /// Whether `/page` leads to the file `page.html`, unless it leads to something else.
+    pub clean_urls: bool,
+    /// Whether a folder without an `index.html` gets a page that lists its entries, and an
+    /// `index.json` with the same content.
+    pub listings: bool,
+    /// Whether files with a hash in their name, such as `app.3f9a1b2c.js`, may be cached forever.
+    pub immutable: bool,
+    /// Whether files and folders are served whose names begin with a dot.
+    pub hidden: bool,
+    /// Own media types of extensions.
+    pub(crate) media_types: MediaTypes,
+    pub(crate) redirects: Vec<Redirect>,
+    pub(crate) headers: HeaderRules,
+    /// The decoded paths of the pages for errors.
+    pub(crate) error_pages: Vec<(Status, Arc<[u8]>)>,
+}
+
+impl Settings {
+    /// Adds fields that tell browsers to protect the site against other sites.
+    ///
+    /// # Errors
+    /// [`FieldError::TooLong`] if there is no room for them.
+    pub fn add_security_headers(&mut self) -> Result<(), FieldError> {
+        for (name, value) in SECURITY {
+            if !self.fields.has(name) {
+                self.fields.add(name, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the media type of files whose names end with a dot and `extension`. The case of letters does
+    /// not matter.
+    ///
+    /// # Errors
+    /// [`FieldError`] if the media type cannot be the value of a field.
+    pub fn add_media_type(&mut self, extension: &str, media_type: &str) -> Result<(), FieldError> {
+        Fields::new().add("Content-Type", media_type)?;
+        self.media_types.add(extension, media_type);
+        Ok(())
+    }
+
+    /// Makes the file at the decoded `path` the page that is sent for an error. The path begins with a
+    /// slash. Without this, `/404.html` is the page for missing files.
+    pub fn add_error_page(&mut self, status: Status, path: &[u8]) {
+        self.error_pages.push((status, path.into()));
+    }
+
+    /// Adds a redirect in the form `FROM TO [STATUS]`, as in a file `_redirects`. It comes before
+    /// those of the folder.
+    ///
+    /// # Errors
+    /// [`RuleError`] if the rule is wrong.
+    pub fn add_redirect(&mut self, rule: &str) -> Result<(), RuleError> {
+        self.redirects.push(rule.parse()?);
+        Ok(())
+    }
+
+    /// Adds a field in the form `PATTERN NAME: VALUE` to the responses of files whose path matches
+    /// the pattern. It replaces fields of this name from earlier rules and from the folder.
+    ///
+    /// # Errors
+    /// [`RuleError`] if the rule is wrong.
+    pub fn add_header(&mut self, rule: &str) -> Result<(), RuleError> {
+        self.headers.push(rule.parse()?);
+        Ok(())
+    }
+}

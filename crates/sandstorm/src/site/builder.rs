@@ -1,0 +1,397 @@
+//! Builds a site, file by file.
+
+mod codings;
+mod next;
+mod rules;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher as _};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ahash::RandomState;
+use httpdate::fmt_http_date;
+
+use super::media_type::MediaType;
+use super::page::{FilePage, Page, ReplyId};
+use super::{NEW, SHARED, Site, Totals, Version, encoded};
+use crate::coding::Coding;
+use crate::fields::Fields;
+use crate::listing::{self, Entry};
+use crate::reply::{FileFields, FileReplies, Reply, redirect, status_page};
+use crate::rules::{HeaderRules, Redirect, is_hashed};
+use crate::settings::Settings;
+use crate::status::Status;
+
+/// The name of the file that is served as the page of its folder.
+const INDEX: &[u8] = b"index.html";
+/// The name of the list of a folder's entries in JSON.
+const LISTING_JSON: &[u8] = b"index.json";
+/// The end of the name of a file that a clean URL leads to.
+const PAGE_SUFFIX: &[u8] = b".html";
+/// The field of a file whose name has a hash of its content. A year is the longest time that caches
+/// take into account.
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+/// Minimum age of a version that is recognised, in seconds. A younger file may change again without
+/// a new time, because file systems round times.
+const MIN_AGE: i64 = 2;
+/// The last second of the year 9999. HTTP dates have four digits for the year.
+const LAST_HTTP_SECOND: u64 = 253_402_300_799;
+
+/// Builds a [`Site`], file by file.
+#[derive(Debug)]
+pub struct Builder {
+    pub(super) site: Site,
+    /// The redirects of the site, in the order in which they are tried.
+    pub(super) redirects: Vec<Redirect>,
+    /// The latest time that `Last-Modified` may show (RFC 9110, section 8.8.2.1).
+    now: SystemTime,
+    /// For each reply so far, its index in the previous site, or [`NEW`].
+    pub(super) origins: Vec<u32>,
+    /// The paths of files with coded content, which may belong to a file without a coding.
+    pub(super) coded: Vec<Box<[u8]>>,
+}
+
+impl Builder {
+    /// Starts a site without files. No file's `Last-Modified` is later than `now`.
+    pub fn new(now: SystemTime) -> Self {
+        Self::with_settings(now, &Settings::default())
+    }
+
+    /// Same as [`new`](Self::new), with `fields` in all responses, including those of an
+    /// application. Prepared replies already contain the fields, so there they cost nothing per
+    /// request.
+    pub fn with_fields(now: SystemTime, fields: Fields) -> Self {
+        let settings = Settings {
+            fields,
+            ..Settings::default()
+        };
+        Self::with_settings(now, &settings)
+    }
+
+    /// Same as [`new`](Self::new), with settings. They also apply to responses of an application, as
+    /// far as they are about all responses.
+    pub fn with_settings(now: SystemTime, settings: &Settings) -> Self {
+        // The keys are derived from the standard library's hasher, whose own keys are random.
+        let random = std::hash::RandomState::new();
+        let key = |n: usize| {
+            let mut hasher = random.build_hasher();
+            hasher.write_usize(n);
+            hasher.finish()
+        };
+        Self::with_keys(now, settings, std::array::from_fn(key))
+    }
+
+    /// Same as [`new`](Self::new), with fixed keys for the hash of paths. This makes runs
+    /// reproducible, for example to count instructions. An attacker who knows the keys can request
+    /// paths that collide.
+    pub fn keyed(now: SystemTime, keys: [u64; 4]) -> Self {
+        Self::with_keys(now, &Settings::default(), keys)
+    }
+
+    fn with_keys(now: SystemTime, settings: &Settings, keys: [u64; 4]) -> Self {
+        let [a, b, c, d] = keys;
+        let hash = RandomState::with_seeds(a, b, c, d);
+        let mut builder = Self {
+            site: Site {
+                pages: HashMap::with_hasher(hash.clone()),
+                aliases: HashMap::with_hasher(hash.clone()),
+                variants: Vec::new(),
+                rules: Vec::new(),
+                replies: Vec::new(),
+                headers: settings.headers.clone(),
+                settings: Arc::new(settings.clone()),
+                boundary: hash.hash_one("boundary"),
+                totals: Totals::default(),
+                versions: HashMap::new(),
+            },
+            redirects: settings.redirects.clone(),
+            now,
+            origins: Vec::new(),
+            coded: Vec::new(),
+        };
+        for status in SHARED {
+            let pages = status_page(status, &builder.site.settings.fields);
+            builder.add(pages);
+        }
+        builder
+    }
+
+    /// Adds the rules of the folder. Those of the settings come before them, or replace them.
+    pub(crate) fn add_rules(&mut self, redirects: Vec<Redirect>, mut headers: HeaderRules) {
+        self.redirects.extend(redirects);
+        headers.extend(&self.site.settings.headers);
+        self.site.headers = headers;
+    }
+
+    /// Makes room for the content of a site that is probably similar to `previous`.
+    pub(crate) fn reserve_for(&mut self, previous: &Site) {
+        let Site {
+            pages,
+            replies,
+            versions,
+            ..
+        } = &mut self.site;
+        pages.reserve(previous.pages.len());
+        versions.reserve(previous.versions.len());
+        replies.reserve(previous.replies.len());
+        self.origins.reserve(previous.replies.len());
+    }
+
+    /// Adds a file that was last modified at `modified`. `path` is its decoded path, with a leading
+    /// slash. The new file replaces an earlier file at this path. An `index.html` is also the page
+    /// of its folder.
+    #[must_use]
+    pub fn file(mut self, path: &[u8], modified: SystemTime, content: &[u8]) -> Self {
+        let page = self.make_content(path, modified, content);
+        self.add_page(path, page, content.len() as u64);
+        self
+    }
+
+    /// Adds a file of `len` bytes. `read` writes its content directly into the reply.
+    pub(crate) fn add_file<E>(
+        &mut self,
+        path: &[u8],
+        modified: SystemTime,
+        len: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let page = self.make_file(path, modified, len, read)?;
+        self.add_page(path, page, len as u64);
+        Ok(())
+    }
+
+    /// Makes the replies of a file, which is not yet at its path.
+    fn make_file<E>(
+        &mut self,
+        path: &[u8],
+        modified: SystemTime,
+        len: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<FilePage, E> {
+        let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let modified = since_epoch(modified).min(since_epoch(self.now)).as_secs();
+        let modified = modified.min(LAST_HTTP_SECOND);
+        let (media_type, own) = self.fields_of(path);
+        let file = FileReplies::new(
+            &FileFields {
+                media_type: &media_type.name,
+                media_type_if_not_utf8: media_type.without_charset.as_deref(),
+                last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
+                common: &self.site.settings.fields,
+                own: &own,
+            },
+            len,
+            read,
+        )?;
+        Ok(FilePage {
+            first: self.add(file.replies),
+            tag: file.tag,
+            modified,
+        })
+    }
+
+    /// Makes the replies of a file whose content is in memory.
+    fn make_content(&mut self, path: &[u8], modified: SystemTime, content: &[u8]) -> FilePage {
+        let copy = |buffer: &mut [u8]| {
+            buffer.copy_from_slice(content);
+            Ok::<(), std::convert::Infallible>(())
+        };
+        let Ok(page) = self.make_file(path, modified, content.len(), copy);
+        page
+    }
+
+    /// Adds pages that list the entries of `folder`, unless it has an index. The path of the folder
+    /// has slashes at both ends. The time of its last change is in seconds since 1970.
+    pub(crate) fn add_listing(&mut self, folder: &[u8], modified: u64, entries: &[Entry]) {
+        if self.site.pages.contains_key(folder) {
+            return;
+        }
+        let newest = entries
+            .iter()
+            .map(|entry| entry.modified)
+            .fold(modified, u64::max);
+        let modified = UNIX_EPOCH + Duration::from_secs(newest.min(LAST_HTTP_SECOND));
+        let index = [folder, INDEX].concat();
+        let html = self.make_content(&index, modified, listing::html(folder, entries).as_bytes());
+        self.add_index(folder, Page::File(html));
+        let path = [folder, LISTING_JSON].concat();
+        let json = self.make_content(&path, modified, listing::json(folder, entries).as_bytes());
+        self.site.aliases.insert(path.into(), Page::File(json));
+    }
+
+    /// Returns the media type of the file at `path`, and its other fields.
+    fn fields_of(&self, path: &[u8]) -> (MediaType, Fields) {
+        let settings = &self.site.settings;
+        let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let mut own = self.site.headers.fields_for(&paths_of(path));
+        if settings.immutable && !own.has("cache-control") && is_hashed(name) {
+            // If there is no room for the field, caches decide themselves.
+            let _ = own.add("Cache-Control", IMMUTABLE);
+        }
+        let media_type = match own.take("content-type") {
+            Some(media_type) => MediaType::given(media_type),
+            None => settings.media_types.of(path),
+        };
+        (media_type, own)
+    }
+
+    fn add_page(&mut self, path: &[u8], file: FilePage, len: u64) {
+        self.site.totals.files += 1;
+        self.site.totals.content_bytes += len;
+        if let Some(folder) = path.strip_suffix(INDEX)
+            && folder.ends_with(b"/")
+        {
+            self.site.totals.indexes += 1;
+            self.add_index(folder, Page::File(file));
+        }
+        if Coding::of_path(path).is_some() {
+            self.coded.push(path.into());
+        }
+        self.site.pages.insert(path.into(), Page::File(file));
+    }
+
+    /// Notes the version of the file at `path`, which was added last, so that the next site
+    /// recognises it.
+    pub(crate) fn note_version(&mut self, path: &[u8], version: Version) {
+        let now = self
+            .now
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs()
+            .cast_signed();
+        let newest = version.changed.0.max(version.modified.0);
+        if let Some(page) = self.site.file_at(path)
+            && newest + MIN_AGE <= now
+        {
+            self.site.versions.insert(page.first.0, version);
+        }
+    }
+
+    /// Adds the file at `path` from the `previous` site, without copying it. If `version` is given,
+    /// it must be that of the file in the previous site. Returns `false` if it is not, if the
+    /// file is not in the previous site, or if its fields may have changed.
+    pub(crate) fn keep_file(
+        &mut self,
+        path: &[u8],
+        previous: &Site,
+        version: Option<Version>,
+    ) -> bool {
+        let Some(page) = previous.file_at(path) else {
+            return false;
+        };
+        let known = previous.versions.get(&page.first.0).copied();
+        if version.is_some() && version != known || previous.headers != self.site.headers {
+            return false;
+        }
+        let len = previous.reply(page.first).body_len();
+        let page = self.keep_page(page, previous);
+        self.add_page(path, page, len as u64);
+        if let Some(known) = known {
+            self.site.versions.insert(page.first.0, known);
+        }
+        true
+    }
+
+    /// Adds the replies of a file from the `previous` site, without copying them.
+    pub(super) fn keep_page(&mut self, page: FilePage, previous: &Site) -> FilePage {
+        let first = page.first.0;
+        let replies = [first, first + 1, first + 2];
+        let new_first = self.add(replies.map(|index| previous.replies[index as usize].clone()));
+        self.origins[new_first.index()..].copy_from_slice(&replies);
+        FilePage {
+            first: new_first,
+            ..page
+        }
+    }
+
+    /// Makes `page` the index of `folder`, whose path ends with a slash. Redirects the path without
+    /// the slash.
+    pub(super) fn add_index(&mut self, folder: &[u8], page: Page) {
+        self.site.pages.insert(folder.into(), page);
+        let name = &folder[..folder.len() - 1];
+        if !name.is_empty() {
+            let page = self.redirect_to(Status::MovedPermanently, &encoded(folder));
+            self.site.pages.insert(name.into(), page);
+        }
+    }
+
+    /// Makes a redirect to `location`.
+    pub(super) fn redirect_to(&mut self, status: Status, location: &str) -> Page {
+        let first = self.add(redirect(status, location, &self.site.settings.fields));
+        Page::Redirect {
+            first,
+            keeps_query: !location.contains(['?', '#']),
+        }
+    }
+
+    /// Adds replies and returns the id of the first one.
+    pub(super) fn add<const N: usize>(&mut self, replies: [Reply; N]) -> ReplyId {
+        let first = ReplyId(self.site.replies.len() as u32);
+        let totals = &mut self.site.totals;
+        totals.replies += N as u64;
+        totals.reply_bytes += replies.iter().map(|r| r.bytes().len() as u64).sum::<u64>();
+        self.site.replies.extend(replies);
+        self.origins.resize(self.site.replies.len(), NEW);
+        first
+    }
+
+    /// Replaces the reply with this id.
+    pub(super) fn replace(&mut self, id: ReplyId, reply: Reply) {
+        let old = &mut self.site.replies[id.index()];
+        self.site.totals.reply_bytes += reply.bytes().len() as u64;
+        self.site.totals.reply_bytes -= old.bytes().len() as u64;
+        *old = reply;
+        self.origins[id.index()] = NEW;
+    }
+
+    pub(crate) fn add_hidden(&mut self) {
+        self.site.totals.hidden += 1;
+    }
+
+    pub(crate) fn add_skipped(&mut self) {
+        self.site.totals.skipped += 1;
+    }
+
+    pub(crate) fn totals(&self) -> &Totals {
+        &self.site.totals
+    }
+
+    /// Finishes the site.
+    pub fn build(mut self) -> Site {
+        self.finish(None, &mut |_| {});
+        self.into_site()
+    }
+
+    /// Finishes a site that takes over from `previous`.
+    #[cfg(test)]
+    pub(crate) fn build_next(mut self, previous: &Site) -> super::NextSite {
+        self.finish(Some(previous), &mut |_| {});
+        self.into_next(previous)
+    }
+
+    /// Adds everything that depends on all files: coded forms, clean URLs, redirects, and pages for
+    /// errors. Passes paths to `report` that a rule leads to although no file has them.
+    pub(crate) fn finish(&mut self, previous: Option<&Site>, report: &mut dyn FnMut(&[u8])) {
+        self.attach_codings(previous);
+        self.add_clean_urls();
+        self.apply_redirects(report);
+        self.apply_error_pages(report);
+    }
+
+    /// Returns the finished site.
+    pub(crate) fn into_site(mut self) -> Site {
+        self.site.replies.shrink_to_fit();
+        self.site
+    }
+}
+
+/// Returns the paths that lead to the file at `path`: its own, and that of its folder or its clean URL.
+/// Rules about any of them hold for the file.
+fn paths_of(path: &[u8]) -> [&[u8]; 2] {
+    let folder = path
+        .strip_suffix(INDEX)
+        .filter(|folder| folder.ends_with(b"/"));
+    let clean = path.strip_suffix(PAGE_SUFFIX);
+    [path, folder.or(clean).unwrap_or(path)]
+}

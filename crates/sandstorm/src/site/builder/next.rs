@@ -1,0 +1,111 @@
+//! Finishes a site that takes over from a previous one.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+
+use super::Builder;
+use crate::coding::Coding;
+use crate::site::page::{FilePage, Page, ReplyId};
+use crate::site::{NEW, NextSite, SHARED, Site};
+
+/// Adjacent replies of a path.
+#[derive(Clone, Copy)]
+struct Group {
+    /// What the replies are for. A group takes over replies from a group of the same kind.
+    kind: Kind,
+    first: ReplyId,
+    count: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Coded(Coding),
+    Other,
+}
+
+impl Group {
+    fn of_file(kind: Kind, page: &FilePage) -> Self {
+        Self {
+            kind,
+            first: page.first,
+            count: FilePage::REPLIES,
+        }
+    }
+
+    /// Returns the groups of a page.
+    fn of(page: &Page, site: &Site) -> ArrayVec<Self, { 1 + Coding::ALL.len() }> {
+        match page {
+            Page::File(file) => std::iter::once(Self::of_file(Kind::Plain, file)).collect(),
+            Page::Negotiated(index) => {
+                let variants = &site.variants[*index as usize];
+                let coded = variants.coded.iter();
+                let coded = coded.map(|one| Self::of_file(Kind::Coded(one.coding), &one.page));
+                let plain = Self::of_file(Kind::Plain, &variants.plain);
+                std::iter::once(plain).chain(coded).collect()
+            }
+            Page::Redirect { first, .. } | Page::Rule { first, .. } | Page::Error(first) => {
+                std::iter::once(Self {
+                    kind: Kind::Other,
+                    first: *first,
+                    count: 2,
+                })
+                .collect()
+            }
+        }
+    }
+}
+
+impl Builder {
+    /// Returns the finished site, which takes over from `previous`. Replies that are equal are taken
+    /// over as well, such as redirects, and files that were read again although they have not changed.
+    pub(crate) fn into_next(mut self, previous: &Site) -> NextSite {
+        // The shared replies are usually equal, because they depend only on the common fields.
+        self.keep_equal(previous, ReplyId(0), ReplyId(0), 2 * SHARED.len());
+        let own = self.site.pages.iter().chain(&self.site.aliases);
+        let mut pairs = Vec::new();
+        for (path, page) in own {
+            let old = previous
+                .pages
+                .get(path)
+                .or_else(|| previous.aliases.get(path));
+            let olds = old
+                .map(|page| Group::of(page, previous))
+                .unwrap_or_default();
+            for group in Group::of(page, &self.site) {
+                // A file that has not changed was kept before.
+                if self.origins[group.first.index()] != NEW {
+                    continue;
+                }
+                let old = olds.iter().find(|old| old.kind == group.kind);
+                pairs.extend(old.map(|old| (group, *old)));
+            }
+        }
+        for (own, old) in pairs {
+            self.keep_equal(previous, own.first, old.first, own.count);
+        }
+        let mut stays = vec![false; previous.replies.len()];
+        for origin in self.origins.iter().filter(|origin| **origin != NEW) {
+            stays[*origin as usize] = true;
+        }
+        let all = 0..previous.replies.len() as u32;
+        NextSite {
+            leaving: all.filter(|index| !stays[*index as usize]).collect(),
+            origins: std::mem::take(&mut self.origins).into_boxed_slice(),
+            site: Arc::new(self.into_site()),
+        }
+    }
+
+    /// Takes over those of `count` replies that equal replies of the previous site.
+    fn keep_equal(&mut self, previous: &Site, own: ReplyId, old: ReplyId, count: usize) {
+        for offset in 0..count {
+            let (own, old) = (own.index() + offset, old.index() + offset);
+            let (new, known) = (&mut self.site.replies[own], &previous.replies[old]);
+            if self.origins[own] == NEW && new.bytes() == known.bytes() {
+                new.clone_from(known);
+                self.origins[own] = old as u32;
+            }
+        }
+    }
+}

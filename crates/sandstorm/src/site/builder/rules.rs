@@ -1,0 +1,218 @@
+//! Applies the rules of a site: clean URLs, redirects, and pages for errors.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::{Builder, PAGE_SUFFIX};
+use crate::reply::{error_page, open_redirect, status_page};
+use crate::rules::{Action, Captures, Redirect};
+use crate::site::page::{Page, ReplyId};
+use crate::site::{PathRule, SHARED, Site};
+use crate::status::{Status, StatusCode};
+
+/// The page about a missing file, unless the settings name another one. Other hosts have the same
+/// convention.
+const NOT_FOUND_PAGE: &[u8] = b"/404.html";
+
+/// What the paths of a rule lead to.
+#[derive(Clone, Copy)]
+enum Lead {
+    /// All of them lead to this page.
+    Page(Page),
+    /// Each one leads to another page of the site.
+    Each,
+}
+
+/// The pages of the site that are sent with the status of an error, by status and path.
+type ErrorPages = HashMap<(Status, Box<[u8]>), ReplyId>;
+
+impl Builder {
+    /// Lets `/page` lead to `/page.html`, if the site has clean URLs.
+    pub(super) fn add_clean_urls(&mut self) {
+        let Site {
+            pages,
+            aliases,
+            settings,
+            ..
+        } = &mut self.site;
+        if !settings.clean_urls {
+            return;
+        }
+        for (path, page) in &*pages {
+            if let Some(clean) = path.strip_suffix(PAGE_SUFFIX)
+                && !clean.ends_with(b"/")
+                && !pages.contains_key(clean)
+            {
+                aliases.insert(clean.into(), *page);
+            }
+        }
+    }
+
+    /// Applies the redirects. The first one holds that matches a path. Passes paths to `report` that a
+    /// redirect leads to although no page has them.
+    pub(super) fn apply_redirects(&mut self, report: &mut dyn FnMut(&[u8])) {
+        let mut errors = ErrorPages::new();
+        let mut applied = HashSet::new();
+        let mut forced = Vec::new();
+        for rule in std::mem::take(&mut self.redirects) {
+            let Some(lead) = self.lead_of(&rule, &mut errors, report) else {
+                continue;
+            };
+            if let (Some(path), Lead::Page(page)) = (rule.from.exact(), lead) {
+                let is_matched = |one: &PathRule| one.from.captures(path).is_some();
+                if !self.site.rules.iter().any(is_matched) {
+                    self.apply_exact(path, page, rule.forced, &mut applied);
+                }
+                continue;
+            }
+            if rule.forced {
+                forced.push((self.site.rules.len(), rule.action));
+            }
+            self.site.rules.push(PathRule {
+                from: rule.from,
+                to: rule.to,
+                page: match lead {
+                    Lead::Page(page) => Some(page),
+                    Lead::Each => None,
+                },
+            });
+        }
+        self.force(&forced, &applied);
+    }
+
+    /// Lets a path lead to a page, and also the path with or without its final slash.
+    fn apply_exact(
+        &mut self,
+        path: &[u8],
+        page: Page,
+        is_forced: bool,
+        applied: &mut HashSet<Box<[u8]>>,
+    ) {
+        let other = match path.strip_suffix(b"/") {
+            Some(rest) => rest.to_vec(),
+            None => [path, b"/"].concat(),
+        };
+        for path in [path, &*other].into_iter().filter(|path| !path.is_empty()) {
+            let is_taken = !is_forced && self.site.page(path).is_some();
+            if is_taken || !applied.insert(Box::from(path)) {
+                continue;
+            }
+            let Site { pages, aliases, .. } = &mut self.site;
+            match pages.get_mut(path) {
+                Some(old) => *old = page,
+                None => drop(aliases.insert(path.into(), page)),
+            }
+        }
+    }
+
+    /// Returns what the paths of a rule lead to, or `None` if no page has the path of its target.
+    fn lead_of(
+        &mut self,
+        rule: &Redirect,
+        errors: &mut ErrorPages,
+        report: &mut dyn FnMut(&[u8]),
+    ) -> Option<Lead> {
+        let none = Captures::default();
+        match rule.action {
+            Action::Redirect(code) => {
+                let status = own_status(code);
+                let mut location = Vec::new();
+                let page = if rule.to.is_fixed() {
+                    rule.to.write(&none, &mut location)?;
+                    self.redirect_to(status, &String::from_utf8_lossy(&location))
+                } else {
+                    let replies = open_redirect(status, &self.site.settings.fields);
+                    Page::Rule {
+                        rule: self.site.rules.len() as u16,
+                        first: self.add(replies),
+                    }
+                };
+                return Some(Lead::Page(page));
+            }
+            Action::Rewrite if !rule.to.is_fixed() => return Some(Lead::Each),
+            Action::Rewrite | Action::Error(_) => {}
+        }
+        let mut buffer = arrayvec::ArrayVec::new();
+        let target = rule.to.path(&none, &mut buffer)?;
+        let page = match rule.action {
+            Action::Error(code) => self
+                .error_of(own_status(code), target, errors)
+                .map(Page::Error),
+            _ => self.site.page(target).copied(),
+        };
+        if page.is_none() {
+            report(target);
+        }
+        page.map(Lead::Page)
+    }
+
+    /// Returns the reply with this status and the page at `path`.
+    fn error_of(&mut self, status: Status, path: &[u8], known: &mut ErrorPages) -> Option<ReplyId> {
+        let key = (status, Box::from(path));
+        if let Some(first) = known.get(&key) {
+            return Some(*first);
+        }
+        let file = self.site.file_at(path)?;
+        let first = self.add(error_page(status, self.site.reply(file.first)));
+        known.insert(key, first);
+        Some(first)
+    }
+
+    /// Applies forced rules with patterns to the paths of files and folders. `forced` has the index of
+    /// each such rule. The paths in `applied` follow earlier rules.
+    fn force(&mut self, forced: &[(usize, Action)], applied: &HashSet<Box<[u8]>>) {
+        let Some((first, _)) = forced.first() else {
+            return;
+        };
+        let paths: Vec<Box<[u8]>> = self.site.pages.keys().cloned().collect();
+        for path in paths.into_iter().filter(|path| !applied.contains(path)) {
+            let rules = self.site.rules.iter().enumerate().skip(*first);
+            let mut matching = rules.filter(|(index, rule)| {
+                forced.iter().any(|(one, _)| one == index) && rule.from.captures(&path).is_some()
+            });
+            let Some((_, rule)) = matching.next() else {
+                continue;
+            };
+            let page = rule.page.or_else(|| {
+                let captures = rule.from.captures(&path)?;
+                let mut buffer = arrayvec::ArrayVec::new();
+                self.site
+                    .page(rule.to.path(&captures, &mut buffer)?)
+                    .copied()
+            });
+            if let Some(page) = page {
+                self.site.pages.insert(path, page);
+            }
+        }
+    }
+
+    /// Makes the pages for errors, from pages of the site where the settings name them. The other ones
+    /// get the fields of the rules about all paths.
+    pub(super) fn apply_error_pages(&mut self, report: &mut dyn FnMut(&[u8])) {
+        let settings = Arc::clone(&self.site.settings);
+        let own = self.site.headers.for_everything();
+        let fields = settings.fields.replaced_by(&own);
+        for (index, status) in SHARED.into_iter().enumerate() {
+            let named = settings.error_pages.iter().find(|(one, _)| *one == status);
+            let usual = (status == Status::NotFound).then_some(NOT_FOUND_PAGE);
+            let path = named.map(|(_, path)| &**path).or(usual);
+            let file = path.and_then(|path| self.site.file_at(path));
+            let replies = match file {
+                Some(file) => error_page(status, self.site.reply(file.first)),
+                None if own.is_empty() => continue,
+                None => status_page(status, &fields),
+            };
+            if let (Some((_, path)), None) = (named, file) {
+                report(path);
+            }
+            for (offset, reply) in replies.into_iter().enumerate() {
+                self.replace(ReplyId((2 * index + offset) as u32), reply);
+            }
+        }
+    }
+}
+
+/// Returns the status of a rule, which is always one that the server has.
+fn own_status(code: StatusCode) -> Status {
+    Status::of_code(code).unwrap_or(Status::NotFound)
+}
