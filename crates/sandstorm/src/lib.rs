@@ -220,6 +220,14 @@ mod access_log;
 mod app;
 mod assembled;
 mod body;
+#[cfg(target_os = "linux")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the site does not encode files yet"
+)]
+mod coder;
+#[allow(dead_code, reason = "the site does not encode files yet")]
 mod coding;
 pub mod date;
 mod exchange;

@@ -54,6 +54,7 @@ tr { border-bottom: 1px solid #8884; display: block; padding: .3rem 0 }
 td { border: 0; padding: 0 }
 td:first-child { display: block; width: auto }
 td + td { display: inline-block; font-size: .85rem; margin-right: 1rem }
+td:empty { display: none }
 }
 </style>
 </head>
