@@ -200,6 +200,15 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         self.first.free_unused() | self.second.free_unused()
     }
 
+    fn prepare_more(&self, say: &mut dyn FnMut(&'static str, String)) -> bool {
+        // Both take turns.
+        self.first.prepare_more(say) | self.second.prepare_more(say)
+    }
+
+    fn stored_paths(&self) -> Vec<PathBuf> {
+        [self.first.stored_paths(), self.second.stored_paths()].concat()
+    }
+
     fn has_content(&self, name: &str) -> bool {
         self.first.has_content(name) || self.second.has_content(name)
     }

@@ -38,7 +38,7 @@ impl Confined {
     ) -> Result<Self, Error> {
         let (tell, dropped) = channel();
         let confined = move || {
-            if kind == Kind::Reload {
+            if matches!(kind, Kind::Reload | Kind::StoringReload) {
                 give_way();
             }
             let outcome = privileges.drop_all(kind);

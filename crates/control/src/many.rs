@@ -206,6 +206,17 @@ impl<A: Program> Program for Many<A> {
         sites.filter(|site| site.program.free_unused()).count() > 0
     }
 
+    fn prepare_more(&self, say: &mut dyn FnMut(&'static str, String)) -> bool {
+        // The sites take turns.
+        let more = self.0.iter().map(|site| site.program.prepare_more(say));
+        more.fold(false, |any, more| any | more)
+    }
+
+    fn stored_paths(&self) -> Vec<PathBuf> {
+        let paths = self.0.iter().flat_map(|site| site.program.stored_paths());
+        paths.collect()
+    }
+
     fn has_content(&self, name: &str) -> bool {
         self.0.iter().any(|site| site.program.has_content(name))
     }

@@ -136,6 +136,11 @@ impl Privileges {
         &PRIVILEGES
     }
 
+    /// Returns the kind of the reload thread.
+    pub(crate) fn reload_kind(&self) -> Kind {
+        self.table.reload_kind()
+    }
+
     /// Permanently drops the calling thread's privileges, except those that a thread of this `kind`
     /// keeps.
     ///

@@ -155,6 +155,22 @@ pub trait Program: Sync {
         false
     }
 
+    /// Does a piece of work that improves the content, such as compressing a file. The pieces should
+    /// be short, because a reload waits for one. Called when no reload is asked for, until it
+    /// returns false, and again after each [`reload`](Self::reload). The thread is the same. What it
+    /// passes to `say`, a label and a text, becomes a line for the operator.
+    fn prepare_more(&self, say: &mut dyn FnMut(&'static str, String)) -> bool {
+        let _ = say;
+        false
+    }
+
+    /// Returns the folders in which [`prepare_more`](Self::prepare_more) and
+    /// [`reload`](Self::reload) may make, replace and remove files. Called before privileges are
+    /// dropped.
+    fn stored_paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Returns the logs to which the workers send records. A thread of its own writes each log.
     /// Called before privileges are dropped.
     fn logs(&self) -> Vec<&RecordLog> {

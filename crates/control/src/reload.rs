@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::confined::Confined;
 use crate::error::Error;
 use crate::log;
-use crate::privileges::{Kind, Privileges};
+use crate::privileges::Privileges;
 use crate::program::{Program, Reloaded, StartError};
 use crate::progress::{Loading, Place};
 use crate::report::{self, Block};
@@ -47,6 +47,8 @@ pub(crate) struct Requests {
 struct Shared {
     waiting: Mutex<Vec<Request>>,
     history: Mutex<Reloads>,
+    /// Whether the thread improves content.
+    is_preparing: AtomicBool,
     /// Whether the thread has to end.
     is_closed: AtomicBool,
 }
@@ -129,7 +131,7 @@ impl Reloader {
         };
         let work = move || work(program, &shared, supervisor, &woken, FREE_EVERY);
         let name = format!("{}-load", P::NAME);
-        let thread = Confined::start(scope, name, Kind::Reload, privileges, work)?;
+        let thread = Confined::start(scope, name, privileges.reload_kind(), privileges, work)?;
         Ok(Self { requests, thread })
     }
 
@@ -138,9 +140,10 @@ impl Reloader {
         &self.thread
     }
 
-    /// Returns true while content is reloaded.
+    /// Returns true while content is reloaded or improved.
     pub(crate) fn is_busy(&self) -> bool {
-        self.requests.shared.history().running
+        let shared = &self.requests.shared;
+        shared.is_preparing.load(Ordering::Acquire) || shared.history().running
     }
 
     /// Returns the way to ask for reloads.
@@ -159,7 +162,7 @@ impl Drop for Reloader {
     }
 }
 
-/// Serves requests, and frees old content, until the thread has to end.
+/// Serves requests, improves content and frees old content, until the thread has to end.
 fn work<P: Program>(
     program: &P,
     shared: &Shared,
@@ -167,9 +170,11 @@ fn work<P: Program>(
     woken: &Receiver<()>,
     free_every: Duration,
 ) {
-    let mut is_in_use = false;
+    let (mut is_in_use, mut has_more) = (false, true);
     loop {
-        let wake = if is_in_use {
+        let wake = if has_more {
+            woken.recv_timeout(Duration::ZERO)
+        } else if is_in_use {
             woken.recv_timeout(free_every)
         } else {
             woken.recv().map_err(RecvTimeoutError::from)
@@ -178,6 +183,11 @@ fn work<P: Program>(
             return;
         }
         serve_requests(program, shared, supervisor);
+        if has_more || wake.is_ok() {
+            shared.is_preparing.store(true, Ordering::Release);
+            has_more = program.prepare_more(&mut print_line);
+            shared.is_preparing.store(false, Ordering::Release);
+        }
         is_in_use = program.free_unused();
     }
 }
@@ -225,9 +235,7 @@ fn reload<P: Program>(program: &P, only: Option<&str>) -> (LastReload, Option<St
     };
     let done = done.map(|what| format!("in {seconds:.2} s, {what}{}", memory_peak()));
     if let Some(line) = &done {
-        let mut block = Block::default();
-        block.line("reloaded", line.clone());
-        log::print("reloaded", &block);
+        print_line("reloaded", line.clone());
     }
     if let Some(why) = &kept {
         tracing::error!("{STAYS}: {why}");
@@ -248,6 +256,13 @@ fn reload<P: Program>(program: &P, only: Option<&str>) -> (LastReload, Option<St
         unix_time: since_1970.unwrap_or_default().as_secs_f64(),
     };
     (outcome, kept)
+}
+
+/// Prints a line for the operator.
+fn print_line(label: &'static str, line: String) {
+    let mut block = Block::default();
+    block.line(label, line);
+    log::print(label, &block);
 }
 
 fn unknown(name: &str) -> StartError {

@@ -261,7 +261,9 @@ async fn housekeeping(supervisor: &Supervisor, published: &[Published]) -> Infal
 /// Returns the files that threads may use after they have dropped their privileges.
 fn table<P: Program>(program: &P) -> Table {
     let folders = program.logs().into_iter().filter_map(RecordLog::folder);
-    Table::for_server(program.read_paths(), program.files()).with_logs_in(folders.collect())
+    Table::for_server(program.read_paths(), program.files())
+        .with_logs_in(folders.collect())
+        .with_store_in(program.stored_paths())
 }
 
 /// Prints the summary, and returns the error, if there is one. If a thread is busy, the process need

@@ -115,7 +115,9 @@ mod tests {
     /// Returns the qualities of gzip, brotli, zstd and identity.
     fn qualities(values: &[&str]) -> [u16; 4] {
         let mut field = AcceptEncoding::default();
-        values.iter().for_each(|value| field.add(value.as_bytes()));
+        for value in values {
+            field.add(value.as_bytes());
+        }
         let accepted = field.accepted();
         let [gzip, brotli, zstd] = Coding::ALL.map(|coding| accepted.quality(coding));
         [gzip, brotli, zstd, accepted.identity()]

@@ -1,23 +1,30 @@
 //! Makes the coded forms of file contents, and keeps them.
 //!
 //! A file is encoded once, not for each response. [`is_worthwhile`] tells by the media type and the
-//! length whether to try at all. [`Store::make`] encodes a content with one [`Coding`] at one
-//! [`Effort`]. [`Store::get`] returns a form that was made before, by this server or by another one
-//! that shares the folder.
+//! length whether to try at all. [`Coder::make`] encodes a content. [`Coder::get`] returns a form that
+//! was made before, by this server or by another one that shares the folder.
 //!
-//! The module lacks a queue and threads. A caller runs [`Store::make`] on a thread of low priority.
+//! The module lacks a queue and threads. A caller runs [`Coder::make`] on a thread of low priority.
+//! Only Linux has encoders, because only there a server can change its site while it runs.
 
+mod effort;
+#[cfg(target_os = "linux")]
+mod encode;
+#[cfg(not(target_os = "linux"))]
+#[path = "coder/no_encode.rs"]
 mod encode;
 mod folder;
 mod form;
 mod store;
 
-#[cfg(doc)]
-use crate::coding::Coding;
+use std::io;
+use std::path::PathBuf;
 
-pub(crate) use encode::{Effort, encode};
-pub(crate) use form::Key;
-pub(crate) use store::{Made, Store};
+use crate::coding::Coding;
+pub(crate) use effort::Effort;
+use form::Key;
+pub(crate) use store::Made;
+use store::Store;
 
 /// Minimum length of a content that is encoded, in bytes. One packet holds what is shorter, so its
 /// coded form would not arrive earlier.
@@ -57,6 +64,51 @@ pub(crate) fn is_worthwhile(media_type: &str, len: usize) -> bool {
         || essence.ends_with("+json")
         || essence.ends_with("+xml")
         || COMPRESSIBLE.contains(&essence.as_str())
+}
+
+/// Makes the coded forms of a site's files, with the effort that the operator has chosen.
+#[derive(Debug)]
+pub(crate) struct Coder {
+    store: Store,
+    effort: Effort,
+    folder: Option<PathBuf>,
+}
+
+impl Coder {
+    /// Creates a coder, which keeps what it makes in `folder`, or else in memory. The folder is created
+    /// if it is missing.
+    ///
+    /// # Errors
+    /// If the folder cannot be created or opened.
+    pub(crate) fn open(effort: Effort, folder: Option<PathBuf>) -> io::Result<Self> {
+        Ok(Self {
+            store: Store::open(folder.clone())?,
+            effort,
+            folder,
+        })
+    }
+
+    /// The folder with coded forms, if there is one.
+    pub(crate) fn folder(&self) -> Option<&PathBuf> {
+        self.folder.as_ref()
+    }
+
+    /// Returns the coded form of a content, if it was made before.
+    pub(crate) fn get(&self, content: &[u8], coding: Coding) -> Option<Made> {
+        self.store.get(Key::of(content), coding, self.effort)
+    }
+
+    /// Makes the coded form of a content, unless it was made before.
+    pub(crate) fn make(&self, content: &[u8], coding: Coding) -> Made {
+        let key = Key::of(content);
+        let known = self.store.get(key, coding, self.effort);
+        known.unwrap_or_else(|| self.store.make(key, coding, self.effort, content))
+    }
+
+    /// Frees the memory of the coded forms of a content, because the site has them now.
+    pub(crate) fn forget_memory(&self, content: &[u8]) {
+        self.store.forget_memory(Key::of(content));
+    }
 }
 
 #[cfg(test)]

@@ -219,15 +219,9 @@ mod accept;
 mod access_log;
 mod app;
 mod assembled;
+mod background;
 mod body;
-#[cfg(target_os = "linux")]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the site does not encode files yet"
-)]
 mod coder;
-#[allow(dead_code, reason = "the site does not encode files yet")]
 mod coding;
 pub mod date;
 mod exchange;

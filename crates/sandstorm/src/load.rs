@@ -527,3 +527,7 @@ fn name_of(kind: FileType) -> &'static str {
 #[cfg(test)]
 #[path = "load_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "load_rules_tests.rs"]
+mod rules_tests;

@@ -1,6 +1,6 @@
 //! Loads a folder for an operator. Shows the progress, prints warnings, and handles `--strict`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use control::{progress, report};
@@ -26,6 +26,17 @@ pub enum NotLoaded {
     /// The access log cannot be opened.
     #[error(transparent)]
     Log(#[from] io::Error),
+    /// The folder for compressed forms cannot be used.
+    #[error(
+        "cannot keep compressed files in {}: {source}; name a folder that can be written to",
+        folder.display()
+    )]
+    Cache {
+        /// The folder.
+        folder: PathBuf,
+        /// The error of the system call.
+        source: io::Error,
+    },
     /// The folder of a configuration file is not served.
     #[error("{place}: {error}")]
     At {

@@ -17,11 +17,12 @@ use nmio::{Instant, Port};
 use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
 use crate::app::{App, SiteOnly};
+use crate::background::{Background, Done};
 use crate::load::Limits;
 use crate::loading::load_next;
 use crate::prepared::Replies;
 use crate::server::{Http, PacketTotals, packets};
-use crate::site::{NEW, Site};
+use crate::site::{NEW, NextSite, Site};
 use crate::status::Status;
 use crate::turnover::{Share, hand_over};
 use crate::verdict::Sees;
@@ -141,6 +142,8 @@ struct Reloading {
     /// Old replies that connections still sent when the folder was loaded last. They are freed on
     /// the reload thread, because freeing a large one takes long.
     leaving: Mutex<Vec<Arc<[u8]>>>,
+    /// Makes coded forms of files, unless there are to be none.
+    background: Option<Background>,
 }
 
 impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
@@ -148,12 +151,13 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     /// that cannot be served keeps the old site.
     #[must_use]
     pub fn with_reloads(self, limits: Limits, strict: bool) -> Self {
-        let leaving = Mutex::default();
+        let coder = self.site().settings().coder.clone();
         Self {
             reloading: Some(Reloading {
                 limits,
                 strict,
-                leaving,
+                leaving: Mutex::default(),
+                background: coder.map(Background::new),
             }),
             ..self
         }
@@ -188,6 +192,20 @@ impl<A, F, C> Sandstorm<A, F, C> {
     #[must_use]
     pub(crate) fn with_access_log(self, access_log: Option<RecordLog>) -> Self {
         Self { access_log, ..self }
+    }
+
+    /// Hands the next site to the workers, and waits until all have it.
+    fn change_site(&self, reloading: &Reloading, old: &Site, next: NextSite) -> Arc<NextSite> {
+        let next = Arc::new(next);
+        *locked(&self.site.0) = Arc::clone(&next.site);
+        hand_over(&self.handover, &next);
+        let replies = next
+            .leaving
+            .iter()
+            .map(|index| &old.replies()[*index as usize]);
+        let replies = replies.map(|reply| Arc::clone(reply.bytes()));
+        locked(&reloading.leaving).extend(replies);
+        next
     }
 
     fn packets(&self, context: &WorkerContext) -> PacketTotals {
@@ -336,15 +354,7 @@ where
         };
         let old = self.site();
         let next = load_next(&old, &self.folder, &reloading.limits, reloading.strict)?;
-        let next = Arc::new(next);
-        *locked(&self.site.0) = Arc::clone(&next.site);
-        hand_over(&self.handover, &next);
-        let replies = next
-            .leaving
-            .iter()
-            .map(|index| &old.replies()[*index as usize]);
-        let replies = replies.map(|reply| Arc::clone(reply.bytes()));
-        locked(&reloading.leaving).extend(replies);
+        let next = self.change_site(reloading, &old, next);
         let totals = next.site.totals();
         let new = next.origins.iter().filter(|one| **one == NEW).count() as u64;
         let changes = match (new, next.leaving.len() as u64) {
@@ -370,6 +380,42 @@ where
         let mut leaving = locked(&reloading.leaving);
         leaving.retain(|bytes| Arc::strong_count(bytes) > 1);
         !leaving.is_empty()
+    }
+
+    fn prepare_more(&self, say: &mut dyn FnMut(&'static str, String)) -> bool {
+        let Some(reloading) = &self.reloading else {
+            return false;
+        };
+        let Some(background) = &reloading.background else {
+            return false;
+        };
+        let site = self.site();
+        match background.step(&site) {
+            Done::File => true,
+            Done::Nothing => false,
+            Done::Site(next) => {
+                let next = self.change_site(reloading, &site, *next);
+                let (totals, left) = (next.site.totals(), next.site.uncoded().len() as u64);
+                let coded = report::counted(totals.coded, "response");
+                let left = match left {
+                    0 => String::new(),
+                    left => format!("; {} to go", report::counted(left, "file")),
+                };
+                say(
+                    "compressed",
+                    format!("{coded} of {}{left}", self.folder.display()),
+                );
+                true
+            }
+        }
+    }
+
+    fn stored_paths(&self) -> Vec<PathBuf> {
+        let coder = self.site().settings().coder.clone();
+        coder
+            .and_then(|coder| coder.folder().cloned())
+            .into_iter()
+            .collect()
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {

@@ -1,11 +1,14 @@
 //! The options that say how a folder becomes a site.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use percent_encoding::percent_decode_str;
 
+use crate::coder::{Coder, Effort};
 use crate::fields::{FieldError, Fields};
+use crate::loading::NotLoaded;
 use crate::rules::{HeaderRule, Redirect};
 use crate::settings::Settings;
 use crate::site::errors_with_page;
@@ -38,6 +41,17 @@ pub(crate) struct RuleArgs {
     #[arg(long = "error-page", value_name = "STATUS=PATH", value_parser = error_page)]
     error_pages: Vec<(Status, Arc<[u8]>)>,
 
+    /// Compressed forms of text files, which the server makes after its start: gzip, Brotli and zstd. A
+    /// file `page.html.gz`, `.br` or `.zst` beside `page.html` is used in any case. Programs with an
+    /// application make no compressed forms.
+    #[arg(long, value_enum, default_value_t)]
+    compress: Compress,
+
+    /// Folder in which compressed forms are kept, so that the next start need not make them again. The
+    /// server's user must be able to write there.
+    #[arg(long, value_name = "DIR")]
+    compress_cache: Option<PathBuf>,
+
     /// Let `/page` lead to the file `page.html`, if nothing else has this path.
     #[arg(long)]
     clean_urls: bool,
@@ -60,9 +74,26 @@ pub(crate) struct RuleArgs {
     hidden_files: bool,
 }
 
+/// Values of `--compress`.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Compress {
+    /// Make none.
+    Off,
+    /// Make them quickly: tens of megabytes per second.
+    #[default]
+    Fast,
+    /// Make them as short as possible: about half a megabyte per second.
+    Best,
+}
+
 impl RuleArgs {
-    /// Returns the settings that these options make. All responses contain `fields`.
-    pub(crate) fn settings(&self, fields: Fields) -> Result<Settings, FieldError> {
+    /// Returns the settings that these options make. All responses contain `fields`. `coder` makes
+    /// compressed forms.
+    pub(crate) fn settings(
+        &self,
+        fields: Fields,
+        coder: Option<Coder>,
+    ) -> Result<Settings, FieldError> {
         let mut settings = Settings {
             fields,
             clean_urls: self.clean_urls,
@@ -80,7 +111,22 @@ impl RuleArgs {
         if self.security_headers {
             settings.add_security_headers()?;
         }
+        settings.coder = coder.map(Arc::new);
         Ok(settings)
+    }
+
+    /// Returns what makes compressed forms, unless there are to be none.
+    pub(crate) fn coder(&self) -> Result<Option<Coder>, NotLoaded> {
+        let effort = match self.compress {
+            Compress::Off => return Ok(None),
+            Compress::Fast => Effort::Fast,
+            Compress::Best => Effort::Best,
+        };
+        let coder = Coder::open(effort, self.compress_cache.clone());
+        coder.map(Some).map_err(|source| NotLoaded::Cache {
+            folder: self.compress_cache.clone().unwrap_or_default(),
+            source,
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use tcpip::{Config, CongestionControl, Cubic};
 
 use crate::access_log::AccessLogArgs;
 use crate::app::{App, SiteOnly};
+use crate::coder::Coder;
 use crate::fields::Fields;
 use crate::load::Limits;
 use crate::loading::{NotLoaded, load};
@@ -156,7 +157,8 @@ impl SiteArgs {
     ) -> ExitCode {
         control::serve(&self.network, || {
             let Self { root, site, .. } = self;
-            let sandstorm = site.load_with(root, &self.connections, fields, make)?;
+            // An application keeps its site, so no compressed forms can be added later.
+            let sandstorm = site.load_with(root, &self.connections, fields, None, make)?;
             let (name, addresses) = (root.display().to_string(), site.web_addresses.clone());
             let sandstorm = sandstorm.with_congestion::<C>();
             Ok::<_, NotLoaded>(Many::new(name, sandstorm, addresses))
@@ -219,7 +221,8 @@ impl SiteSource<'_> {
     fn load(&self) -> Result<Sandstorm, NotLoaded> {
         let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
         let Self { options, .. } = self;
-        let loaded = options.load_with(self.folder, self.connections, &[], make);
+        let coder = options.rules.coder()?;
+        let loaded = options.load_with(self.folder, self.connections, &[], coder, make);
         let place = || config::place_of(self.folder.to_str()?);
         let sandstorm = loaded.map_err(|error| match place() {
             Some(place) => NotLoaded::At {
@@ -324,19 +327,21 @@ impl SiteOptions {
         }
     }
 
-    /// Loads `folder` for a program with an application. All responses contain `fields`.
+    /// Loads `folder` for a program with an application. All responses contain `fields`. `coder` makes
+    /// compressed forms.
     fn load_with<A: App + Named, F>(
         &self,
         folder: &Path,
         connections: &ConnectionArgs,
         fields: &[(&str, &str)],
+        coder: Option<Coder>,
         make: F,
     ) -> Result<Sandstorm<A, F>, NotLoaded>
     where
         F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
     {
         let fields = Fields::of_all(fields.iter().copied())?;
-        let settings = self.rules.settings(fields)?;
+        let settings = self.rules.settings(fields, coder)?;
         let site = load(folder, &self.limits(), self.strict, &settings)?;
         let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make)
             .with_access_log(self.log.open(A::NAME)?);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::coder::Coder;
 use crate::fields::{FieldError, Fields};
 use crate::rules::{HeaderRules, Redirect, RuleError};
 use crate::site::MediaTypes;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub(crate) media_types: MediaTypes,
     pub(crate) redirects: Vec<Redirect>,
     pub(crate) headers: HeaderRules,
+    /// Makes coded forms of files, unless there are to be none.
+    pub(crate) coder: Option<Arc<Coder>>,
     /// The decoded paths of the pages for errors.
     pub(crate) error_pages: Vec<(Status, Arc<[u8]>)>,
 }

@@ -47,6 +47,8 @@ pub struct Totals {
     pub skipped: u64,
     /// Number of replies: three for each file, two for each redirect, and the shared ones.
     pub replies: u64,
+    /// Number of coded forms of files, such as gzip.
+    pub coded: u64,
     /// Total length of all replies in memory, in bytes.
     pub reply_bytes: u64,
 }
@@ -56,7 +58,7 @@ pub struct Totals {
 ///
 /// The decoded path of a request must match a path in the site exactly. Requests never access the
 /// file system, so no path can escape the loaded folder.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Site {
     /// The pages of files and folders. The key is the decoded path.
     pages: HashMap<Box<[u8]>, Page, RandomState>,
@@ -74,6 +76,8 @@ pub struct Site {
     /// have been made to contain it.
     boundary: u64,
     totals: Totals,
+    /// Files that may get further coded forms: the replies without a coding.
+    uncoded: Vec<ReplyId>,
     /// The versions of files, by the first of a file's replies.
     versions: HashMap<u32, Version>,
 }
@@ -208,6 +212,11 @@ impl Site {
     /// How the folder became this site.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The files that may get further coded forms: their replies without a coding.
+    pub(crate) fn uncoded(&self) -> &[ReplyId] {
+        &self.uncoded
     }
 
     /// The boundary between the parts of a multipart response.

@@ -24,7 +24,7 @@ const FIRST_HIGH_PORT: u16 = 1024;
 
 /// The limits on files and system calls for each [`Kind`] of thread.
 #[derive(Debug)]
-pub(super) struct Limits([ThreadLimits; 7]);
+pub(super) struct Limits([ThreadLimits; 8]);
 
 impl Limits {
     /// Prepares the limits.
@@ -36,6 +36,7 @@ impl Limits {
             ThreadLimits::new(Kind::Worker, table)?,
             ThreadLimits::new(Kind::Control, table)?,
             ThreadLimits::new(Kind::Reload, table)?,
+            ThreadLimits::new(Kind::StoringReload, table)?,
             ThreadLimits::new(Kind::Log, table)?,
             ThreadLimits::new(Kind::Watch, table)?,
             ThreadLimits::new(Kind::Helper, table)?,
@@ -61,6 +62,7 @@ impl ThreadLimits {
             files: Files::limited_to(
                 table.readable(kind),
                 table.writable(kind),
+                table.stored(kind),
                 table.helper(kind).map_or(&[], |tasks| &tasks.ports),
             )
             .map_err(|error| Error::Limits(error.to_string()))?,

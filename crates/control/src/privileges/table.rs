@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Control,
     /// The thread that reads the content again.
     Reload,
+    /// The same, if it also keeps files for the next start.
+    StoringReload,
     /// The thread that writes the logs.
     Log,
     /// The thread that watches the files of the content.
@@ -49,6 +51,8 @@ pub(crate) struct Table {
     readable: Vec<PathBuf>,
     /// Folders in which the thread for logs may make files and write to them.
     writable: Vec<PathBuf>,
+    /// Folders in which the reload thread may make, replace and remove files.
+    stored: Vec<PathBuf>,
     /// Files that the content was read from, which the server's user should be able to read again.
     files: Vec<PathBuf>,
     /// What the helper does while the server runs, and at the end.
@@ -64,6 +68,7 @@ impl Table {
         Self {
             readable,
             writable: Vec::new(),
+            stored: Vec::new(),
             files,
             helper: HelperTasks::default(),
             is_embedded: false,
@@ -76,6 +81,24 @@ impl Table {
         Self {
             writable: folders,
             ..self
+        }
+    }
+
+    /// Also lets the reload thread make, replace and remove files in these folders.
+    #[must_use]
+    pub(crate) fn with_store_in(self, folders: Vec<PathBuf>) -> Self {
+        Self {
+            stored: folders,
+            ..self
+        }
+    }
+
+    /// Returns the kind of the reload thread.
+    pub(crate) fn reload_kind(&self) -> Kind {
+        if self.stored.is_empty() {
+            Kind::Reload
+        } else {
+            Kind::StoringReload
         }
     }
 
@@ -100,6 +123,7 @@ impl Table {
         let described = [
             ("read access for reloads below", &self.readable),
             ("write access for logs in", &self.writable),
+            ("write access for prepared files in", &self.stored),
         ]
         .into_iter()
         .filter(|(_, paths)| !paths.is_empty())
@@ -118,7 +142,7 @@ impl Table {
     /// Returns the paths below which a thread of this kind may read.
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
-            Kind::Reload | Kind::Watch => &self.readable,
+            Kind::Reload | Kind::StoringReload | Kind::Watch => &self.readable,
             Kind::Worker | Kind::Control | Kind::Log | Kind::Helper | Kind::FollowingHelper => &[],
         }
     }
@@ -130,16 +154,26 @@ impl Table {
             Kind::Worker
             | Kind::Control
             | Kind::Reload
+            | Kind::StoringReload
             | Kind::Watch
             | Kind::Helper
             | Kind::FollowingHelper => &[],
         }
     }
 
+    /// Returns the folders in which a thread of this kind may make, replace and remove files.
+    pub(super) fn stored(&self, kind: Kind) -> &[PathBuf] {
+        if kind == Kind::StoringReload {
+            &self.stored
+        } else {
+            &[]
+        }
+    }
+
     /// Returns the files that a thread of this kind should be able to read again.
     pub(super) fn to_read_again(&self, kind: Kind) -> &[PathBuf] {
         match kind {
-            Kind::Reload => &self.files,
+            Kind::Reload | Kind::StoringReload => &self.files,
             Kind::Worker
             | Kind::Control
             | Kind::Log
@@ -179,7 +213,14 @@ mod tests {
             table.describe_file_access(),
             "read access for reloads below pages, write access for logs in logs"
         );
+        assert_eq!(table.reload_kind(), Kind::Reload);
+        let table = table.with_store_in(vec!["store".into()]);
+        assert_eq!(table.reload_kind(), Kind::StoringReload);
+        assert_eq!(table.stored(Kind::StoringReload), [PathBuf::from("store")]);
+        let end = ", write access for prepared files in store";
+        assert!(table.describe_file_access().ends_with(end));
         for kind in [Kind::Worker, Kind::Control, Kind::Log, Kind::Helper] {
+            assert!(table.stored(kind).is_empty(), "{kind:?}");
             assert!(table.readable(kind).is_empty(), "{kind:?}");
             assert_eq!(table.writable(kind).is_empty(), kind != Kind::Log);
             assert!(table.to_read_again(kind).is_empty(), "{kind:?}");

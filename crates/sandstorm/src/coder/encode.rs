@@ -4,30 +4,8 @@ use std::num::NonZeroU64;
 
 use libdeflater::{CompressionLvl, Compressor};
 
+use super::effort::Effort;
 use crate::coding::Coding;
-
-/// How much time the encoder may spend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Effort {
-    /// Tens of megabytes per second.
-    Fast,
-    /// The shortest form, at about half a megabyte per second for gzip, one for Brotli, and four for
-    /// zstd.
-    Best,
-}
-
-impl Effort {
-    /// Both efforts, in ascending order.
-    pub(crate) const ALL: [Self; 2] = [Self::Fast, Self::Best];
-
-    /// Returns the word for the effort in file names and settings.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Fast => "fast",
-            Self::Best => "best",
-        }
-    }
-}
 
 /// Maximum length of a coded form, in percent of the content's length. A form that saves less does
 /// not pay for its memory and for the client's decoding.
@@ -58,7 +36,7 @@ const ZOPFLI_SHORT_LEN: usize = 2 << 20;
 ///
 /// Returns `None` if the coded form would be longer than 95 % of the content, or if the encoder
 /// fails for lack of memory.
-pub(crate) fn encode(coding: Coding, effort: Effort, content: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn encode(coding: Coding, effort: Effort, content: &[u8]) -> Option<Vec<u8>> {
     let coded = match (coding, effort) {
         (Coding::Gzip, Effort::Fast) => gzip(content),
         (Coding::Gzip, Effort::Best) => zopfli(content),

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::super::encode::Effort;
+use super::super::effort::Effort;
 use super::super::form::Key;
 use super::*;
 use crate::coding::Coding;

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::encode::Effort;
+use super::effort::Effort;
 use crate::coding::Coding;
 
 /// Identifies a content. Equal contents have equal keys, on every machine.

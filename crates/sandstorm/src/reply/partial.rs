@@ -99,6 +99,12 @@ impl<'a> PartialHead<'a> {
         slot_at
     }
 
+    /// The media type of the file.
+    pub(crate) fn media_type(&self) -> &'a str {
+        let line = std::str::from_utf8(self.content_type).unwrap_or_default();
+        line.split_once(':').map_or("", |(_, value)| value.trim())
+    }
+
     /// Returns the range of the file's reply that contains a part of the file.
     pub(crate) fn slice(&self, part: &Range<u32>) -> Range<u32> {
         self.head_len + part.start..self.head_len + part.end

@@ -15,6 +15,7 @@ use httpdate::fmt_http_date;
 use super::media_type::MediaType;
 use super::page::{FilePage, Page, ReplyId};
 use super::{NEW, SHARED, Site, Totals, Version, encoded};
+use crate::coder::is_worthwhile;
 use crate::coding::Coding;
 use crate::fields::Fields;
 use crate::listing::{self, Entry};
@@ -103,6 +104,7 @@ impl Builder {
                 settings: Arc::new(settings.clone()),
                 boundary: hash.hash_one("boundary"),
                 totals: Totals::default(),
+                uncoded: Vec::new(),
                 versions: HashMap::new(),
             },
             redirects: settings.redirects.clone(),
@@ -115,6 +117,17 @@ impl Builder {
             builder.add(pages);
         }
         builder
+    }
+
+    /// Starts a site with everything that `site` has.
+    fn of(site: Site) -> Self {
+        Self {
+            origins: (0..site.replies.len() as u32).collect(),
+            site,
+            redirects: Vec::new(),
+            now: SystemTime::UNIX_EPOCH,
+            coded: Vec::new(),
+        }
     }
 
     /// Adds the rules of the folder. Those of the settings come before them, or replace them.
@@ -172,7 +185,12 @@ impl Builder {
         let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let modified = since_epoch(modified).min(since_epoch(self.now)).as_secs();
         let modified = modified.min(LAST_HTTP_SECOND);
-        let (media_type, own) = self.fields_of(path);
+        let (media_type, mut own) = self.fields_of(path);
+        let is_compressible = is_worthwhile(&media_type.name, len) && !own.has("content-encoding");
+        if self.site.settings.coder.is_some() && is_compressible {
+            // The file gets coded forms later. If there is no room for the field now, it is added then.
+            let _ = own.add("Vary", "Accept-Encoding");
+        }
         let file = FileReplies::new(
             &FileFields {
                 media_type: &media_type.name,
@@ -373,6 +391,10 @@ impl Builder {
     /// Adds everything that depends on all files: coded forms, clean URLs, redirects, and pages for
     /// errors. Passes paths to `report` that a rule leads to although no file has them.
     pub(crate) fn finish(&mut self, previous: Option<&Site>, report: &mut dyn FnMut(&[u8])) {
+        if let Some(previous) = previous {
+            // Files that were read again although they have not changed keep their coded forms.
+            self.keep_equal_pages(previous);
+        }
         self.attach_codings(previous);
         self.add_clean_urls();
         self.apply_redirects(report);

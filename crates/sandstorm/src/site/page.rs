@@ -89,6 +89,8 @@ pub(crate) struct Variants {
 pub(crate) struct CodedPage {
     pub(crate) coding: Coding,
     pub(crate) page: FilePage,
+    /// Whether the server has made this form, and not found it in a file.
+    pub(crate) is_made: bool,
 }
 
 impl Variants {
@@ -108,9 +110,8 @@ impl Variants {
     }
 
     /// Returns the form with this coding, if there is one.
-    pub(crate) fn coded(&self, coding: Coding) -> Option<&FilePage> {
-        let found = self.coded.iter().find(|one| one.coding == coding);
-        found.map(|one| &one.page)
+    pub(crate) fn coded(&self, coding: Coding) -> Option<&CodedPage> {
+        self.coded.iter().find(|one| one.coding == coding)
     }
 }
 
@@ -130,7 +131,11 @@ mod tests {
             plain: page(0),
             coded: [(Coding::Zstd, page(1)), (Coding::Gzip, page(2))]
                 .into_iter()
-                .map(|(coding, page)| CodedPage { coding, page })
+                .map(|(coding, page)| CodedPage {
+                    coding,
+                    page,
+                    is_made: false,
+                })
                 .collect(),
         };
         for (value, chosen) in [

@@ -178,6 +178,14 @@ const RELOAD: &[Call] = &[
     ),
 ];
 
+/// Calls to keep files, in addition to those for reading. The first entries replace those.
+const STORE: &[Call] = &[
+    any(libc::SYS_openat),
+    any(libc::SYS_renameat),
+    any(libc::SYS_renameat2),
+    any(libc::SYS_unlinkat),
+];
+
 /// Calls to open the files of logs again.
 const LOG: &[Call] = &[
     #[cfg(target_arch = "x86_64")]
@@ -259,6 +267,7 @@ pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
         Kind::Worker => (WORKER, &[]),
         Kind::Control => (CONTROL, &[]),
         Kind::Reload => (RELOAD, &[]),
+        Kind::StoringReload => (RELOAD, STORE),
         Kind::Log => (LOG, &[]),
         Kind::Watch => (RELOAD, WATCH),
         Kind::Helper => (HELPER, &[]),

@@ -19,10 +19,11 @@ pub(super) struct Files(RulesetCreated);
 
 impl Files {
     /// Creates rules that allow only reading below `readable`, making and writing files below
-    /// `writable`, and binding TCP sockets to `ports`.
+    /// `writable`, all of this and removing files below `stored`, and binding TCP sockets to `ports`.
     pub(super) fn limited_to(
         readable: &[PathBuf],
         writable: &[PathBuf],
+        stored: &[PathBuf],
         ports: &[u16],
     ) -> Result<Self, RulesetError> {
         let mut rules = Ruleset::default()
@@ -35,7 +36,9 @@ impl Files {
         let writing = AccessFs::WriteFile | AccessFs::MakeReg;
         let readable = readable.iter().map(|path| (path, reading));
         let writable = writable.iter().map(|path| (path, writing));
-        for (path, access) in readable.chain(writable) {
+        let storing = reading | writing | AccessFs::RemoveFile;
+        let stored = stored.iter().map(|path| (path, storing));
+        for (path, access) in readable.chain(writable).chain(stored) {
             // A path that cannot be opened now, with all privileges, could not be used later either,
             // so it needs no rule.
             if let Ok(opened) = PathFd::new(path) {

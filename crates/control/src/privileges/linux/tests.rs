@@ -425,7 +425,7 @@ fn landlock_allows_only_reading_below_the_named_folders() {
     fs::write(folder.join("page"), "text").unwrap();
     let inside = folder.clone();
     let outcome = std::thread::spawn(move || {
-        let files = Files::limited_to(std::slice::from_ref(&inside), &[], &[]).unwrap();
+        let files = Files::limited_to(std::slice::from_ref(&inside), &[], &[], &[]).unwrap();
         let has_landlock = kernel_has_landlock();
         assert_eq!(files.apply().unwrap(), has_landlock);
         if !has_landlock {
@@ -476,5 +476,34 @@ fn the_reload_thread_may_read_only_the_content() {
         (has_landlock, fs::read(&other).is_err())
     });
     let (has_landlock, is_refused) = has_landlock.join().unwrap();
+    assert_eq!(is_refused, has_landlock);
+}
+
+#[test]
+fn the_reload_thread_keeps_files_only_in_the_folders_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let [store, outside] = ["store", "outside"].map(|name| folder.path().join(name));
+    for folder in [folder.path(), &store, &outside] {
+        fs::create_dir_all(folder).unwrap();
+        fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
+    }
+    let confined = std::thread::spawn(move || {
+        let table = Table::for_server(Vec::new(), Vec::new()).with_store_in(vec![store.clone()]);
+        let kind = table.reload_kind();
+        let dropped = privileges_with("", table).drop_all(kind).unwrap();
+        let [temporary, kept] = ["temporary", "kept"].map(|name| store.join(name));
+        for content in ["one", "two"] {
+            fs::write(&temporary, content).unwrap();
+            let place = rustix::fs::CWD;
+            rustix::fs::renameat(place, &temporary, place, &kept).unwrap();
+            assert_eq!(fs::read_to_string(&kept).unwrap(), content);
+        }
+        let place = rustix::fs::CWD;
+        rustix::fs::unlinkat(place, &kept, rustix::fs::AtFlags::empty()).unwrap();
+        let missing = dropped.missing;
+        let has_landlock = missing.iter().all(|what| !what.contains("Landlock"));
+        (has_landlock, fs::write(outside.join("a"), "a").is_err())
+    });
+    let (has_landlock, is_refused) = confined.join().unwrap();
     assert_eq!(is_refused, has_landlock);
 }

@@ -5,78 +5,166 @@ use std::collections::HashMap;
 use arrayvec::ArrayVec;
 
 use super::Builder;
+use crate::coder::{Coder, Made, is_worthwhile};
 use crate::coding::Coding;
-use crate::reply::FileReplies;
-use crate::site::Site;
+use crate::reply::{FileReplies, PartialHead, Reply};
 use crate::site::page::{CodedPage, FilePage, Page, Variants};
+use crate::site::{NextSite, Site};
+
+/// The forms of files, by the first reply of the plain form.
+type Forms = HashMap<u32, Variants>;
 
 /// The coded forms that files of the previous site have, by the first reply of the plain form.
 type Previous<'s> = Option<(&'s Site, HashMap<u32, &'s Variants>)>;
 
+impl Site {
+    /// Returns the site with the coded forms that `coder` has made in the meantime.
+    pub(crate) fn with_codings(&self, coder: &Coder) -> NextSite {
+        let mut builder = Builder::of(self.clone());
+        let mut forms = builder.take_forms();
+        builder.add_made_forms(coder, &mut forms, &None);
+        builder.set_forms(forms);
+        builder.into_next(self)
+    }
+}
+
 impl Builder {
-    /// Lets files have coded forms: the content of files beside them, such as `page.html.gz`.
+    /// Lets files have coded forms: the content of files beside them, such as `page.html.gz`, and what
+    /// the server has made itself.
     pub(super) fn attach_codings(&mut self, previous: Option<&Site>) {
         let previous: Previous<'_> = previous.map(|site| {
             let variants = site.variants.iter();
             let by_first = variants.map(|variants| (variants.plain.first.0, variants));
             (site, by_first.collect())
         });
-        let mut found: HashMap<u32, Variants> = HashMap::new();
+        let mut forms = Forms::new();
         for path in std::mem::take(&mut self.coded) {
-            let Some((plain_path, coding)) = Coding::of_path(&path) else {
-                continue;
-            };
-            let site = &self.site;
-            let (Some(plain), Some(coded)) = (site.file_at(plain_path), site.file_at(&path)) else {
-                continue;
-            };
-            if self.is_form_of(plain, coded, coding) {
-                let page = self.coded_page(plain, coded, coding, &previous);
-                let one = CodedPage { coding, page };
-                let variants = found.entry(plain.first.0).or_insert_with(|| Variants {
-                    plain,
-                    coded: ArrayVec::new(),
-                });
-                variants.coded.push(one);
-            }
+            self.add_form_beside(&path, &mut forms, &previous);
         }
-        self.add_variants(found);
+        if let Some(coder) = self.site.settings.coder.clone() {
+            self.add_made_forms(&coder, &mut forms, &previous);
+        }
+        self.set_forms(forms);
     }
 
-    /// Returns true if the content of the file `coded` is a coded form of the file `plain`.
-    fn is_form_of(&self, plain: FilePage, coded: FilePage, coding: Coding) -> bool {
-        let (plain_reply, coded_reply) =
-            (self.site.reply(plain.first), self.site.reply(coded.first));
-        coded.modified >= plain.modified
+    /// Adds the content of the file at `path`, if it is a coded form of the file beside it.
+    fn add_form_beside(&mut self, path: &[u8], forms: &mut Forms, previous: &Previous<'_>) {
+        let site = &self.site;
+        let Some((plain_path, coding)) = Coding::of_path(path) else {
+            return;
+        };
+        let (Some(plain), Some(coded)) = (site.file_at(plain_path), site.file_at(path)) else {
+            return;
+        };
+        let (plain_reply, coded_reply) = (site.reply(plain.first), site.reply(coded.first));
+        let is_form = coded.modified >= plain.modified
             && coded_reply.body_len() < plain_reply.body_len()
             && coding.may_have_made(coded_reply.body())
-            && !plain_reply.has_field("content-encoding")
+            && !plain_reply.has_field("content-encoding");
+        if !is_form {
+            return;
+        }
+        self.add_vary(plain);
+        let old = self
+            .old_form(plain, coding, previous)
+            .filter(|(old, _)| old.page.tag == coded.tag);
+        let page = if let Some((old, site)) = old {
+            self.keep_page(old.page, site)
+        } else {
+            let coded = self.site.reply(coded.first).clone();
+            self.make_form(plain, coding, coded.body())
+        };
+        let one = CodedPage {
+            coding,
+            page,
+            is_made: false,
+        };
+        forms_of(plain, forms).push(one);
     }
 
-    /// Returns the page of a coded form, from the previous site if it has the same form.
-    fn coded_page(
+    /// Adds the coded forms that the server has made. Notes the files that lack some.
+    fn add_made_forms(&mut self, coder: &Coder, forms: &mut Forms, previous: &Previous<'_>) {
+        let pages = self.site.pages.values();
+        let plain = pages.filter_map(|page| match page {
+            Page::File(file) => Some((file.first.0, *file)),
+            _ => None,
+        });
+        // Several paths may lead to a file.
+        let files: HashMap<u32, FilePage> = plain.collect();
+        self.site.uncoded.clear();
+        for file in files.into_values() {
+            if is_compressible(self.site.reply(file.first))
+                && !self.add_made_forms_of(file, coder, forms, previous)
+            {
+                self.site.uncoded.push(file.first);
+            }
+        }
+    }
+
+    /// Adds the coded forms of a file that the server has made. Returns true if it has tried all codings.
+    fn add_made_forms_of(
         &mut self,
         plain: FilePage,
-        coded: FilePage,
-        coding: Coding,
+        coder: &Coder,
+        forms: &mut Forms,
         previous: &Previous<'_>,
-    ) -> FilePage {
-        self.add_vary(plain);
-        if let Some((site, variants)) = previous
-            && let Some(old) = variants.get(&self.origins[plain.first.index()])
-            && let Some(old) = old.coded(coding)
-            && old.tag == coded.tag
-        {
-            return self.keep_page(*old, site);
+    ) -> bool {
+        let (mut are_all_tried, mut is_any_new) = (true, false);
+        let whole = self.site.reply(plain.first).clone();
+        for coding in Coding::ALL {
+            let known = forms.get(&plain.first.0);
+            if known.is_some_and(|known| known.coded(coding).is_some()) {
+                continue;
+            }
+            let old = self
+                .old_form(plain, coding, previous)
+                .filter(|(old, _)| old.is_made);
+            let page = if let Some((old, site)) = old {
+                self.keep_page(old.page, site)
+            } else {
+                match coder.get(whole.body(), coding) {
+                    Some(Made::Coded(coded)) => {
+                        is_any_new = true;
+                        self.add_vary(plain);
+                        self.make_form(plain, coding, &coded)
+                    }
+                    Some(Made::NotWorthIt) => continue,
+                    None => {
+                        are_all_tried = false;
+                        continue;
+                    }
+                }
+            };
+            let one = CodedPage {
+                coding,
+                page,
+                is_made: true,
+            };
+            forms_of(plain, forms).push(one);
         }
-        let (whole, not_modified) = (plain.content_reply(false), plain.not_modified());
+        if is_any_new {
+            coder.forget_memory(whole.body());
+        }
+        are_all_tried
+    }
+
+    /// Returns the form that the same file has in the previous site, with this site.
+    fn old_form<'s>(
+        &self,
+        plain: FilePage,
+        coding: Coding,
+        previous: &Previous<'s>,
+    ) -> Option<(CodedPage, &'s Site)> {
+        let (site, forms) = previous.as_ref()?;
+        let forms = forms.get(&self.origins[plain.first.index()])?;
+        Some((*forms.coded(coding)?, site))
+    }
+
+    /// Makes the replies for the coded form of a file.
+    fn make_form(&mut self, plain: FilePage, coding: Coding, coded: &[u8]) -> FilePage {
         let site = &self.site;
-        let file = FileReplies::of_coding(
-            site.reply(whole),
-            site.reply(not_modified),
-            coding,
-            site.reply(coded.first).body(),
-        );
+        let (whole, not_modified) = (site.reply(plain.first), site.reply(plain.not_modified()));
+        let file = FileReplies::of_coding(whole, not_modified, coding, coded);
         FilePage {
             first: self.add(file.replies),
             tag: file.tag,
@@ -93,18 +181,35 @@ impl Builder {
         }
     }
 
-    fn add_variants(&mut self, found: HashMap<u32, Variants>) {
-        if found.is_empty() {
+    /// Returns the forms of all files, and lets each path lead to the plain form.
+    fn take_forms(&mut self) -> Forms {
+        let variants = std::mem::take(&mut self.site.variants);
+        for page in self.all_pages() {
+            if let Page::Negotiated(index) = page {
+                *page = Page::File(variants[*index as usize].plain);
+            }
+        }
+        let by_first = variants.into_iter().map(|one| (one.plain.first.0, one));
+        by_first.collect()
+    }
+
+    /// Lets each path lead to all forms of its file.
+    fn set_forms(&mut self, forms: Forms) {
+        if forms.is_empty() {
             return;
         }
         let mut by_first = HashMap::new();
-        for (first, mut variants) in found {
+        let mut all = Vec::new();
+        self.site.totals.coded = 0;
+        for (first, mut variants) in forms {
             let len = |one: &CodedPage| self.site.reply(one.page.first).body_len();
             variants.coded.sort_by_key(|one| (len(one), one.coding));
-            by_first.insert(first, self.site.variants.len() as u32);
-            self.site.variants.push(variants);
+            self.site.totals.coded += variants.coded.len() as u64;
+            by_first.insert(first, all.len() as u32);
+            all.push(variants);
         }
-        for page in self.site.pages.values_mut() {
+        self.site.variants = all;
+        for page in self.all_pages() {
             if let Page::File(file) = page
                 && let Some(index) = by_first.get(&file.first.0)
             {
@@ -112,4 +217,34 @@ impl Builder {
             }
         }
     }
+
+    /// Returns the pages of all paths.
+    fn all_pages(&mut self) -> impl Iterator<Item = &mut Page> {
+        let Site {
+            pages,
+            aliases,
+            rules,
+            ..
+        } = &mut self.site;
+        let of_rules = rules.iter_mut().filter_map(|rule| rule.page.as_mut());
+        pages
+            .values_mut()
+            .chain(aliases.values_mut())
+            .chain(of_rules)
+    }
+}
+
+/// Returns the forms of a file.
+fn forms_of(plain: FilePage, forms: &mut Forms) -> &mut ArrayVec<CodedPage, { Coding::ALL.len() }> {
+    let variants = forms.entry(plain.first.0).or_insert_with(|| Variants {
+        plain,
+        coded: ArrayVec::new(),
+    });
+    &mut variants.coded
+}
+
+/// Returns true if it is worth making coded forms of a file.
+fn is_compressible(file: &Reply) -> bool {
+    let media_type = PartialHead::of(file).media_type();
+    is_worthwhile(media_type, file.body_len()) && !file.has_field("content-encoding")
 }

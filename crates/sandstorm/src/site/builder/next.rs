@@ -63,28 +63,7 @@ impl Builder {
     pub(crate) fn into_next(mut self, previous: &Site) -> NextSite {
         // The shared replies are usually equal, because they depend only on the common fields.
         self.keep_equal(previous, ReplyId(0), ReplyId(0), 2 * SHARED.len());
-        let own = self.site.pages.iter().chain(&self.site.aliases);
-        let mut pairs = Vec::new();
-        for (path, page) in own {
-            let old = previous
-                .pages
-                .get(path)
-                .or_else(|| previous.aliases.get(path));
-            let olds = old
-                .map(|page| Group::of(page, previous))
-                .unwrap_or_default();
-            for group in Group::of(page, &self.site) {
-                // A file that has not changed was kept before.
-                if self.origins[group.first.index()] != NEW {
-                    continue;
-                }
-                let old = olds.iter().find(|old| old.kind == group.kind);
-                pairs.extend(old.map(|old| (group, *old)));
-            }
-        }
-        for (own, old) in pairs {
-            self.keep_equal(previous, own.first, old.first, own.count);
-        }
+        self.keep_equal_pages(previous);
         let mut stays = vec![false; previous.replies.len()];
         for origin in self.origins.iter().filter(|origin| **origin != NEW) {
             stays[*origin as usize] = true;
@@ -94,6 +73,34 @@ impl Builder {
             leaving: all.filter(|index| !stays[*index as usize]).collect(),
             origins: std::mem::take(&mut self.origins).into_boxed_slice(),
             site: Arc::new(self.into_site()),
+        }
+    }
+
+    /// Takes over the replies of paths that equal those of the previous site.
+    pub(super) fn keep_equal_pages(&mut self, previous: &Site) {
+        let own = self.site.pages.iter().chain(&self.site.aliases);
+        let mut pairs = Vec::new();
+        for (path, page) in own {
+            let old = previous.pages.get(path);
+            let old = old.or_else(|| previous.aliases.get(path));
+            let olds = old.map(|page| Group::of(page, previous));
+            for group in Group::of(page, &self.site) {
+                // A file that has not changed was kept before.
+                if self.origins[group.first.index()] != NEW {
+                    continue;
+                }
+                let mut olds = olds.iter().flatten();
+                let old = olds.find(|old| old.kind == group.kind);
+                pairs.extend(old.map(|old| (group, *old)));
+            }
+        }
+        let rules = self.site.rules.iter().zip(&previous.rules);
+        for (own, old) in rules.filter_map(|(own, old)| Some((own.page?, old.page?))) {
+            let old = Group::of(&old, previous);
+            pairs.extend(Group::of(&own, &self.site).into_iter().zip(old));
+        }
+        for (own, old) in pairs {
+            self.keep_equal(previous, own.first, old.first, own.count);
         }
     }
 

@@ -197,14 +197,14 @@ impl Builder {
             let usual = (status == Status::NotFound).then_some(NOT_FOUND_PAGE);
             let path = named.map(|(_, path)| &**path).or(usual);
             let file = path.and_then(|path| self.site.file_at(path));
+            if let (Some((_, path)), None) = (named, file) {
+                report(path);
+            }
             let replies = match file {
                 Some(file) => error_page(status, self.site.reply(file.first)),
                 None if own.is_empty() => continue,
                 None => status_page(status, &fields),
             };
-            if let (Some((_, path)), None) = (named, file) {
-                report(path);
-            }
             for (offset, reply) in replies.into_iter().enumerate() {
                 self.replace(ReplyId((2 * index + offset) as u32), reply);
             }

@@ -1,0 +1,102 @@
+//! Makes coded forms of a site's files while the site is served.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::coder::{Coder, Made};
+use crate::coding::Coding;
+use crate::site::{NextSite, ReplyId, Site};
+
+/// Time after which the forms made so far become part of the site. Each further time is twice as long,
+/// up to [`MAX_PAUSE`], because workers pass through all replies of a site to change it.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+
+/// Makes coded forms, one file at a time. Short files come first.
+#[derive(Debug)]
+pub(crate) struct Background {
+    coder: Arc<Coder>,
+    work: Mutex<Work>,
+}
+
+/// What is to be done for a site.
+#[derive(Debug)]
+struct Work {
+    /// The site that the files belong to.
+    site: Option<Arc<Site>>,
+    /// The files that may get further forms, longest first.
+    files: Vec<ReplyId>,
+    /// Number of forms that are not yet part of the site.
+    made: usize,
+    pause: Duration,
+    since: Instant,
+}
+
+/// What has been done.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// A file has got its forms, and there are more files.
+    File,
+    /// The site with the forms made so far.
+    Site(Box<NextSite>),
+    /// Nothing, because nothing is to be done.
+    Nothing,
+}
+
+impl Background {
+    pub(crate) fn new(coder: Arc<Coder>) -> Self {
+        let work = Work {
+            site: None,
+            files: Vec::new(),
+            made: 0,
+            pause: FIRST_PAUSE,
+            since: Instant::now(),
+        };
+        Self {
+            coder,
+            work: Mutex::new(work),
+        }
+    }
+
+    /// Does the next piece of work for `site`.
+    pub(crate) fn step(&self, site: &Arc<Site>) -> Done {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &Arc<Site>| Arc::ptr_eq(known, site);
+        if !work.site.as_ref().is_some_and(is_same) {
+            work.begin(site);
+        }
+        let Some(file) = work.files.pop() else {
+            return if work.made > 0 {
+                work.next_site(site, &self.coder)
+            } else {
+                Done::Nothing
+            };
+        };
+        let content = site.reply(file).body();
+        let made = Coding::ALL.map(|coding| self.coder.make(content, coding));
+        work.made += made
+            .iter()
+            .filter(|one| matches!(one, Made::Coded(_)))
+            .count();
+        if work.made > 0 && work.since.elapsed() >= work.pause {
+            work.pause = (2 * work.pause).min(MAX_PAUSE);
+            return work.next_site(site, &self.coder);
+        }
+        Done::File
+    }
+}
+
+impl Work {
+    fn begin(&mut self, site: &Arc<Site>) {
+        self.files = site.uncoded().to_vec();
+        let len = |file: &ReplyId| site.reply(*file).body_len();
+        self.files.sort_by_key(|file| std::cmp::Reverse(len(file)));
+        self.site = Some(Arc::clone(site));
+        self.since = Instant::now();
+    }
+
+    fn next_site(&mut self, site: &Arc<Site>, coder: &Coder) -> Done {
+        self.made = 0;
+        Done::Site(Box::new(site.with_codings(coder)))
+    }
+}

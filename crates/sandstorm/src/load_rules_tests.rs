@@ -1,0 +1,290 @@
+//! Tests of what the loader makes of a folder beside its files.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use crate::background::{Background, Done};
+use crate::coder::{Coder, Effort};
+use crate::date::{SlotWriter, Stamp};
+use crate::load::{Limits, Progress};
+use crate::settings::Settings;
+use crate::site::{NEW, Site};
+use crate::{Session, Step};
+
+/// A text that every coding shortens.
+const LONG: &str = "Sand, storm, dune, desert and wind are in this line.\n";
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    folder
+}
+
+fn load(folder: &Path, settings: &Settings) -> Site {
+    Site::load_with(folder, &Limits::default(), settings, |_| {}).unwrap()
+}
+
+/// Returns the whole response to a GET with further fields.
+fn get(site: &Site, path: &str, fields: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let Step::Answer(answer) = Session::default().next(site, request.as_bytes()) else {
+        panic!("no answer");
+    };
+    let (mut out, mut slots) = (Vec::new(), SlotWriter::new());
+    let stamp = Stamp::new(0, answer.close);
+    answer.write(site, request.as_bytes(), stamp, &mut slots, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn status(site: &Site, path: &str) -> String {
+    get(site, path, "")[9..12].to_owned()
+}
+
+#[test]
+fn the_rules_of_a_folder_are_used_and_not_served() {
+    let folder = folder(&[
+        ("index.html", "home"),
+        ("a.css", "a"),
+        ("sub/_headers", "a file like others"),
+        (
+            "_redirects",
+            "\u{feff}# comment\n/old/* /new/:splat\n/home /  302 # comment\n",
+        ),
+        (
+            "_headers",
+            "/*.css\n  A: 1\n/*\n  X-A: 1\n/a.css\n  X-A: 2\n",
+        ),
+    ]);
+    let mut skipped = Vec::new();
+    let site = Site::load_with(
+        folder.path(),
+        &Limits::default(),
+        &Settings::default(),
+        |one| {
+            if let Progress::Skipped(one) = one {
+                skipped.push(one.to_string());
+            }
+        },
+    );
+    let site = site.unwrap();
+    assert!(get(&site, "/old/x", "").contains("\r\nLocation: /new/x\r\n"));
+    assert_eq!(status(&site, "/home"), "302");
+    assert!(get(&site, "/a.css", "").contains("\r\nX-A: 2\r\n"));
+    assert!(get(&site, "/", "").contains("\r\nX-A: 1\r\n"));
+    for path in ["/_redirects", "/_headers"] {
+        assert_eq!(status(&site, path), "404");
+    }
+    assert_eq!(status(&site, "/sub/_headers"), "200");
+    assert_eq!(site.totals().files, 3);
+    let [one] = &skipped[..] else {
+        panic!("{skipped:?}");
+    };
+    assert!(one.contains("_headers\" line 1: "), "{one}");
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_reported_and_the_files_are_served() {
+    let folder = folder(&[("a", "a")]);
+    fs::write(folder.path().join("_headers"), vec![b'#'; (1 << 20) + 1]).unwrap();
+    fs::write(folder.path().join("_redirects"), b"/x /\xff").unwrap();
+    let mut skipped = Vec::new();
+    let progress = |one: Progress<'_>| {
+        if let Progress::Skipped(one) = one {
+            skipped.push(one.to_string());
+        }
+    };
+    let settings = Settings::default();
+    let site = Site::load_with(folder.path(), &Limits::default(), &settings, progress).unwrap();
+    assert_eq!(
+        (status(&site, "/a"), site.totals().skipped),
+        ("200".to_owned(), 2)
+    );
+    assert!(skipped[0].contains("cannot be read"), "{skipped:?}");
+    assert!(
+        skipped[1].contains("more than 1048576 bytes"),
+        "{skipped:?}"
+    );
+}
+
+#[test]
+fn a_rule_for_a_missing_page_is_reported() {
+    let folder = folder(&[("a", "a"), ("_redirects", "/x /none 200\n/y /none 404\n")]);
+    let mut settings = Settings::default();
+    settings.add_error_page(crate::Status::Gone, b"/gone.html");
+    let mut skipped = Vec::new();
+    let site = Site::load_with(folder.path(), &Limits::default(), &settings, |one| {
+        if let Progress::Skipped(one) = one {
+            skipped.push(one.to_string());
+        }
+    });
+    assert_eq!(status(&site.unwrap(), "/x"), "404");
+    assert_eq!(skipped.len(), 3, "{skipped:?}");
+    assert!(
+        skipped[2].contains("gone.html\" is what a rule leads to"),
+        "{skipped:?}"
+    );
+}
+
+#[test]
+fn a_change_of_the_rules_for_fields_reaches_files_that_have_not_changed() {
+    let folder = folder(&[
+        ("a", "a"),
+        ("_headers", "/a\n X: 1\n"),
+        ("_redirects", "/x/* /y/:splat\n/z/* / 302\n/home / 302\n"),
+    ]);
+    let site = load(folder.path(), &Settings::default());
+    fs::write(folder.path().join("_headers"), "/a\n X: 2\n").unwrap();
+    let next = site
+        .load_next(folder.path(), &Limits::default(), |_| {})
+        .unwrap();
+    assert!(get(&next.site, "/a", "").contains("\r\nX: 2\r\n"));
+    let last = next
+        .site
+        .load_next(folder.path(), &Limits::default(), |_| {})
+        .unwrap();
+    assert!(last.origins.iter().all(|origin| *origin != NEW));
+}
+
+#[test]
+fn a_folder_without_an_index_gets_lists_of_its_entries() {
+    let folder = folder(&[
+        ("b.txt", "12345"),
+        ("sub/c.txt", "c"),
+        ("own/index.html", "own"),
+        (".hidden", "x"),
+        ("_headers", "/*\n X-A: 1\n"),
+    ]);
+    let settings = Settings {
+        listings: true,
+        ..Settings::default()
+    };
+    let site = load(folder.path(), &settings);
+    let html = get(&site, "/", "");
+    for part in ["text/html", "X-A: 1", "./b.txt", "./sub/", "./own/"] {
+        assert!(html.contains(part), "{part} is not in {html}");
+    }
+    for part in [".hidden", "_headers"] {
+        assert!(!html.contains(part), "{part} is in {html}");
+    }
+    let json = get(&site, "/index.json", "");
+    assert!(
+        json.contains("application/json") && json.contains("\"size\":5"),
+        "{json}"
+    );
+    assert!(get(&site, "/sub/", "").contains("./c.txt"));
+    assert!(get(&site, "/sub", "").contains("\r\nLocation: /sub/\r\n"));
+    assert!(get(&site, "/own/", "").ends_with("own"));
+    assert_eq!(status(&site, "/own/index.json"), "404");
+    assert_eq!((site.totals().files, site.file_paths().count()), (3, 3));
+    let next = site
+        .load_next(folder.path(), &Limits::default(), |_| {})
+        .unwrap();
+    assert!(next.origins.iter().all(|origin| *origin != NEW));
+    assert_eq!(
+        status(&load(folder.path(), &Settings::default()), "/"),
+        "404"
+    );
+}
+
+#[test]
+fn hidden_files_are_served_if_the_settings_say_so() {
+    let folder = folder(&[("a", "a"), (".b/c", "c")]);
+    let mut settings = Settings::default();
+    assert_eq!(status(&load(folder.path(), &settings), "/.b/c"), "404");
+    settings.hidden = true;
+    assert_eq!(status(&load(folder.path(), &settings), "/.b/c"), "200");
+}
+
+/// A coder, and the settings with it.
+fn coder(cache: Option<&Path>) -> (Arc<Coder>, Settings) {
+    let coder = Coder::open(Effort::Fast, cache.map(Path::to_owned)).unwrap();
+    let coder = Arc::new(coder);
+    let settings = Settings {
+        coder: Some(Arc::clone(&coder)),
+        ..Settings::default()
+    };
+    (coder, settings)
+}
+
+/// Makes all coded forms.
+fn work(background: &Background, mut site: Arc<Site>) -> Arc<Site> {
+    loop {
+        match background.step(&site) {
+            Done::File => {}
+            Done::Site(next) => {
+                assert!(next.leaving.is_empty());
+                site = Arc::clone(&next.site);
+            }
+            Done::Nothing => return site,
+        }
+    }
+}
+
+const GZIP: &str = "Accept-Encoding: gzip\r\n";
+const CODED: &str = "\r\nContent-Encoding: gzip\r\n";
+
+#[test]
+#[cfg(target_os = "linux")]
+fn coded_forms_become_part_of_the_site_and_stay_when_it_is_loaded_again() {
+    let long = LONG.repeat(100);
+    let folder = folder(&[
+        ("index.html", &long),
+        ("docs/a.txt", &long.replace("wind", "rain")),
+        ("short.txt", "short"),
+        ("image.png", &long),
+        ("coded.txt", &long),
+        ("_headers", "/coded.txt\n Content-Encoding: x\n"),
+        ("_redirects", "/spa/* / 200\n"),
+    ]);
+    let (coder, mut settings) = coder(None);
+    settings.clean_urls = true;
+    let site = Arc::new(load(folder.path(), &settings));
+    for path in ["/", "/docs/a.txt"] {
+        let plain = get(&site, path, GZIP);
+        assert!(plain.contains("\r\nVary: Accept-Encoding\r\n") && !plain.contains(CODED));
+    }
+    let background = Background::new(coder);
+    let site = work(&background, site);
+    assert_eq!(site.totals().coded, 6);
+    for path in ["/", "/index.html", "/index", "/docs/a.txt", "/spa/x"] {
+        assert!(get(&site, path, GZIP).contains(CODED), "{path}");
+        assert!(!get(&site, path, "").contains(CODED), "{path}");
+    }
+    for path in ["/short.txt", "/image.png", "/coded.txt"] {
+        let plain = get(&site, path, GZIP);
+        assert!(!plain.contains(CODED) && !plain.contains("Vary"), "{path}");
+    }
+    fs::write(folder.path().join("new.css"), &long).unwrap();
+    let next = site
+        .load_next(folder.path(), &Limits::default(), |_| {})
+        .unwrap();
+    assert!(next.leaving.is_empty());
+    assert_eq!(
+        next.origins.iter().filter(|origin| **origin == NEW).count(),
+        3
+    );
+    let last = work(&background, next.site);
+    assert!(get(&last, "/new.css", GZIP).contains(CODED));
+    assert_eq!(last.totals().coded, 9);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_that_starts_again_finds_its_coded_forms() {
+    let folder = folder(&[("a.html", &LONG.repeat(100))]);
+    let cache = tempfile::tempdir().unwrap();
+    let (first, settings) = coder(Some(cache.path()));
+    let site = Arc::new(load(folder.path(), &settings));
+    work(&Background::new(first), site);
+    let (_, settings) = coder(Some(cache.path()));
+    let site = load(folder.path(), &settings);
+    assert!(get(&site, "/a.html", GZIP).contains(CODED));
+    assert!(site.uncoded().is_empty());
+}
