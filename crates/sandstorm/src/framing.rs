@@ -46,8 +46,7 @@ impl Framing {
         let mut codings = TransferCodings::default();
         let mut close = false;
         let mut keep_alive = minor > 0;
-        let mut conditional = false;
-        let mut has_range = false;
+        let (mut conditional, mut has_range) = (false, false);
         let mut accept_encoding = AcceptEncoding::default();
         let mut expected = true;
         let mut expects_continue = false;

@@ -212,8 +212,11 @@
 //! more than the whole file, gets the whole file. Only heads and the text between parts are
 //! assembled for such a response. The parts are slices of the prepared response.
 //!
-//! The server deliberately lacks TLS, compression, content negotiation, folder listings, virtual
-//! hosts, and tunnels (CONNECT).
+//! [`Settings`] say how a folder becomes a site: redirects, rules for fields, media types, listings and
+//! pages for errors. All of this is prepared when the folder is loaded. A client that accepts gzip,
+//! Brotli or zstd gets the shortest form of a file.
+//!
+//! The server deliberately lacks TLS, virtual hosts, and tunnels (CONNECT).
 
 mod accept;
 mod access_log;

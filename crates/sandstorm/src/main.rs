@@ -26,7 +26,7 @@ enum Command {
     /// All files are read at start. SIGHUP makes the server read changed files.
     ///
     /// A request for `/` or `/sub/` gets the index.html of that folder. A request for `/sub` is
-    /// redirected to `/sub/`.
+    /// redirected to `/sub/`. The files `_redirects` and `_headers` in the folder have further rules.
     ///
     /// Files and folders whose names begin with a dot are left out, except `.well-known`. A
     /// symbolic link is followed if its target is inside the folder. The server leaves out other

@@ -52,7 +52,7 @@ pub enum RuleError {
         /// The start of the text.
         text: String,
     },
-    /// The path of a rule is longer than [`MAX_PATH_LEN`].
+    /// The path of a rule is longer than 2,048 bytes.
     #[error(
         "the path has {len} bytes, more than {MAX_PATH_LEN}; shorten it, or end it with a star"
     )]
@@ -84,7 +84,7 @@ pub enum RuleError {
         /// The segment.
         segment: String,
     },
-    /// The path has more than [`MAX_CAPTURES`] placeholders.
+    /// The path has more than 8 placeholders.
     #[error("the path has more than {MAX_CAPTURES} placeholders; replace the last ones by a star")]
     TooManyPlaceholders,
     /// Two placeholders have the same name.
@@ -161,12 +161,12 @@ pub enum RuleError {
     /// The target of a redirect matches the same rule again.
     #[error("the target leads to the same rule again, without end; write another target")]
     Endless,
-    /// There are more than [`MAX_EXACT_RULES`] rules.
+    /// There are more than 10,000 rules for single paths.
     #[error(
         "there are more than {MAX_EXACT_RULES} redirects; join some by a placeholder or a star"
     )]
     TooManyExact,
-    /// There are more than [`MAX_PATTERN_RULES`] rules with a placeholder or a star.
+    /// There are more than 1,000 rules with a placeholder or a star.
     #[error(
         "there are more than {MAX_PATTERN_RULES} redirects with a placeholder or a star; join some"
     )]
@@ -195,7 +195,7 @@ pub enum RuleError {
     /// The field is refused.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// There are more than [`MAX_HEADER_RULES`] rules.
+    /// There are more than 1,000 rules for fields.
     #[error("there are more than {MAX_HEADER_RULES} paths with fields; join some by a star")]
     TooManyHeaderRules,
 }

@@ -173,9 +173,9 @@ impl Status {
             | Self::SeeOther
             | Self::NotModified
             | Self::TemporaryRedirect
-            | Self::PermanentRedirect => "",
-            Self::Forbidden => "This page is not for everybody.",
-            Self::Gone => "This page is gone for good.",
+            | Self::PermanentRedirect
+            | Self::Forbidden
+            | Self::Gone => "",
             Self::BadRequest => "What was received is no valid HTTP request.",
             Self::NotFound => "There is no file of this name.",
             Self::MethodNotAllowed => "This method is not allowed here.",

@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 25] = [
+const EXAMPLES: [(&str, &str); 30] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -36,6 +36,14 @@ const EXAMPLES: [(&str, &str); 25] = [
     ("min_rate", r#""16 kB""#),
     ("root", r#""/srv/www""#),
     ("web_addresses", r#"["192.0.2.80"]"#),
+    (
+        "redirects",
+        r#"["/old/* /new/:splat", "/app/* /index.html 200"]"#,
+    ),
+    ("headers", r#"["/fonts/* Access-Control-Allow-Origin: *"]"#),
+    ("media_types", r#"["wasm=application/wasm"]"#),
+    ("error_pages", r#"["404=/errors/missing.html"]"#),
+    ("compress_cache", r#""/var/cache/sandstorm""#),
     (
         "zones",
         r#"["example.org.zone", "example.com=/var/lib/zones/com"]"#,

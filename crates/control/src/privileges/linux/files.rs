@@ -19,7 +19,8 @@ pub(super) struct Files(RulesetCreated);
 
 impl Files {
     /// Creates rules that allow only reading below `readable`, making and writing files below
-    /// `writable`, all of this and removing files below `stored`, and binding TCP sockets to `ports`.
+    /// `writable`, and binding TCP sockets to `ports`. Below `stored`, they allow
+    /// reading, making, writing and removing files.
     pub(super) fn limited_to(
         readable: &[PathBuf],
         writable: &[PathBuf],
