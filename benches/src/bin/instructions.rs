@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use benches::workload::Workload;
 use benches::workload::dns::Zone;
-use benches::workload::http::{KeepAlive, OwnConnection};
+use benches::workload::http::{Httparse, KeepAlive, OwnConnection};
 use benches::workload::netmap;
 use benches::workload::tcp::AckToSegment;
 use benches::workload::udp::Reflect;
@@ -59,6 +59,10 @@ const WORKLOADS: &[Entry] = workloads! {
     "http-get-1k-precopy" KeepAlive::page(SendMode::PreCopy);
     "http-get-1000-pages" KeepAlive::pages(SendMode::MemCopy);
     "http-get-strangers" KeepAlive::strangers(SendMode::MemCopy);
+    "http-chromium-seen" KeepAlive::chromium(SendMode::MemCopy);
+    "http-chromium-1000-pages" KeepAlive::chromium_pages(SendMode::MemCopy);
+    "http-chromium-strangers" KeepAlive::chromium_strangers(SendMode::MemCopy);
+    "httparse-chromium" Httparse::new();
     "http-304" KeepAlive::not_modified(SendMode::MemCopy);
     "http-206-1k" KeepAlive::range(SendMode::MemCopy);
     "http-not-found" KeepAlive::not_found(SendMode::MemCopy);

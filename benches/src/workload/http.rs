@@ -1,6 +1,8 @@
 //! GET requests for pages of 1 KB or for a missing page, on a persistent connection or with a new
 //! connection for each request.
 
+use std::hint::black_box;
+use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime};
 
 use control::{LogDestination, RecordLog, RecordSender};
@@ -21,6 +23,27 @@ const CLOSE: &[u8] =
     b"GET /page HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nConnection: close\r\n\r\n";
 const NOT_FOUND: &[u8] =
     b"GET /none HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
+/// Chromium's request for a page, with its own 16 fields.
+const CHROMIUM: &[u8] = b"GET /page HTTP/1.1\r\n\
+    Host: storm.test\r\n\
+    Connection: keep-alive\r\n\
+    sec-ch-ua: \"Chromium\";v=\"140\", \"Not=A?Brand\";v=\"24\"\r\n\
+    sec-ch-ua-mobile: ?0\r\n\
+    sec-ch-ua-platform: \"Linux\"\r\n\
+    Upgrade-Insecure-Requests: 1\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
+    Chrome/140.0.0.0 Safari/537.36\r\n\
+    Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,\
+    image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7\r\n\
+    Sec-Fetch-Site: same-origin\r\n\
+    Sec-Fetch-Mode: navigate\r\n\
+    Sec-Fetch-User: ?1\r\n\
+    Sec-Fetch-Dest: document\r\n\
+    Referer: http://storm.test/\r\n\
+    Accept-Encoding: gzip, deflate, br, zstd\r\n\
+    Accept-Language: en-US,en;q=0.9\r\n\
+    Cookie: session=bench/0123456789abcdef0123; theme=dark\r\n\
+    \r\n";
 pub(super) const PAGE_LEN: usize = 1024;
 /// 2026-11-21T08:29:37Z, the fixed time of the server's clock.
 const NOW: Duration = Duration::from_secs(1_795_249_777);
@@ -70,12 +93,12 @@ fn response_len(sink: &mut Sink, server: &mut Server, request: &[u8]) -> u32 {
     len
 }
 
-/// Builds one request for each of the pages `/0000` to `/0999`. `agent` returns the user agent for
-/// a page number.
-fn page_requests(agent: fn(usize) -> String) -> Vec<Vec<u8>> {
+/// Builds one request like `request` for each of the pages `/0000` to `/0999`. `client` returns what
+/// the fields have in place of `bench` for a page number.
+fn page_requests(request: &[u8], client: fn(usize) -> String) -> Vec<Vec<u8>> {
     let request = |n| {
-        let request = String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
-        request.replace("bench", &agent(n)).into_bytes()
+        let request = String::from_utf8_lossy(request).replace("/page", &format!("/{n:04}"));
+        request.replace("bench", &client(n)).into_bytes()
     };
     (0..PAGES).map(request).collect()
 }
@@ -126,13 +149,38 @@ impl KeepAlive {
 
     /// Creates a workload that requests a thousand pages of 1 KB in turn.
     pub fn pages(mode: SendMode) -> Self {
-        Self::new(mode, PAGES, &page_requests(|_| "bench".into()), Status::Ok)
+        Self::of_client(mode, KEEP_ALIVE)
     }
 
     /// Creates a workload that requests a thousand pages in turn, each with a different user agent.
     pub fn strangers(mode: SendMode) -> Self {
-        let agent = |n| format!("b{n:04}");
-        Self::new(mode, PAGES, &page_requests(agent), Status::Ok)
+        Self::of_strangers(mode, KEEP_ALIVE)
+    }
+
+    /// Creates a workload that requests the page of 1 KB with Chromium's fields.
+    pub fn chromium(mode: SendMode) -> Self {
+        Self::new(mode, 0, &[CHROMIUM.to_vec()], Status::Ok)
+    }
+
+    /// Creates a workload that requests a thousand pages in turn with the same fields of Chromium.
+    pub fn chromium_pages(mode: SendMode) -> Self {
+        Self::of_client(mode, CHROMIUM)
+    }
+
+    /// Creates a workload that requests a thousand pages in turn with Chromium's fields, each with a
+    /// different cookie.
+    pub fn chromium_strangers(mode: SendMode) -> Self {
+        Self::of_strangers(mode, CHROMIUM)
+    }
+
+    fn of_client(mode: SendMode, request: &[u8]) -> Self {
+        let requests = page_requests(request, |_| "bench".into());
+        Self::new(mode, PAGES, &requests, Status::Ok)
+    }
+
+    fn of_strangers(mode: SendMode, request: &[u8]) -> Self {
+        let requests = page_requests(request, |n| format!("b{n:04}"));
+        Self::new(mode, PAGES, &requests, Status::Ok)
     }
 
     /// Creates a workload that requests a page that does not exist.
@@ -208,6 +256,54 @@ impl Workload for KeepAlive {
         assert_eq!(replies, self.sent_requests + 1);
         let lost = stack.app().access_log().map_or(0, RecordSender::lost);
         assert_eq!(lost, 0, "the ring has room for all records");
+    }
+}
+
+/// A workload that only parses Chromium's request with `httparse`, to compare with requests that the
+/// server reads anew.
+pub struct Httparse {
+    parsed: u64,
+    requests: u64,
+}
+
+impl Httparse {
+    /// Creates the workload.
+    ///
+    /// # Panics
+    /// Panics on an x86 processor without AVX2. `httparse` selects its instructions when it runs, so
+    /// its count would be another there.
+    pub fn new() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        assert!(
+            is_x86_feature_detected!("avx2"),
+            "the count of `httparse` needs a processor with AVX2"
+        );
+        Self {
+            parsed: 0,
+            requests: 0,
+        }
+    }
+}
+
+impl Default for Httparse {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Workload for Httparse {
+    #[inline(always)]
+    fn run(&mut self) {
+        let mut fields = [const { MaybeUninit::uninit() }; sandstorm::MAX_FIELDS];
+        let mut request = httparse::Request::new(&mut []);
+        let parsed = request.parse_with_uninit_headers(black_box(CHROMIUM), &mut fields);
+        self.parsed += u64::from(parsed == Ok(httparse::Status::Complete(CHROMIUM.len())));
+        black_box(&request);
+        self.requests += 1;
+    }
+
+    fn check(&self) {
+        assert_eq!(self.parsed, self.requests, "each request is complete");
     }
 }
 

@@ -46,8 +46,22 @@ pub(crate) struct AcceptEncoding {
 
 impl AcceptEncoding {
     /// Adds the value of a field. Elements that are unknown or invalid are ignored.
+    #[inline]
     pub(crate) fn add(&mut self, value: &[u8]) {
         self.is_present = true;
+        // Nearly all browsers send one of these values.
+        let named: &[Coding] = match value {
+            b"gzip, deflate, br, zstd" => &Coding::ALL,
+            b"gzip, deflate, br" => &[Coding::Gzip, Coding::Brotli],
+            b"gzip, deflate" => &[Coding::Gzip],
+            _ => return self.add_list(value),
+        };
+        for coding in named {
+            *self.of(*coding) = Some(MAX_QUALITY);
+        }
+    }
+
+    fn add_list(&mut self, value: &[u8]) {
         for element in list(value) {
             let mut parts = element.splitn(2, |b| *b == b';');
             let name = parts.next().unwrap_or_default().trim_ascii_end();
@@ -131,6 +145,9 @@ mod tests {
             (&["gzip"], [1000, 0, 0, 1]),
             (&["X-GZIP"], [1000, 0, 0, 1]),
             (&["gzip, deflate, br, zstd"], [1000, 1000, 1000, 1]),
+            (&["gzip, deflate, br"], [1000, 1000, 0, 1]),
+            (&["gzip, deflate"], [1000, 0, 0, 1]),
+            (&["gzip;q=0, br;q=0", "gzip, deflate"], [1000, 0, 0, 1]),
             (&["gzip", "br"], [1000, 1000, 0, 1]),
             (&["gzip;q=0.5, br;q=0.25"], [500, 250, 0, 1]),
             (&["gzip ; q=0.1,, ,zstd;Q=1.000"], [100, 0, 1000, 1]),

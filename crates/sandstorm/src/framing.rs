@@ -44,9 +44,9 @@ impl Framing {
         let mut hosts = 0;
         let mut length = None;
         let mut codings = TransferCodings::default();
-        let mut close = false;
-        let mut keep_alive = minor > 0;
-        let (mut conditional, mut has_range) = (false, false);
+        let mut options = ConnectionOptions::default();
+        let mut conditional = false;
+        let mut has_range = false;
         let mut accept_encoding = AcceptEncoding::default();
         let mut expected = true;
         let mut expects_continue = false;
@@ -66,12 +66,7 @@ impl Framing {
                     expects_continue = minor > 0;
                 }
                 8 if name.eq_ignore_ascii_case("if-match") => conditional = true,
-                10 if name.eq_ignore_ascii_case("connection") => {
-                    for option in list(value) {
-                        close |= option.eq_ignore_ascii_case(b"close");
-                        keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                    }
-                }
+                10 if name.eq_ignore_ascii_case("connection") => options.add(value),
                 13 if name.eq_ignore_ascii_case("if-none-match") => conditional = true,
                 14 if name.eq_ignore_ascii_case("content-length") => {
                     let another = length.replace(content_length(value)?);
@@ -102,13 +97,35 @@ impl Framing {
             BodyLength::Known(length.unwrap_or(0))
         };
         Ok(Self {
-            persistent: keep_alive && !close,
+            persistent: (minor > 0 || options.keep_alive) && !options.close,
             body,
             expects_continue,
             conditional,
             has_range,
             accepted: accept_encoding.accepted(),
         })
+    }
+}
+
+/// The options in the fields `Connection` of a request (RFC 9110, section 7.6.1).
+#[derive(Default)]
+struct ConnectionOptions {
+    close: bool,
+    keep_alive: bool,
+}
+
+impl ConnectionOptions {
+    #[inline(always)]
+    fn add(&mut self, value: &[u8]) {
+        // All browsers send this value.
+        if value == b"keep-alive" {
+            self.keep_alive = true;
+            return;
+        }
+        for option in list(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
     }
 }
 

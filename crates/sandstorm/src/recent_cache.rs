@@ -4,37 +4,50 @@
 //! depends only on the request's bytes and on the site. So known bytes need no parsing: a hash and
 //! a comparison suffice.
 
+use std::fmt::{self, Debug};
+
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Number of entries, a power of two. At 512 bytes each, the entries leave room for packets in a
+/// Number of entries, a power of two. The keys of typical requests leave room for packets in a
 /// core's second-level cache.
 const ENTRIES: usize = 128;
-/// Maximum length of a key in bytes. It is about the length of a browser's request.
-const MAX_LEN: usize = 480;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Entry<T> {
+struct Entry<T, const MAX_LEN: usize> {
+    /// Hash of the key.
+    hash: u64,
     /// `None` if the entry is free.
     value: Option<T>,
     len: u16,
     bytes: [u8; MAX_LEN],
 }
 
-const _: () = assert!(size_of::<Entry<crate::session::Answer>>() == 512);
+/// The cache of one worker, for keys of up to `MAX_LEN` bytes. Each key has one possible entry, and a
+/// new key replaces the old one there.
+///
+/// Keys contain secrets of clients, such as cookies. [`find`](Self::find) compares bytes only after
+/// equal hashes. So its duration does not tell how much of a guessed key is right.
+pub(crate) struct RecentCache<T, const MAX_LEN: usize>(Box<[Entry<T, MAX_LEN>]>);
 
-/// The cache of one worker. Each key has one possible entry, and a new key replaces the old one
-/// there.
-#[derive(Debug)]
-pub(crate) struct RecentCache<T>(Box<[Entry<T>]>);
-
-/// The index of the entry for a key; see [`RecentCache::find`].
+/// The entry for a key, named by the hash of the key; see [`RecentCache::find`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place(usize);
+pub(crate) struct Place(u64);
 
-impl<T: Copy> RecentCache<T> {
+impl Place {
+    fn index(self) -> usize {
+        self.0 as usize % ENTRIES
+    }
+}
+
+impl<T: Copy, const MAX_LEN: usize> RecentCache<T, MAX_LEN> {
+    /// Size of an entry in bytes.
+    pub(crate) const ENTRY_SIZE: usize = size_of::<Entry<T, MAX_LEN>>();
+
     pub(crate) fn new() -> Self {
+        const { assert!(MAX_LEN <= u16::MAX as usize) };
         let none = Entry {
+            hash: 0,
             value: None,
             len: 0,
             bytes: [0; MAX_LEN],
@@ -54,10 +67,14 @@ impl<T: Copy> RecentCache<T> {
         if !(1..=MAX_LEN).contains(&bytes.len()) {
             return Err(None);
         }
-        let place = Place(xxh3_64(bytes) as usize % ENTRIES);
-        let entry = &self.0[place.0];
+        let place = Place(xxh3_64(bytes));
+        let entry = &self.0[place.index()];
         match entry.value {
-            Some(value) if entry.bytes[..usize::from(entry.len)] == *bytes => Ok(value),
+            Some(value)
+                if entry.hash == place.0 && entry.bytes[..usize::from(entry.len)] == *bytes =>
+            {
+                Ok(value)
+            }
             _ => Err(Some(place)),
         }
     }
@@ -66,10 +83,18 @@ impl<T: Copy> RecentCache<T> {
     #[inline]
     pub(crate) fn remember(&mut self, place: Option<Place>, bytes: &[u8], value: T) {
         let Some(place) = place else { return };
-        let entry = &mut self.0[place.0];
+        let entry = &mut self.0[place.index()];
+        entry.hash = place.0;
         entry.value = Some(value);
         entry.len = bytes.len() as u16;
         entry.bytes[..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl<T, const MAX_LEN: usize> Debug for RecentCache<T, MAX_LEN> {
+    /// Does not write the keys, because they contain secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecentCache").finish_non_exhaustive()
     }
 }
 
@@ -77,7 +102,9 @@ impl<T: Copy> RecentCache<T> {
 mod tests {
     use super::*;
 
-    fn add(recent: &mut RecentCache<usize>, bytes: &[u8], value: usize) {
+    const MAX_LEN: usize = 480;
+
+    fn add(recent: &mut RecentCache<usize, MAX_LEN>, bytes: &[u8], value: usize) {
         let place = recent.find(bytes).unwrap_err();
         recent.remember(place, bytes, value);
     }
@@ -106,6 +133,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn another_key_with_the_same_hash_is_not_found() {
+        let mut recent = RecentCache::<usize, MAX_LEN>::new();
+        let place = recent.find(b"ours").unwrap_err();
+        recent.remember(place, b"other", 1);
+        assert_eq!(recent.find(b"ours"), Err(place));
+    }
+
+    #[test]
+    fn no_key_is_written_for_debugging() {
+        let mut recent = RecentCache::new();
+        add(&mut recent, b"Cookie: secret", 1);
+        assert_eq!(format!("{recent:?}"), "RecentCache { .. }");
     }
 
     #[test]

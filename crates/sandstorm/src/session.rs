@@ -17,6 +17,15 @@ use crate::reply::Reply;
 use crate::site::{FilePage, NoPage, Page, ReplyId, Site};
 use crate::status::Status;
 
+/// A cache of the site's answers to complete requests. Longer requests have many fields, as those of
+/// browsers have. They seldom recur whole, so a second hash and copy would cost more than they save.
+pub(crate) type RecentAnswers = RecentCache<Answer, 472>;
+
+/// A cache of parsed request fields. The longest key is about the longest request in one packet.
+pub(crate) type RecentFields = RecentCache<Fields, 1_504>;
+
+const _: () = assert!(RecentAnswers::ENTRY_SIZE == 512 && RecentFields::ENTRY_SIZE == 1_536);
+
 /// The result of processing the bytes that a client has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -96,12 +105,7 @@ impl Session {
     /// Same as [`next`](Self::next) for a [fresh](Self::is_fresh) session, but with a cache of
     /// parsed fields. The cache helps because most requests of a client contain the same fields.
     #[inline]
-    pub(crate) fn next_by(
-        &mut self,
-        site: &Site,
-        data: &[u8],
-        cache: &mut RecentCache<Fields>,
-    ) -> Step {
+    pub(crate) fn next_by(&mut self, site: &Site, data: &[u8], cache: &mut RecentFields) -> Step {
         let Some(line_len) = line_len(data) else {
             return self.next(site, data);
         };

@@ -30,11 +30,8 @@ use self::core::Core;
 use self::request_times::RequestTimes;
 use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
-use crate::head::Fields;
 use crate::prepared::Replies;
-use crate::recent_cache::RecentCache;
-
-use crate::session::{Answer, Session, Step};
+use crate::session::{RecentAnswers, RecentFields, Session, Step};
 use crate::site::Site;
 use crate::verdict::Sees;
 
@@ -44,10 +41,8 @@ use crate::verdict::Sees;
 pub struct Web<A = SiteOnly> {
     app: A,
     core: Core,
-    /// A cache of the site's answers to complete requests.
-    answers: RecentCache<Answer>,
-    /// A cache of parsed request fields.
-    fields: RecentCache<Fields>,
+    answers: RecentAnswers,
+    fields: RecentFields,
     request_times: RequestTimes,
 }
 
@@ -86,8 +81,8 @@ impl<A: App> Web<A> {
         Ok(Self {
             app: make(&mut Replies::new(contents, core.site.fields()))?,
             core,
-            answers: RecentCache::new(),
-            fields: RecentCache::new(),
+            answers: RecentAnswers::new(),
+            fields: RecentFields::new(),
             request_times: RequestTimes::default(),
         })
     }
