@@ -77,7 +77,8 @@ impl Assembler<'_> {
                 len,
             } => {
                 let rest = value(from_end);
-                self.by_rule(reply, rule, rest.split_at(usize::from(len)))
+                let site = self.site.owner(answer.reply);
+                self.by_rule(site, reply, rule, rest.split_at(usize::from(len)))
             }
             Form::Part { first, end } => self.part(reply, first..end),
             Form::Parts { from_end, len } => {
@@ -93,7 +94,8 @@ impl Assembler<'_> {
             }
             Form::NoPart => {
                 let page = Site::shared(Status::RangeNotSatisfiable, false);
-                self.no_part(self.site.reply(page), reply.body_len())
+                let page = self.site.owner(answer.reply).reply(page);
+                self.no_part(page, reply.body_len())
             }
         };
         self.join_if_short(at, reply, assembled)
@@ -147,13 +149,18 @@ impl Assembler<'_> {
 
     /// A redirect by a rule, whose reply lacks the location. `target` is the path, and what follows
     /// it in the request.
-    fn by_rule(&mut self, reply: &Reply, rule: u16, target: (&[u8], &[u8])) -> Assembled {
+    fn by_rule(
+        &mut self,
+        site: &Site,
+        reply: &Reply,
+        rule: u16,
+        target: (&[u8], &[u8]),
+    ) -> Assembled {
         let at = self.out.len();
         let (path, rest) = target;
         let path = if path.is_empty() { b"/" } else { path };
         let end = rest.iter().position(|b| *b == b' ').unwrap_or_default();
         let query = rest[..end].strip_prefix(b"?").unwrap_or_default();
-        let site = self.site;
         reply.write_with_location(self.out, |out| {
             if site.write_location(rule, path, out) && !query.is_empty() {
                 write_query(query, out);

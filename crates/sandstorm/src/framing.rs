@@ -11,7 +11,7 @@ use crate::list::list;
 use crate::reply::Status;
 
 /// The result of evaluating a request's framing fields.
-pub(crate) struct Framing {
+pub(crate) struct Framing<'d> {
     /// Whether the client allows the connection to stay open after the response.
     pub(crate) persistent: bool,
     /// The length of the body, or the fact that the body is chunked.
@@ -24,9 +24,11 @@ pub(crate) struct Framing {
     pub(crate) has_range: bool,
     /// The codings that the client accepts.
     pub(crate) accepted: Accepted,
+    /// The value of `Host`. It is empty if there is no such field.
+    pub(crate) host: &'d [u8],
 }
 
-impl Framing {
+impl<'d> Framing<'d> {
     /// Placeholder for a request whose framing fields were refused.
     pub(crate) const NOTHING: Self = Self {
         persistent: false,
@@ -35,13 +37,14 @@ impl Framing {
         conditional: false,
         has_range: false,
         accepted: Accepted::PLAIN,
+        host: &[],
     };
 
     /// Evaluates all fields in one pass. `minor` is the minor version of the request's HTTP
     /// version.
     #[inline(always)]
-    pub(crate) fn of(fields: &[Header<'_>], minor: u8) -> Result<Self, Status> {
-        let mut hosts = 0;
+    pub(crate) fn of(fields: &[Header<'d>], minor: u8) -> Result<Self, Status> {
+        let (mut hosts, mut host) = (0, &[][..]);
         let mut length = None;
         let mut codings = TransferCodings::default();
         let mut options = ConnectionOptions::default();
@@ -54,7 +57,7 @@ impl Framing {
             // Comparing lengths first rules out most other fields cheaply.
             match name.len() {
                 4 if name.eq_ignore_ascii_case("host") => {
-                    hosts += 1;
+                    (hosts, host) = (hosts + 1, *value);
                     if !is_host(value) {
                         return Err(Status::BadRequest);
                     }
@@ -103,6 +106,7 @@ impl Framing {
             conditional,
             has_range,
             accepted: accept_encoding.accepted(),
+            host,
         })
     }
 }

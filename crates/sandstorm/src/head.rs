@@ -91,6 +91,8 @@ pub(crate) struct Head<'a> {
     has_range: bool,
     /// The codings that the client accepts.
     pub(crate) accepted: Accepted,
+    /// The value of `Host`. It is empty if there is no such field.
+    host: &'a [u8],
     /// The minor version of HTTP.
     pub(crate) minor: u8,
     /// Length of the head in bytes, including the empty line.
@@ -128,6 +130,7 @@ pub(crate) fn parse<'f, 'd>(
                 conditional: framing.conditional,
                 has_range: framing.has_range,
                 accepted: framing.accepted,
+                host: framing.host,
                 minor,
                 len,
             }))
@@ -154,6 +157,9 @@ pub(crate) fn parse<'f, 'd>(
 pub(crate) struct Fields {
     keep_alive: bool,
     accepted: Accepted,
+    /// Where the value of `Host` begins in the fields, and its length.
+    host_at: u16,
+    host_len: u16,
     /// Length of the fields in bytes, including the empty line that follows them.
     len: u16,
 }
@@ -167,11 +173,11 @@ pub(crate) fn line_len(data: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', data).map(|at| at + 1)
 }
 
-/// Parses only the request line. `fields` is the cached result for the fields that follow it.
+/// Parses only the request line. `fields` is the cached result for the fields `bytes` that follow it.
 /// Returns `None` if the line is unusual or the head is too long. The caller must then call
 /// [`parse`].
 #[inline]
-pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
+pub(crate) fn parse_line<'d>(line: &'d [u8], bytes: &'d [u8], fields: Fields) -> Option<Head<'d>> {
     const VERSION: &[u8] = b" HTTP/1.1\r\n";
     let mut request = httparse::Request::new(&mut []);
     let parsed = request.parse(line);
@@ -192,6 +198,7 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
         conditional: false,
         has_range: false,
         accepted: fields.accepted,
+        host: &bytes[usize::from(fields.host_at)..][..usize::from(fields.host_len)],
         minor: 1,
         len,
     })
@@ -238,17 +245,40 @@ pub(crate) struct Target<'d> {
 }
 
 impl<'a> Head<'a> {
-    /// Returns a cacheable result for the fields, which begin after `line_len` bytes. Returns
-    /// `None` if they contain preconditions or ranges, or the version is not 1.1.
+    /// Returns a cacheable result for the fields, which are at the start of `bytes`, after a line of
+    /// `line_len` bytes. Returns `None` if they contain preconditions or ranges, or the version is not
+    /// 1.1.
     #[inline]
-    pub(crate) fn known_fields(&self, line_len: usize) -> Option<Fields> {
+    pub(crate) fn known_fields(&self, line_len: usize, bytes: &[u8]) -> Option<Fields> {
         let len = self.len.checked_sub(line_len)?;
+        let host_at = self
+            .host
+            .as_ptr()
+            .addr()
+            .wrapping_sub(bytes.as_ptr().addr());
         let is_plain = !self.conditional && !self.has_range;
         (self.minor == 1 && is_plain).then_some(Fields {
             keep_alive: self.keep_alive,
             accepted: self.accepted,
+            host_at: if self.host.is_empty() {
+                0
+            } else {
+                host_at as u16
+            },
+            host_len: self.host.len() as u16,
             len: len as u16,
         })
+    }
+
+    /// The host that the request is for, perhaps with a port. The authority of an absolute target comes
+    /// before the field `Host` (RFC 9112, section 3.2.2).
+    pub(crate) fn host(&self) -> &'a [u8] {
+        match self.target.as_bytes() {
+            [b'/', ..] => self.host,
+            _ => {
+                absolute_form(self.target).map_or(self.host, |(authority, _)| authority.as_bytes())
+            }
+        }
     }
 
     /// The path and the query of the target. `None` if this form of target is not valid for GET and
@@ -257,7 +287,7 @@ impl<'a> Head<'a> {
     pub(crate) fn page(&self) -> Option<Target<'a>> {
         let rest = match self.target.as_bytes() {
             [b'/', ..] => self.target,
-            _ => absolute_form(self.target)?,
+            _ => absolute_form(self.target)?.1,
         };
         let end = rest.bytes().position(|b| matches!(b, b'?' | b'#'));
         let (path, query) = match end {
@@ -371,11 +401,10 @@ fn seconds(value: &[u8]) -> Option<u64> {
     Some(since.as_secs())
 }
 
-/// Returns what follows the authority of an absolute URI (RFC 9112, section 3.2.2), or `None` if
-/// `target` is not a valid HTTP URI. Any valid host is accepted, because the server gives the same
-/// answers for all hosts.
+/// Returns the authority of an absolute URI (RFC 9112, section 3.2.2), and what follows it. Returns
+/// `None` if `target` is not a valid HTTP URI.
 #[cold]
-fn absolute_form(target: &str) -> Option<&str> {
+fn absolute_form(target: &str) -> Option<(&str, &str)> {
     let after = |scheme: &str| {
         let (start, rest) = target.split_at_checked(scheme.len())?;
         start.eq_ignore_ascii_case(scheme).then_some(rest)
@@ -384,7 +413,7 @@ fn absolute_form(target: &str) -> Option<&str> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     // A URI without a host is invalid (RFC 9110, section 4.2.1).
-    (!authority.is_empty() && is_host(authority.as_bytes())).then_some(path)
+    (!authority.is_empty() && is_host(authority.as_bytes())).then_some((authority, path))
 }
 
 #[cfg(test)]
@@ -428,8 +457,8 @@ mod tests {
         ) {
             let fields = if close { "Host: x\r\nConnection: close\r\n\r\n" } else { "Host: x\r\n\r\n" };
             let line = format!("{line}\n");
-            let known = Fields { keep_alive: !close, accepted: Accepted::PLAIN, len: fields.len() as u16 };
-            if let Some(short) = parse_line(line.as_bytes(), known) {
+            let known = Fields { keep_alive: !close, accepted: Accepted::PLAIN, host_at: 0, host_len: 0, len: fields.len() as u16 };
+            if let Some(short) = parse_line(line.as_bytes(), b"", known) {
                 let whole = format!("{line}{fields}");
                 let mut buffer = field_buffer();
                 let long = parse(whole.as_bytes(), &mut buffer).unwrap().unwrap();
@@ -437,7 +466,7 @@ mod tests {
                 prop_assert_eq!(short.target, long.target);
                 prop_assert_eq!(short.keep_alive, long.keep_alive);
                 prop_assert_eq!(short.len, long.len);
-                prop_assert!(long.known_fields(line.len()).is_some());
+                prop_assert!(long.known_fields(line.len(), &whole.as_bytes()[line.len()..]).is_some());
             }
         }
     }
@@ -447,9 +476,11 @@ mod tests {
         let known = Fields {
             keep_alive: true,
             accepted: Accepted::PLAIN,
+            host_at: 0,
+            host_len: 0,
             len: 2,
         };
-        let read = |line: &str| parse_line(line.as_bytes(), known).map(|request| request.len);
+        let read = |line: &str| parse_line(line.as_bytes(), b"", known).map(|request| request.len);
         assert_eq!(read("GET / HTTP/1.1\r\n"), Some(18));
         for line in [
             "\r\n",

@@ -216,7 +216,9 @@
 //! pages for errors. All of this is prepared when the folder is loaded. A client that accepts gzip,
 //! Brotli or zstd gets the shortest form of a file.
 //!
-//! The server deliberately lacks TLS, virtual hosts, and tunnels (CONNECT).
+//! [`Site::by_hosts`] leads each request to the site for its host.
+//!
+//! The server deliberately lacks TLS and tunnels (CONNECT).
 
 mod accept;
 mod access_log;
@@ -232,10 +234,12 @@ mod fields;
 mod framing;
 mod head;
 mod host;
+mod hosts;
 mod list;
 mod listing;
 mod load;
 mod loading;
+mod part;
 mod pending;
 mod prepared;
 mod program;
@@ -252,6 +256,8 @@ pub mod server;
 mod session;
 mod settings;
 mod site;
+mod site_options;
+mod sites;
 mod skipped;
 mod status;
 mod turnover;
@@ -263,6 +269,7 @@ pub use app::{App, BODY_LIMIT, Clients, SiteOnly};
 pub use exchange::{Exchange, Ticket};
 pub use fields::{FieldError, Fields, MAX_FIELDS_LEN};
 pub use head::{HEAD_LIMIT, MAX_FIELDS};
+pub use hosts::{HostName, NotAHost};
 pub use load::{Limits, LoadError, Progress};
 pub use loading::NotLoaded;
 pub use pending::MAX_PENDING_BYTES;
@@ -271,14 +278,13 @@ pub use program::Sandstorm;
 pub use request::Request;
 pub use response::Response;
 pub use rules::RuleError;
-pub use serve::{
-    Congestion, SiteArgs, SiteOptions, SiteSource, Sites, check_sites, load_sites, own_defaults,
-    port_of_site, same_congestion, serve,
-};
+pub use serve::{Congestion, SiteArgs, own_defaults, port_of_site, same_congestion, serve};
 pub use server::{Http, PacketTotals, Server, packets};
 pub use session::{Answer, Session, Step};
 pub use settings::Settings;
-pub use site::{Builder, MAX_FILE_LEN, ReplyId, Site, Totals};
+pub use site::{Builder, HostedSite, MAX_FILE_LEN, ReplyId, Site, Totals};
+pub use site_options::{SiteOptions, SiteSource};
+pub use sites::{Sites, check_sites, load_sites};
 pub use skipped::{Reason, Skipped};
 pub use status::{Status, StatusCode};
 pub use verdict::{Intake, More, Sees, Verdict};

@@ -6,6 +6,7 @@ use std::{fmt, io};
 use control::{progress, report};
 
 use crate::fields::FieldError;
+use crate::hosts::HostName;
 use crate::load::{Limits, LoadError, Progress};
 use crate::settings::Settings;
 use crate::site::{NextSite, Site, Totals};
@@ -26,6 +27,26 @@ pub enum NotLoaded {
     /// The access log cannot be opened.
     #[error(transparent)]
     Log(#[from] io::Error),
+    /// No site is given.
+    #[error("no site is given; name a folder")]
+    NoSite,
+    /// Two sites are for the same host.
+    #[error("the host {host} leads to {} and to {}; give it to one of them", sites[0], sites[1])]
+    SameHost {
+        /// The host.
+        host: HostName,
+        /// The folders of the sites.
+        sites: [String; 2],
+    },
+    /// Two sites share a port, but send their packets in different ways.
+    #[error(
+        "{} and {} share a port, so their mode must be the same; correct one of them",
+        sites[0], sites[1]
+    )]
+    OtherMode {
+        /// The folders of the sites.
+        sites: [String; 2],
+    },
     /// The folder for compressed forms cannot be used.
     #[error(
         "cannot keep compressed files in {}: {source}; name a folder that can be written to",

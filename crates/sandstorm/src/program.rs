@@ -1,9 +1,7 @@
 //! Runs the web server as a `control` program.
 
-use std::ffi::OsStr;
 use std::marker::PhantomData;
 use std::net::IpAddr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,12 +15,13 @@ use nmio::{Instant, Port};
 use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
 use crate::app::{App, SiteOnly};
-use crate::background::{Background, Done};
+use crate::background::Done;
+use crate::hosts::HostName;
 use crate::load::Limits;
-use crate::loading::load_next;
+use crate::part::Part;
 use crate::prepared::Replies;
 use crate::server::{Http, PacketTotals, packets};
-use crate::site::{NEW, NextSite, Site};
+use crate::site::{HostedSite, NextSite, Site};
 use crate::status::Status;
 use crate::turnover::{Share, hand_over};
 use crate::verdict::Sees;
@@ -57,11 +56,13 @@ impl Named for SiteOnly {
 pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     make: F,
     types: PhantomData<fn() -> (A, C)>,
+    /// The folders, each with its site. They are served for different hosts, or there is only one.
+    parts: Vec<Part>,
     site: Arc<NewestSite>,
     handover: Handover<Share>,
-    /// How the folder is loaded again, if it can be.
-    reloading: Option<Reloading>,
-    folder: PathBuf,
+    /// Old replies that connections still sent when a folder was loaded last. They are freed on the
+    /// reload thread, because freeing a large one takes long.
+    leaving: Mutex<Vec<Arc<[u8]>>>,
     access_log: Option<RecordLog>,
     /// The TCP settings. Their ports are ignored.
     tcp: Config,
@@ -87,13 +88,14 @@ where
     /// each worker before privileges are dropped. It may open the worker's mailbox and prepare
     /// replies.
     pub fn with_app(site: Site, folder: &Path, tcp: Config, make: F) -> Self {
+        let site = Arc::new(site);
         Self {
             make,
             types: PhantomData,
-            site: Arc::new(NewestSite(Mutex::new(Arc::new(site)))),
+            parts: vec![Part::new(Arc::clone(&site), folder)],
+            site: Arc::new(NewestSite(Mutex::new(site))),
             handover: Handover::default(),
-            reloading: None,
-            folder: folder.to_owned(),
+            leaving: Mutex::default(),
             access_log: None,
             tcp,
             request_timeout: REQUEST_TIMEOUT,
@@ -107,10 +109,10 @@ where
         Sandstorm {
             make: self.make,
             types: PhantomData,
+            parts: self.parts,
             site: self.site,
             handover: self.handover,
-            reloading: self.reloading,
-            folder: self.folder,
+            leaving: self.leaving,
             access_log: self.access_log,
             tcp: self.tcp,
             request_timeout: self.request_timeout,
@@ -134,33 +136,39 @@ impl ContentNames for NewestSite {
     }
 }
 
-/// How a folder is loaded again.
-#[derive(Debug)]
-struct Reloading {
-    limits: Limits,
-    strict: bool,
-    /// Old replies that connections still sent when the folder was loaded last. They are freed on
-    /// the reload thread, because freeing a large one takes long.
-    leaving: Mutex<Vec<Arc<[u8]>>>,
-    /// Makes coded forms of files, unless there are to be none.
-    background: Option<Background>,
-}
-
 impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     /// Lets [`Program::reload`] load the folder again, with these limits. With `strict`, an entry
     /// that cannot be served keeps the old site.
     #[must_use]
-    pub fn with_reloads(self, limits: Limits, strict: bool) -> Self {
-        let coder = self.site().settings().coder.clone();
-        Self {
-            reloading: Some(Reloading {
-                limits,
-                strict,
-                leaving: Mutex::default(),
-                background: coder.map(Background::new),
-            }),
-            ..self
+    pub fn with_reloads(mut self, limits: Limits, strict: bool) -> Self {
+        for part in &mut self.parts {
+            part.allow_reloads(limits, strict);
         }
+        self
+    }
+
+    /// Serves the site only for these hosts. Requests for other hosts get status 421.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: &[HostName]) -> Self {
+        for part in &mut self.parts {
+            part.set_hosts(hosts);
+        }
+        self.set_site();
+        self
+    }
+
+    /// Also serves the site of `other`, for its own hosts. One of the sites may have no hosts: it is
+    /// served for all that the others are not served for. Everything but the folder and the hosts of
+    /// `other` is ignored.
+    #[must_use]
+    pub fn with_site(mut self, other: Self) -> Self {
+        self.parts.extend(other.parts);
+        self.set_site();
+        self
+    }
+
+    fn set_site(&mut self) {
+        self.site = Arc::new(NewestSite(Mutex::new(together(&self.parts))));
     }
 }
 
@@ -194,23 +202,64 @@ impl<A, F, C> Sandstorm<A, F, C> {
         Self { access_log, ..self }
     }
 
-    /// Hands the next site to the workers, and waits until all have it.
-    fn change_site(&self, reloading: &Reloading, old: &Site, next: NextSite) -> Arc<NextSite> {
+    /// Hands the next site of the part with this number to the workers, and waits until all have it.
+    /// Returns what takes over from what was served before.
+    fn change_part(&self, index: usize, next: NextSite) -> Arc<NextSite> {
+        let old = self.site();
+        self.parts[index].set_site(&next.site);
+        let next = match old.by_host() {
+            None => next,
+            Some(_) => old.next_by_hosts(&members(&self.parts), index, &next),
+        };
         let next = Arc::new(next);
         *locked(&self.site.0) = Arc::clone(&next.site);
         hand_over(&self.handover, &next);
-        let replies = next
-            .leaving
-            .iter()
-            .map(|index| &old.replies()[*index as usize]);
-        let replies = replies.map(|reply| Arc::clone(reply.bytes()));
-        locked(&reloading.leaving).extend(replies);
+        let replies = next.leaving.iter();
+        let replies = replies.map(|index| Arc::clone(old.replies()[*index as usize].bytes()));
+        locked(&self.leaving).extend(replies);
         next
+    }
+
+    /// Loads the folder of the part with this number again. Returns what has changed, for the operator.
+    fn reload_part(&self, index: usize) -> Result<String, StartError> {
+        let next = self.parts[index].load_next()?;
+        let site = Arc::clone(&next.site);
+        let (new, gone) = (next.added(), next.leaving.len() as u64);
+        self.change_part(index, next);
+        let totals = site.totals();
+        let changes = match (new, gone) {
+            (0, 0) => "nothing has changed".to_owned(),
+            (new, gone) => format!(
+                "{} of {} responses are new, {} are gone",
+                report::count(new),
+                report::count(totals.replies),
+                report::count(gone),
+            ),
+        };
+        let files = report::counted(totals.files, "file");
+        let size = report::bytes(totals.content_bytes);
+        Ok(format!("{files}, {size}; {changes}"))
     }
 
     fn packets(&self, context: &WorkerContext) -> PacketTotals {
         packets(&self.site(), &addresses(context), context.mtu)
     }
+}
+
+/// Returns the site of a single part without hosts, or a site that leads to the part for each host.
+fn together(parts: &[Part]) -> Arc<Site> {
+    match parts {
+        [part] if part.hosts().is_empty() => part.site(),
+        parts => Arc::new(Site::by_hosts(&members(parts))),
+    }
+}
+
+fn members(parts: &[Part]) -> Vec<HostedSite> {
+    let member = |part: &Part| HostedSite {
+        hosts: part.hosts().to_vec(),
+        site: part.site(),
+    };
+    parts.iter().map(member).collect()
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -273,9 +322,10 @@ where
             Some(mailbox) => server.with_mailbox(mailbox),
             None => server,
         };
-        let server = match self.reloading {
-            Some(_) => server.with_handover(self.handover.open(&context.bell)),
-            None => server,
+        let server = if self.can_reload() {
+            server.with_handover(self.handover.open(&context.bell))
+        } else {
+            server
         };
         let packets = server.packets();
         let residents = server.stack().contents().totals().residents;
@@ -298,21 +348,8 @@ where
         }
     }
 
-    /// Returns the folders above the served one, because a new version may take the place of the
-    /// folder, or of a link to it. The root folder is too much, so it is not among them.
     fn read_paths(&self) -> Vec<PathBuf> {
-        let above = |path: &Path| {
-            let folder = path.parent()?.canonicalize().ok()?;
-            folder.parent().is_some().then_some(folder)
-        };
-        let given = self
-            .folder
-            .is_absolute()
-            .then(|| above(&self.folder))
-            .flatten();
-        let real = self.folder.canonicalize().ok();
-        let above_real = real.as_deref().and_then(above);
-        let mut paths: Vec<_> = real.into_iter().chain(given).chain(above_real).collect();
+        let mut paths: Vec<_> = self.parts.iter().flat_map(Part::read_paths).collect();
         paths.sort();
         // A folder contains those below it.
         paths.dedup_by(|path, above| path.starts_with(above));
@@ -320,17 +357,13 @@ where
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let below = |path: &[u8]| self.folder.join(OsStr::from_bytes(path));
-        let mut files: Vec<_> = self.site().file_paths().map(below).collect();
+        let mut files: Vec<_> = self.parts.iter().flat_map(Part::files).collect();
         files.sort();
         files
     }
 
-    /// Returns the folder, and its place in the one that contains it, because a new folder may take
-    /// it.
     fn watched(&self) -> Vec<Watched> {
-        let folder = self.folder.clone();
-        vec![Watched::Tree(folder.clone()), Watched::Entry(folder)]
+        self.parts.iter().flat_map(Part::watched).collect()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {
@@ -338,99 +371,72 @@ where
     }
 
     fn can_reload(&self) -> bool {
-        self.reloading.is_some()
+        self.parts.iter().any(Part::can_reload)
     }
 
-    /// The site has the name of its folder.
+    /// A site has the name of its folder.
     fn has_content(&self, name: &str) -> bool {
-        let named = Path::new(name);
-        let is_same = || Some(named.canonicalize().ok()? == self.folder.canonicalize().ok()?);
-        named == self.folder || is_same().unwrap_or_default()
+        self.parts.iter().any(|part| part.is_named(name))
     }
 
-    fn reload(&self, _: Option<&str>) -> Result<Reloaded, StartError> {
-        let Some(reloading) = &self.reloading else {
-            return Err("this program cannot load its folder again".into());
-        };
-        let old = self.site();
-        let next = load_next(&old, &self.folder, &reloading.limits, reloading.strict)?;
-        let next = self.change_site(reloading, &old, next);
-        let totals = next.site.totals();
-        let new = next.origins.iter().filter(|one| **one == NEW).count() as u64;
-        let changes = match (new, next.leaving.len() as u64) {
-            (0, 0) => "nothing has changed".to_owned(),
-            (new, gone) => format!(
-                "{} of {} responses are new, {} are gone",
-                report::count(new),
-                report::count(totals.replies),
-                report::count(gone),
-            ),
-        };
-        let files = report::counted(totals.files, "file");
-        let size = report::bytes(totals.content_bytes);
-        Ok(format!("{files}, {size}; {changes}").into())
+    fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
+        if self.parts.len() == 1 {
+            return self.reload_part(0).map(Reloaded::from);
+        }
+        let (mut done, mut kept) = (Vec::new(), Vec::new());
+        for (index, part) in self.parts.iter().enumerate() {
+            if only.is_none_or(|name| part.is_named(name)) {
+                let name = part.name();
+                match self.reload_part(index) {
+                    Ok(what) => done.push(format!("{name}: {what}")),
+                    Err(why) => kept.push(format!("{name}: {why}")),
+                }
+            }
+        }
+        if done.is_empty() {
+            return Err(kept.join("; ").into());
+        }
+        Ok(Reloaded {
+            done: done.join("; "),
+            kept: (!kept.is_empty()).then(|| kept.join("; ")),
+        })
     }
 
     /// Frees the bytes of responses that no connection sends any more. A worker must not wait while the
     /// system takes memory back, so the last reference is always dropped here.
     fn free_unused(&self) -> bool {
-        let Some(reloading) = &self.reloading else {
-            return false;
-        };
-        let mut leaving = locked(&reloading.leaving);
+        let mut leaving = locked(&self.leaving);
         leaving.retain(|bytes| Arc::strong_count(bytes) > 1);
         !leaving.is_empty()
     }
 
     fn prepare_more(&self, say: &mut dyn FnMut(&'static str, String)) -> bool {
-        let Some(reloading) = &self.reloading else {
-            return false;
-        };
-        let Some(background) = &reloading.background else {
-            return false;
-        };
-        let site = self.site();
-        match background.step(&site) {
-            Done::File => true,
-            Done::Nothing => false,
-            Done::Site(next) => {
-                let next = self.change_site(reloading, &site, *next);
-                let (totals, left) = (next.site.totals(), next.site.uncoded().len() as u64);
-                let coded = report::counted(totals.coded, "response");
+        let mut has_more = false;
+        for (index, part) in self.parts.iter().enumerate() {
+            let done = part.improve();
+            has_more |= !matches!(done, Done::Nothing);
+            if let Done::Site(next) = done {
+                let (coded, left) = (next.site.totals().coded, next.site.uncoded().len() as u64);
+                self.change_part(index, *next);
+                let coded = report::counted(coded, "response");
                 let left = match left {
                     0 => String::new(),
                     left => format!("; {} to go", report::counted(left, "file")),
                 };
-                say(
-                    "compressed",
-                    format!("{coded} of {}{left}", self.folder.display()),
-                );
-                true
+                say("compressed", format!("{coded} of {}{left}", part.name()));
             }
         }
+        has_more
     }
 
     fn stored_paths(&self) -> Vec<PathBuf> {
-        let coder = self.site().settings().coder.clone();
-        coder
-            .and_then(|coder| coder.folder().cloned())
-            .into_iter()
-            .collect()
+        self.parts.iter().filter_map(Part::stored_path).collect()
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {
         let site = self.site();
         let totals = site.totals();
-        let hidden = match totals.hidden {
-            0 => String::new(),
-            n => format!(" (hidden entries left out: {})", report::count(n)),
-        };
-        let files = format!(
-            "{}, {}, from {}{hidden}",
-            report::count(totals.files),
-            report::bytes(totals.content_bytes),
-            self.folder.display()
-        );
+        let files = self.parts.iter().map(|part| ("files", part.describe()));
         let responses = format!(
             "{}, {} of memory, shared by all workers",
             report::count(totals.replies),
@@ -447,13 +453,13 @@ where
             SendMode::PreCopy => "pre-copy: packets are patched and sent in place",
             SendMode::MemCopy => "memcopy: each packet is copied into a free frame and sent",
         };
-        vec![
-            ("files", files),
+        let others = [
             ("left out", skipped),
             ("responses", responses),
             ("mode", mode.to_owned()),
             ("congestion", C::NAME.to_owned()),
-        ]
+        ];
+        files.chain(others).collect()
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {

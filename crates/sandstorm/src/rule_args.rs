@@ -14,9 +14,12 @@ use crate::settings::Settings;
 use crate::site::errors_with_page;
 use crate::status::Status;
 
+/// Heading of the options for the site, and so its section in a configuration file.
+pub(crate) const SITE: &str = "Web site";
+
 /// The options that say how a folder becomes a site, for use with `#[command(flatten)]`.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Web site")]
+#[command(next_help_heading = SITE)]
 pub(crate) struct RuleArgs {
     /// Redirect or rewrite a path, as a line of a file `_redirects` does: `FROM TO [STATUS]`. Repeat it
     /// for each. These rules come before those of the folder.

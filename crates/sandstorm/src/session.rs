@@ -14,7 +14,7 @@ use crate::head::{
 use crate::ranges::Selection;
 use crate::recent_cache::RecentCache;
 use crate::reply::Reply;
-use crate::site::{FilePage, NoPage, Page, ReplyId, Site};
+use crate::site::{ByHost, FilePage, NoPage, Page, ReplyId, Site};
 use crate::status::Status;
 
 /// A cache of the site's answers to complete requests. Longer requests have many fields, as those of
@@ -111,12 +111,12 @@ impl Session {
         };
         let (line, fields) = data.split_at(line_len);
         match cache.find(fields) {
-            Ok(fields) => match parse_line(line, fields) {
+            Ok(known) => match parse_line(line, fields, known) {
                 Some(request) => Step::Answer(answer(site, &request, data)),
                 None => self.next(site, data),
             },
             Err(place) => self.read(site, data, |request| {
-                if let Some(value) = request.known_fields(line_len) {
+                if let Some(value) = request.known_fields(line_len, fields) {
                     cache.remember(place, fields, value);
                 }
             }),
@@ -237,9 +237,40 @@ impl Step {
     }
 }
 
-/// Returns the site's answer to the request at the start of `data`.
+/// Returns the answer to the request at the start of `data`.
 #[inline]
 pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
+    match site.by_host() {
+        None => answer_of(site, request, data),
+        Some(sites) => answer_by_host(site, sites, request, data),
+    }
+}
+
+/// Returns the answer of the site that is served for the request's host. A request for another host is
+/// misdirected (RFC 9110, section 15.5.20).
+fn answer_by_host(site: &Site, sites: &ByHost, request: &Head<'_>, data: &[u8]) -> Answer {
+    let is_for_all = request.target == "*" || request.page().is_none();
+    if is_for_all {
+        return answer_of(site, request, data);
+    }
+    match sites.find(request.host()) {
+        Some((site, first)) => {
+            let answer = answer_of(site, request, data);
+            let reply = ReplyId(first + answer.reply.0);
+            Answer { reply, ..answer }
+        }
+        None => Answer {
+            reply: Site::shared(Status::MisdirectedRequest, request.method == Method::Head),
+            close: !request.keep_alive,
+            consumed: request.len as u32,
+            form: Form::Whole,
+        },
+    }
+}
+
+/// Returns the answer of `site`.
+#[inline]
+fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     let reply_with = |reply| Answer {
         reply,
         close: !request.keep_alive,

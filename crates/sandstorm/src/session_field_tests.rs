@@ -276,3 +276,40 @@ fn a_redirect_keeps_the_query_byte_for_byte() {
         .collect();
     assert_eq!(locations, ["/docs/?1", "/docs/", "/docs/?22"]);
 }
+
+#[test]
+fn known_fields_lead_to_the_same_host_as_those_that_are_read() {
+    let site = |text: &str| {
+        let file = Builder::new(at(NOW)).file(b"/index.html", at(NOW), text.as_bytes());
+        std::sync::Arc::new(file.build())
+    };
+    let hosted = |host: &str| crate::HostedSite {
+        hosts: vec![host.parse().unwrap()],
+        site: site(host),
+    };
+    let site = Site::by_hosts(&[hosted("a.test"), hosted("b.test")]);
+    let mut cache = crate::session::RecentFields::new();
+    for _ in 0..3 {
+        for (host, status) in [
+            ("a.test", 200),
+            ("b.test:80", 200),
+            ("c.test", 421),
+            ("", 421),
+        ] {
+            for fields in ["Accept: a", "Accept: b", "Connection: close"] {
+                let request = format!("GET / HTTP/1.1\r\n{fields}\r\nHost:  {host} \r\n\r\n");
+                let data = request.as_bytes();
+                let step = Session::default().next_by(&site, data, &mut cache);
+                assert_eq!(step, Session::default().next(&site, data), "{request}");
+                let Step::Answer(answer) = step else {
+                    panic!("no answer");
+                };
+                let reply = answer.of(&site);
+                assert_eq!(reply.status().code(), status, "{request}");
+                if status == 200 {
+                    assert!(host.as_bytes().starts_with(reply.body()), "{request}");
+                }
+            }
+        }
+    }
+}

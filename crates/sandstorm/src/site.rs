@@ -1,6 +1,7 @@
 //! A site: the server's own prepared responses, and an index of the paths that lead to them.
 
 mod builder;
+mod by_host;
 mod media_type;
 mod page;
 
@@ -19,6 +20,8 @@ use crate::rules::{HeaderRules, Pattern, Template};
 use crate::settings::Settings;
 use crate::status::Status;
 pub use builder::Builder;
+pub(crate) use by_host::ByHost;
+pub use by_host::HostedSite;
 pub(crate) use media_type::MediaTypes;
 pub use page::ReplyId;
 pub(crate) use page::{FilePage, Page, Variants};
@@ -69,6 +72,8 @@ pub struct Site {
     /// The rules that are about many paths, in the order in which they are tried.
     rules: Vec<PathRule>,
     replies: Vec<Reply>,
+    /// The sites for different hosts. They have all files, and this site has none.
+    by_host: Option<Box<ByHost>>,
     settings: Arc<Settings>,
     /// The rules for fields from which the heads of files were made.
     headers: HeaderRules,
@@ -115,6 +120,13 @@ pub(crate) struct NextSite {
     pub(crate) leaving: Box<[u32]>,
 }
 
+impl NextSite {
+    /// Number of replies that the previous site does not have.
+    pub(crate) fn added(&self) -> u64 {
+        self.origins.iter().filter(|one| **one == NEW).count() as u64
+    }
+}
+
 impl Site {
     /// Returns the replies of the plain form of the file at `path`, if it is in the site.
     fn file_at(&self, path: &[u8]) -> Option<FilePage> {
@@ -159,6 +171,26 @@ impl Site {
                 self.pages.get(target).or_else(|| self.aliases.get(target))
             })
         })
+    }
+
+    /// The sites for different hosts, if there are any.
+    #[inline(always)]
+    pub(crate) fn by_host(&self) -> Option<&ByHost> {
+        self.by_host.as_deref()
+    }
+
+    /// Returns the site that has a reply.
+    pub(crate) fn owner(&self, reply: ReplyId) -> &Self {
+        match &self.by_host {
+            None => self,
+            Some(sites) => sites.owner(reply).unwrap_or(self),
+        }
+    }
+
+    /// Returns this site, and the sites for different hosts.
+    fn with_hosted(&self) -> impl Iterator<Item = &Self> {
+        let hosted = self.by_host.iter().flat_map(|sites| sites.sites());
+        std::iter::once(self).chain(hosted)
     }
 
     /// Returns the form of a file that a client wants most.
@@ -236,6 +268,10 @@ impl Site {
 
     /// The decoded path of each file with its whole reply, without the paths of folders.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&[u8], &Reply)> {
+        self.with_hosted().flat_map(Self::own_files)
+    }
+
+    fn own_files(&self) -> impl Iterator<Item = (&[u8], &Reply)> {
         let files = self.pages.iter().filter(|(path, _)| !path.ends_with(b"/"));
         files.filter_map(|(path, _)| Some((&**path, self.reply(self.file_at(path)?.first))))
     }
@@ -243,9 +279,9 @@ impl Site {
     /// A percent-encoded path for trying out the server. It is the shortest path of all files. If
     /// the root folder has an index, the path is `/`.
     pub fn some_path(&self) -> String {
-        let shortest = self
-            .pages
-            .iter()
+        let sites = self.with_hosted();
+        let shortest = sites
+            .flat_map(|site| &site.pages)
             .filter(|(_, page)| matches!(page, Page::File(_) | Page::Negotiated(_)))
             .map(|(path, _)| path)
             .min_by_key(|path| (path.len(), *path));
@@ -302,7 +338,7 @@ fn hex(digit: u8) -> Result<u8, NoPage> {
 
 /// The statuses of the shared replies, which belong to no path. [`Site::replies`] begins with them:
 /// two for each status, for GET and for HEAD.
-const SHARED: [Status; 13] = [
+const SHARED: [Status; 14] = [
     Status::NoContent,
     Status::BadRequest,
     Status::Forbidden,
@@ -313,6 +349,7 @@ const SHARED: [Status; 13] = [
     Status::UriTooLong,
     Status::RangeNotSatisfiable,
     Status::ExpectationFailed,
+    Status::MisdirectedRequest,
     Status::HeadTooLarge,
     Status::NotImplemented,
     Status::VersionNotSupported,

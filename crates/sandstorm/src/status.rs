@@ -44,6 +44,8 @@ pub enum Status {
     RangeNotSatisfiable,
     /// `Expect` contains something other than `100-continue`.
     ExpectationFailed,
+    /// No site is served for the host.
+    MisdirectedRequest,
     /// There are too many fields, or they are too long.
     HeadTooLarge,
     /// The application's response cannot be sent.
@@ -60,7 +62,7 @@ pub enum Status {
 
 impl Status {
     /// All statuses, in the order of their codes.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Ok,
         Self::NoContent,
         Self::PartialContent,
@@ -80,6 +82,7 @@ impl Status {
         Self::UriTooLong,
         Self::RangeNotSatisfiable,
         Self::ExpectationFailed,
+        Self::MisdirectedRequest,
         Self::HeadTooLarge,
         Self::InternalServerError,
         Self::NotImplemented,
@@ -110,6 +113,7 @@ impl Status {
             Self::UriTooLong => 414,
             Self::RangeNotSatisfiable => 416,
             Self::ExpectationFailed => 417,
+            Self::MisdirectedRequest => 421,
             Self::HeadTooLarge => 431,
             Self::InternalServerError => 500,
             Self::NotImplemented => 501,
@@ -148,6 +152,7 @@ impl Status {
             Self::UriTooLong => "414",
             Self::RangeNotSatisfiable => "416",
             Self::ExpectationFailed => "417",
+            Self::MisdirectedRequest => "421",
             Self::HeadTooLarge => "431",
             Self::InternalServerError => "500",
             Self::NotImplemented => "501",
@@ -183,6 +188,7 @@ impl Status {
             Self::ContentTooLarge => "The request's body is longer than this server takes.",
             Self::UriTooLong => "The request line is longer than this server reads.",
             Self::RangeNotSatisfiable => "The file has none of these bytes.",
+            Self::MisdirectedRequest => "This server has no site for this host.",
             Self::ExpectationFailed => "This server meets no expectation but 100-continue.",
             Self::HeadTooLarge => "The request has more fields than this server reads.",
             Self::InternalServerError => "This server has no answer that it can send.",

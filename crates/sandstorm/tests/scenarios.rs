@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sandstorm::date::{SlotWriter, Stamp};
-use sandstorm::{Builder, Session, Settings, Site, Status, Step};
+use sandstorm::{Builder, HostedSite, Session, Settings, Site, Status, Step};
 
 /// Sat, 21 Nov 2026 08:29:37 GMT.
 const NOW: u64 = 1_795_249_777;
@@ -28,6 +28,8 @@ fn at(second: u64) -> SystemTime {
 fn site_of(file: &str) -> Site {
     match file {
         "codings.http" => site_with_codings(),
+        "default_host.http" => site_by_hosts(&[(&["a.test"], "A"), (&[], "Other")]),
+        "hosts.http" => site_by_hosts(&[(&["a.test"], "A"), (&["b.test", "*.b.test"], "B")]),
         "rules.http" => site_with_rules(),
         _ => site(),
     }
@@ -97,6 +99,34 @@ fn site_with_rules() -> Site {
         .file(b"/docs/index.html", at(MODIFIED), b"<p>Docs\n")
         .file(b"/docs.html", at(MODIFIED), b"<p>Never\n")
         .build()
+}
+
+/// Sites for these hosts. The content of each names it.
+fn site_by_hosts(sites: &[(&[&str], &str)]) -> Site {
+    let mut settings = Settings::default();
+    settings.add_redirect("/old/* /new/:splat").unwrap();
+    let hosted = |(hosts, name): &(&[&str], &str)| HostedSite {
+        hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
+        site: Builder::with_settings(at(NOW), &settings)
+            .file(
+                b"/index.html",
+                at(MODIFIED),
+                format!("<p>{name}\n").as_bytes(),
+            )
+            .file(
+                format!("/only-{name}").as_bytes(),
+                at(MODIFIED),
+                b"0123456789\n",
+            )
+            .file(
+                b"/404.html",
+                at(MODIFIED),
+                format!("<p>Lost in {name}\n").as_bytes(),
+            )
+            .build()
+            .into(),
+    };
+    Site::by_hosts(&sites.iter().map(hosted).collect::<Vec<_>>())
 }
 
 fn site() -> Site {
@@ -252,5 +282,5 @@ fn the_server_answers_as_the_rfcs_say() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert!(count >= 200, "{count} scenarios");
+    assert!(count >= 300, "{count} scenarios");
 }

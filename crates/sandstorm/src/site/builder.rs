@@ -100,6 +100,7 @@ impl Builder {
                 variants: Vec::new(),
                 rules: Vec::new(),
                 replies: Vec::new(),
+                by_host: None,
                 headers: settings.headers.clone(),
                 settings: Arc::new(settings.clone()),
                 boundary: hash.hash_one("boundary"),

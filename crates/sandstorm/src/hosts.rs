@@ -1,0 +1,181 @@
+//! The names of sites, and the choice of a site by the host that a request names.
+
+use std::collections::HashMap;
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use arrayvec::ArrayVec;
+
+use crate::host::is_host;
+
+/// Maximum length of a host name (RFC 1035, section 2.3.4).
+const MAX_LEN: usize = 255;
+
+/// A host for which a site is served: `example.org`, or `*.example.org` for all names below it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostName {
+    /// The name in lower case. The name of all names below another begins with a dot.
+    name: Box<[u8]>,
+}
+
+/// Why a host name was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a host; write it as in example.org or *.example.org, without a port")]
+pub struct NotAHost(String);
+
+impl FromStr for HostName {
+    type Err = NotAHost;
+
+    fn from_str(text: &str) -> Result<Self, NotAHost> {
+        let name = text.strip_suffix('.').unwrap_or(text);
+        let (rest, name) = match name.strip_prefix("*.") {
+            Some(rest) => (rest, &name[1..]),
+            None => (name, name),
+        };
+        let is_valid = !rest.is_empty()
+            && name.len() <= MAX_LEN
+            && is_host(rest.as_bytes())
+            && without_port(rest.as_bytes()).len() == rest.len()
+            && !rest.contains(['*', '%'])
+            && !rest.starts_with('.');
+        if is_valid {
+            let name = name.to_ascii_lowercase().into_bytes().into();
+            Ok(Self { name })
+        } else {
+            Err(NotAHost(text.to_owned()))
+        }
+    }
+}
+
+impl Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let star = if self.name.starts_with(b".") { "*" } else { "" };
+        write!(f, "{star}{}", String::from_utf8_lossy(&self.name))
+    }
+}
+
+/// Leads from hosts to sites, each of which has a number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hosts {
+    names: HashMap<Box<[u8]>, usize>,
+    /// The site for all other hosts, if there is one.
+    default: Option<usize>,
+}
+
+impl Hosts {
+    /// Lets a host lead to a site. Returns the site that the host leads to already, if there is one.
+    pub(crate) fn add(&mut self, host: &HostName, site: usize) -> Option<usize> {
+        let known = self.names.get(&host.name).copied();
+        if known.is_none() {
+            self.names.insert(host.name.clone(), site);
+        }
+        known
+    }
+
+    /// Lets all other hosts lead to a site.
+    pub(crate) fn set_default(&mut self, site: usize) {
+        self.default = Some(site);
+    }
+
+    /// Finds the site for the host of a request, which may have a port. A host leads to the site with
+    /// its name, or else to the site with the longest name that it is below.
+    pub(crate) fn find(&self, host: &[u8]) -> Option<usize> {
+        let name = without_port(host);
+        let name = name.strip_suffix(b".").unwrap_or(name);
+        let mut lower = ArrayVec::<u8, MAX_LEN>::new();
+        if lower.try_extend_from_slice(name).is_err() {
+            return self.default;
+        }
+        lower.make_ascii_lowercase();
+        let whole = self.names.get(&*lower);
+        let mut dots = memchr::memchr_iter(b'.', &lower);
+        let found = whole.or_else(|| dots.find_map(|at| self.names.get(&lower[at..])));
+        found.copied().or(self.default)
+    }
+}
+
+/// Removes the port from a valid host.
+fn without_port(host: &[u8]) -> &[u8] {
+    let from = match host {
+        [b'[', ..] => memchr::memchr(b']', host).unwrap_or(0),
+        _ => 0,
+    };
+    let colon = memchr::memchr(b':', &host[from..]);
+    colon.map_or(host, |at| &host[..from + at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(text: &str) -> HostName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_host_is_a_name_an_address_or_all_names_below_a_name() {
+        for text in [
+            "example.org",
+            "*.example.org",
+            "192.0.2.1",
+            "[2001:db8::1]",
+            "a",
+            "xn--dne-hoa.test",
+        ] {
+            assert_eq!(host(text).to_string(), text);
+        }
+        assert_eq!(host("*.Example.ORG."), host("*.example.org"));
+        for wrong in [
+            "",
+            ".",
+            "*",
+            "*.",
+            "a.*.b",
+            "*a.b",
+            "a:80",
+            "[::1]:80",
+            "a/b",
+            "a b",
+            "::1",
+            "d\u{fc}ne.test",
+            "*..a",
+            ".a",
+        ] {
+            assert!(wrong.parse::<HostName>().is_err(), "{wrong}");
+        }
+        assert!("a".repeat(MAX_LEN + 1).parse::<HostName>().is_err());
+    }
+
+    #[test]
+    fn the_longest_name_leads_to_the_site() {
+        let mut hosts = Hosts::default();
+        for (site, name) in ["a.test", "*.a.test", "*.b.a.test", "www.b.a.test", "[::1]"]
+            .into_iter()
+            .enumerate()
+        {
+            assert_eq!(hosts.add(&host(name), site), None);
+        }
+        assert_eq!(hosts.add(&host("A.test"), 9), Some(0));
+        for (name, site) in [
+            ("a.test", Some(0)),
+            ("A.TEST.:8080", Some(0)),
+            ("x.a.test", Some(1)),
+            ("x.y.a.test", Some(1)),
+            ("b.a.test", Some(1)),
+            ("x.b.a.test", Some(2)),
+            ("www.b.a.test", Some(3)),
+            ("[::1]:80", Some(4)),
+            ("[::2]", None),
+            ("xa.test", None),
+            ("test", None),
+            ("", None),
+            (".", None),
+        ] {
+            assert_eq!(hosts.find(name.as_bytes()), site, "{name}");
+        }
+        assert_eq!(hosts.find(&[b'a'; 300]), None);
+        hosts.set_default(7);
+        assert_eq!(hosts.find(b"test"), Some(7));
+        assert_eq!(hosts.find(&[b'a'; 300]), Some(7));
+    }
+}

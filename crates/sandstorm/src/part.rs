@@ -1,0 +1,160 @@
+//! One of the folders that a program serves.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use control::{StartError, Watched, report};
+
+use crate::background::{Background, Done};
+use crate::hosts::HostName;
+use crate::load::Limits;
+use crate::loading::load_next;
+use crate::site::{NextSite, Site};
+
+/// A folder, its site, and the hosts that the site is served for.
+#[derive(Debug)]
+pub(crate) struct Part {
+    folder: PathBuf,
+    /// The hosts, or none for all hosts that no other part has.
+    hosts: Vec<HostName>,
+    site: Mutex<Arc<Site>>,
+    /// How the folder is loaded again, if it can be.
+    reloading: Option<Reloading>,
+}
+
+/// How a folder is loaded again.
+#[derive(Debug)]
+struct Reloading {
+    limits: Limits,
+    strict: bool,
+    /// Makes compressed forms of files, unless there are to be none.
+    background: Option<Background>,
+}
+
+impl Part {
+    pub(crate) fn new(site: Arc<Site>, folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            hosts: Vec::new(),
+            site: Mutex::new(site),
+            reloading: None,
+        }
+    }
+
+    pub(crate) fn allow_reloads(&mut self, limits: Limits, strict: bool) {
+        let coder = self.site().settings().coder.clone();
+        self.reloading = Some(Reloading {
+            limits,
+            strict,
+            background: coder.map(Background::new),
+        });
+    }
+
+    pub(crate) fn set_hosts(&mut self, hosts: &[HostName]) {
+        self.hosts = hosts.to_vec();
+    }
+
+    pub(crate) fn hosts(&self) -> &[HostName] {
+        &self.hosts
+    }
+
+    /// The newest site.
+    pub(crate) fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_site(&self, site: &Arc<Site>) {
+        *self.site.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(site);
+    }
+
+    /// The name for the operator: the folder.
+    pub(crate) fn name(&self) -> String {
+        self.folder.display().to_string()
+    }
+
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        let named = Path::new(name);
+        let is_same = || Some(named.canonicalize().ok()? == self.folder.canonicalize().ok()?);
+        named == self.folder || is_same().unwrap_or_default()
+    }
+
+    pub(crate) fn can_reload(&self) -> bool {
+        self.reloading.is_some()
+    }
+
+    /// Loads the folder again.
+    pub(crate) fn load_next(&self) -> Result<NextSite, StartError> {
+        let Some(reloading) = &self.reloading else {
+            return Err("this program cannot load its folder again".into());
+        };
+        let Reloading { limits, strict, .. } = reloading;
+        Ok(load_next(&self.site(), &self.folder, limits, *strict)?)
+    }
+
+    /// Does a piece of work that improves the site.
+    pub(crate) fn improve(&self) -> Done {
+        let reloading = self.reloading.as_ref();
+        let background = reloading.and_then(|one| one.background.as_ref());
+        background.map_or(Done::Nothing, |one| one.step(&self.site()))
+    }
+
+    /// Describes the files for the operator.
+    pub(crate) fn describe(&self) -> String {
+        let site = self.site();
+        let totals = site.totals();
+        let hidden = match totals.hidden {
+            0 => String::new(),
+            n => format!(" (hidden entries left out: {})", report::count(n)),
+        };
+        let hosts: Vec<_> = self.hosts.iter().map(HostName::to_string).collect();
+        let hosts = match &*hosts {
+            [] => String::new(),
+            hosts => format!(", for {}", hosts.join(", ")),
+        };
+        format!(
+            "{}, {}, from {}{hosts}{hidden}",
+            report::count(totals.files),
+            report::bytes(totals.content_bytes),
+            self.name()
+        )
+    }
+
+    /// Returns the folders above the served one, because a new version may take the place of the
+    /// folder, or of a link to it. The root folder is too much, so it is not among them.
+    pub(crate) fn read_paths(&self) -> Vec<PathBuf> {
+        let above = |path: &Path| {
+            let folder = path.parent()?.canonicalize().ok()?;
+            folder.parent().is_some().then_some(folder)
+        };
+        let given = self
+            .folder
+            .is_absolute()
+            .then(|| above(&self.folder))
+            .flatten();
+        let real = self.folder.canonicalize().ok();
+        let above_real = real.as_deref().and_then(above);
+        real.into_iter().chain(given).chain(above_real).collect()
+    }
+
+    /// Returns the folder with compressed forms, if there is one.
+    pub(crate) fn stored_path(&self) -> Option<PathBuf> {
+        let coder = self.site().settings().coder.clone();
+        coder?.folder().cloned()
+    }
+
+    /// Returns the files that were loaded.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let site = self.site();
+        let below = |path: &[u8]| self.folder.join(OsStr::from_bytes(path));
+        site.file_paths().map(below).collect()
+    }
+
+    /// Returns the folder, and its place in the one that contains it, because a new folder may take
+    /// it.
+    pub(crate) fn watched(&self) -> [Watched; 2] {
+        let folder = self.folder.clone();
+        [Watched::Tree(folder.clone()), Watched::Entry(folder)]
+    }
+}

@@ -1,0 +1,181 @@
+//! Sites for different hosts at one address.
+
+use std::sync::Arc;
+
+use super::page::ReplyId;
+use super::{NEW, NextSite, SHARED, Site, Totals};
+use crate::hosts::{HostName, Hosts};
+use crate::site::Builder;
+
+/// Sites for different hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct ByHost {
+    hosts: Hosts,
+    /// Each site, with the number of replies before its own.
+    sites: Vec<(Arc<Site>, u32)>,
+}
+
+/// A site and the hosts that it is served for.
+#[derive(Clone, Debug)]
+pub struct HostedSite {
+    /// The hosts. Without any, the site is served for all hosts that no other site has.
+    pub hosts: Vec<HostName>,
+    /// The site.
+    pub site: Arc<Site>,
+}
+
+impl ByHost {
+    /// Finds the site for the host of a request, and the number of replies before its own.
+    pub(crate) fn find(&self, host: &[u8]) -> Option<(&Site, u32)> {
+        let (site, first) = &self.sites[self.hosts.find(host)?];
+        Some((site, *first))
+    }
+
+    /// Returns the site that has a reply, unless it is the reply of no host.
+    pub(super) fn owner(&self, reply: ReplyId) -> Option<&Site> {
+        let after = self.sites.partition_point(|(_, first)| *first <= reply.0);
+        Some(&self.sites[after.checked_sub(1)?].0)
+    }
+
+    pub(super) fn sites(&self) -> impl Iterator<Item = &Site> {
+        self.sites.iter().map(|(site, _)| &**site)
+    }
+}
+
+impl Site {
+    /// Makes a site that leads each request to the site for its host. A request for another host gets
+    /// status 421 (RFC 9110, section 15.5.20). The fields of all responses are those of the first site.
+    ///
+    /// # Panics
+    /// Panics if there is no site.
+    pub fn by_hosts(members: &[HostedSite]) -> Self {
+        let mut site =
+            Builder::with_settings(std::time::UNIX_EPOCH, &members[0].site.settings).build();
+        let mut by_host = ByHost {
+            hosts: Hosts::default(),
+            sites: Vec::new(),
+        };
+        for (index, member) in members.iter().enumerate() {
+            for host in &member.hosts {
+                by_host.hosts.add(host, index);
+            }
+            if member.hosts.is_empty() {
+                by_host.hosts.set_default(index);
+            }
+            let first = site.replies.len() as u32;
+            site.replies.extend_from_slice(&member.site.replies);
+            site.totals.add(&member.site.totals);
+            by_host.sites.push((Arc::clone(&member.site), first));
+        }
+        site.by_host = Some(Box::new(by_host));
+        site
+    }
+
+    /// Makes a site that takes over from this one, after one of its sites has changed. `members` are
+    /// the sites from now on. `next` takes over from the site with the number `changed`.
+    pub(crate) fn next_by_hosts(
+        &self,
+        members: &[HostedSite],
+        changed: usize,
+        next: &NextSite,
+    ) -> NextSite {
+        let site = Self::by_hosts(members);
+        let firsts = |site: &Self| -> Vec<u32> {
+            let sites = site.by_host.iter().flat_map(|one| &one.sites);
+            sites.map(|(_, first)| *first).collect()
+        };
+        let old_firsts = firsts(self);
+        // The replies for no host are the same.
+        let mut origins: Vec<u32> = (0..2 * SHARED.len() as u32).collect();
+        for (index, member) in members.iter().enumerate() {
+            let old_first = old_firsts[index];
+            let moved = |origin: u32| {
+                if origin == NEW {
+                    NEW
+                } else {
+                    old_first + origin
+                }
+            };
+            if index == changed {
+                origins.extend(next.origins.iter().map(|origin| moved(*origin)));
+            } else {
+                origins.extend((0..member.site.replies.len() as u32).map(moved));
+            }
+        }
+        let old_first = old_firsts[changed];
+        NextSite {
+            leaving: next.leaving.iter().map(|index| old_first + index).collect(),
+            origins: origins.into(),
+            site: Arc::new(site),
+        }
+    }
+}
+
+impl Totals {
+    fn add(&mut self, other: &Self) {
+        let Self {
+            files,
+            indexes,
+            content_bytes,
+            hidden,
+            skipped,
+            replies,
+            coded,
+            reply_bytes,
+        } = self;
+        *files += other.files;
+        *indexes += other.indexes;
+        *content_bytes += other.content_bytes;
+        *hidden += other.hidden;
+        *skipped += other.skipped;
+        *replies += other.replies;
+        *coded += other.coded;
+        *reply_bytes += other.reply_bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn when_a_site_changes_the_replies_of_the_others_stay() {
+        let site = |texts: &[&str]| {
+            let file = |builder: Builder, text: &&str| {
+                builder.file(format!("/{text}").as_bytes(), UNIX_EPOCH, text.as_bytes())
+            };
+            texts.iter().fold(Builder::new(UNIX_EPOCH), file)
+        };
+        let member = |name: &str, site: &Arc<Site>| HostedSite {
+            hosts: vec![name.parse().unwrap()],
+            site: Arc::clone(site),
+        };
+        let [a, b, c] =
+            [&["a"][..], &["b", "gone"], &["c"]].map(|texts| Arc::new(site(texts).build()));
+        let old = Site::by_hosts(&[member("a", &a), member("b", &b), member("c", &c)]);
+        let next = site(&["new", "b", "more"]).build_next(&b);
+        let members = [member("a", &a), member("b", &next.site), member("c", &c)];
+        let all = old.next_by_hosts(&members, 1, &next);
+        assert_eq!(all.origins.len(), all.site.replies().len());
+        for (reply, origin) in all.site.replies().iter().zip(&all.origins) {
+            if *origin != NEW {
+                assert_eq!(reply.bytes(), old.replies()[*origin as usize].bytes());
+            }
+        }
+        assert_eq!(
+            all.origins.iter().filter(|origin| **origin == NEW).count(),
+            6
+        );
+        let gone: Vec<_> = all
+            .leaving
+            .iter()
+            .map(|index| &old.replies()[*index as usize])
+            .collect();
+        assert_eq!(gone.len(), 3);
+        assert!(gone[0].bytes().ends_with(b"gone"));
+        assert_eq!(all.site.totals().files, 5);
+        assert_eq!(all.site.file_paths().count(), 5);
+    }
+}

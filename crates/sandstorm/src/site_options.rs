@@ -1,0 +1,214 @@
+//! The options of one site.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use control::args::{host_address, number};
+use control::config;
+use control::units::size;
+use control::{ConnectionArgs, Named, NewWorker, StartError};
+use tcpip::Config;
+
+use crate::access_log::AccessLogArgs;
+use crate::app::{App, SiteOnly};
+use crate::coder::Coder;
+use crate::fields::Fields;
+use crate::hosts::HostName;
+use crate::load::Limits;
+use crate::loading::{NotLoaded, load};
+use crate::prepared::Replies;
+use crate::program::{MakeSiteOnly, Sandstorm};
+use crate::rule_args::{RuleArgs, SITE};
+use crate::web::REQUEST_TIMEOUT;
+
+/// The options for loading a folder and sending its files, for use with `#[command(flatten)]`.
+#[derive(Args, Debug)]
+#[command(next_help_heading = SITE)]
+pub struct SiteOptions {
+    /// How packets are sent.
+    #[arg(long, value_enum, default_value_t = ModeArg::MemCopy)]
+    mode: ModeArg,
+
+    /// Refuse to start if an entry of the folder cannot be served, and name the first 100 such
+    /// entries. Without this option they are left out, with a warning for each of the first 100.
+    #[arg(long)]
+    strict: bool,
+
+    /// Maximum number of files to load. Further files are left out.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().files,
+          value_parser = number(0..=u64::MAX))]
+    max_files: u64,
+
+    /// Maximum size of all files together, in bytes or with a unit, such as `512MB`. They are kept in
+    /// memory. A file that does not fit is left out.
+    #[arg(long, value_name = "SIZE", default_value_t = Limits::default().bytes,
+          value_parser = size(0..=1_u64 << 50))]
+    max_bytes: u64,
+
+    /// Host for which the site is served, such as `example.org` or `*.example.org`. Repeat it for each.
+    /// Sites for different hosts can share a port and addresses. Without this option, the site is
+    /// served for all hosts that no other site has.
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<HostName>,
+
+    /// Address of the server on which the site is served. Repeat it for each. Without this option, the
+    /// site is served on all addresses.
+    #[arg(long = "web-address", value_name = "IP", value_parser = host_address)]
+    web_addresses: Vec<IpAddr>,
+
+    #[command(flatten)]
+    rules: RuleArgs,
+
+    #[command(flatten)]
+    log: AccessLogArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum ModeArg {
+    /// Keep the site's packets in the port's memory, and patch them there before they are sent.
+    /// This takes one frame of memory per packet.
+    PreCopy,
+    /// Copy each packet into a free frame to send it.
+    #[value(name = "memcopy")]
+    MemCopy,
+}
+
+/// The options of a site.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteSource<'o> {
+    /// The folder with the site's files.
+    pub folder: &'o Path,
+    /// The site's port, or `None` for the default one.
+    pub port: Option<u16>,
+    /// The options for loading the folder and sending its files.
+    pub options: &'o SiteOptions,
+    /// The options for connections.
+    pub connections: &'o ConnectionArgs,
+}
+
+impl SiteSource<'_> {
+    /// Loads the folder for a program that serves it with these options.
+    ///
+    /// # Errors
+    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
+    pub(crate) fn load(&self) -> Result<Sandstorm, NotLoaded> {
+        let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
+        let Self { options, .. } = self;
+        let coder = options.rules.coder()?;
+        let loaded = options.load_with(self.folder, self.connections, &[], coder, make);
+        let place = || config::place_of(self.folder.to_str()?);
+        let sandstorm = loaded.map_err(|error| match place() {
+            Some(place) => NotLoaded::At {
+                place,
+                error: Box::new(error),
+            },
+            None => error,
+        })?;
+        Ok(sandstorm.with_reloads(options.limits(), options.strict))
+    }
+
+    /// The name of the site: its folder.
+    pub(crate) fn name(&self) -> String {
+        self.folder.display().to_string()
+    }
+
+    /// The hosts for which the site is served.
+    pub(crate) fn hosts(&self) -> &[HostName] {
+        &self.options.hosts
+    }
+
+    /// The addresses on which the site is served, or none for all.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        self.options.addresses()
+    }
+
+    /// Whether the packets of both sites are sent in the same way.
+    pub(crate) fn has_mode_of(&self, other: &Self) -> bool {
+        self.options.mode == other.options.mode
+    }
+}
+
+impl SiteOptions {
+    /// The addresses on which the site is served, or none for all.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        self.web_addresses.clone()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            files: self.max_files,
+            bytes: self.max_bytes,
+            ..Limits::default()
+        }
+    }
+
+    /// Loads `folder` for a program with an application. All responses contain `fields`. `coder` makes
+    /// compressed forms.
+    pub(crate) fn load_with<A: App + Named, F>(
+        &self,
+        folder: &Path,
+        connections: &ConnectionArgs,
+        fields: &[(&str, &str)],
+        coder: Option<Coder>,
+        make: F,
+    ) -> Result<Sandstorm<A, F>, NotLoaded>
+    where
+        F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
+    {
+        let fields = Fields::of_all(fields.iter().copied())?;
+        let settings = self.rules.settings(fields, coder)?;
+        let site = load(folder, &self.limits(), self.strict, &settings)?;
+        let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make)
+            .with_access_log(self.log.open(A::NAME)?);
+        Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))
+    }
+
+    /// The TCP settings from the command line, apart from the port.
+    fn tcp(&self, connections: &ConnectionArgs) -> Config {
+        connections.config(Config {
+            mode: self.mode.into(),
+            ..Config::default()
+        })
+    }
+}
+
+impl From<ModeArg> for tcpip::SendMode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::PreCopy => Self::PreCopy,
+            ModeArg::MemCopy => Self::MemCopy,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        site: SiteOptions,
+        #[command(flatten)]
+        connections: ConnectionArgs,
+    }
+
+    #[test]
+    fn modes_have_the_names_that_are_documented() {
+        let mode =
+            |line: &str| Ok::<_, clap::Error>(Cli::try_parse_from(line.split(' '))?.site.mode);
+        assert_eq!(mode("sandstorm").unwrap(), ModeArg::MemCopy);
+        assert_eq!(mode("sandstorm --mode memcopy").unwrap(), ModeArg::MemCopy);
+        assert_eq!(mode("sandstorm --mode pre-copy").unwrap(), ModeArg::PreCopy);
+        assert!(mode("sandstorm --mode turnaround").is_err());
+    }
+
+    #[test]
+    fn without_options_the_stack_has_its_defaults() {
+        let Cli { site, connections } = Cli::try_parse_from(["sandstorm"]).unwrap();
+        assert_eq!(site.tcp(&connections), Config::default());
+    }
+}

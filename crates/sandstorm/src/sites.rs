@@ -1,0 +1,149 @@
+//! Programs that serve several sites without an application.
+
+use control::config::Lines;
+use control::{Many, Named as _, Program as _, StartError};
+use tcpip::{CongestionControl, Cubic};
+
+use crate::app::SiteOnly;
+use crate::loading::NotLoaded;
+use crate::program::{MakeSiteOnly, Sandstorm};
+use crate::site_options::SiteSource;
+
+/// The program that serves sites without an application.
+pub type Sites<C = Cubic> = Many<Sandstorm<SiteOnly, MakeSiteOnly, C>>;
+
+/// A loaded site.
+type Loaded<'o, C> = (SiteSource<'o>, Sandstorm<SiteOnly, MakeSiteOnly, C>);
+
+/// Sites for different hosts on one port and the same addresses, or a single site.
+struct Group<'o, C> {
+    sources: Vec<SiteSource<'o>>,
+    program: Sandstorm<SiteOnly, MakeSiteOnly, C>,
+}
+
+/// Loads sites to check them. Returns the lines about the content of each in the start block, or a
+/// message for the operator. If all can be served, also returns the program that serves them.
+pub fn check_sites<'o>(
+    first: SiteSource<'o>,
+    more: impl IntoIterator<Item = SiteSource<'o>>,
+) -> (Vec<Result<Lines, StartError>>, Option<Sites>) {
+    let mut found = Vec::new();
+    let mut loaded = Vec::new();
+    for source in std::iter::once(first).chain(more) {
+        found.push(source.load().map_err(Into::into).map(|program| {
+            let mut lines = program.loaded();
+            lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
+            loaded.push((source, program));
+            lines
+        }));
+    }
+    if loaded.len() < found.len() {
+        return (found, None);
+    }
+    match together(loaded) {
+        Ok(sites) => (found, Some(sites)),
+        Err(error) => {
+            found.push(Err(error.into()));
+            (found, None)
+        }
+    }
+}
+
+/// Loads sites for a program that serves all of them. Each is named after its folder, and also after
+/// its port if an earlier one has the same folder.
+///
+/// # Errors
+/// [`NotLoaded`], a message for the operator, if a folder cannot be served.
+pub fn load_sites<'o, C: CongestionControl>(
+    first: SiteSource<'o>,
+    more: impl IntoIterator<Item = SiteSource<'o>>,
+) -> Result<Sites<C>, NotLoaded> {
+    let load = |source: SiteSource<'o>| Ok((source, source.load()?.with_congestion::<C>()));
+    let sources = std::iter::once(first).chain(more);
+    together(sources.map(load).collect::<Result<_, NotLoaded>>()?)
+}
+
+/// Returns the program that serves these sites. There must be one.
+fn together<C: CongestionControl>(loaded: Vec<Loaded<'_, C>>) -> Result<Sites<C>, NotLoaded> {
+    let mut groups: Vec<Group<'_, C>> = Vec::new();
+    for (source, program) in loaded {
+        let program = if source.hosts().is_empty() {
+            program
+        } else {
+            program.with_hosts(source.hosts())
+        };
+        match groups.iter().position(|group| group.takes(&source)) {
+            Some(at) => {
+                let group = groups.remove(at);
+                groups.insert(at, group.with(source, program)?);
+            }
+            None => groups.push(Group {
+                sources: vec![source],
+                program,
+            }),
+        }
+    }
+    let mut groups = groups.into_iter();
+    let first = groups.next().ok_or(NotLoaded::NoSite)?;
+    let mut names = vec![first.name()];
+    let mut sites = Many::new(first.name(), first.program, first.sources[0].addresses());
+    for group in groups {
+        let (source, mut name) = (group.sources[0], group.name());
+        let port = port(&source);
+        if names.contains(&name) {
+            name = format!("{name}:{port}");
+        }
+        sites = sites.with(name.clone(), group.program, port, source.addresses());
+        names.push(name);
+    }
+    Ok(sites)
+}
+
+impl<'o, C: CongestionControl> Group<'o, C> {
+    /// The folders of the sites.
+    fn name(&self) -> String {
+        let names: Vec<_> = self.sources.iter().map(SiteSource::name).collect();
+        names.join(" + ")
+    }
+
+    /// Returns true if the host tells whether a request is for this site or for one of the group.
+    fn takes(&self, source: &SiteSource<'_>) -> bool {
+        let first = &self.sources[0];
+        let mut all = self.sources.iter().chain([source]);
+        let is_default = |one: &&SiteSource<'_>| one.hosts().is_empty();
+        port(first) == port(source)
+            && first.addresses() == source.addresses()
+            && all.by_ref().filter(is_default).count() <= 1
+    }
+
+    /// Adds a site.
+    fn with(
+        mut self,
+        source: SiteSource<'o>,
+        program: Sandstorm<SiteOnly, MakeSiteOnly, C>,
+    ) -> Result<Self, NotLoaded> {
+        for other in &self.sources {
+            let sites = || [other.name(), source.name()];
+            if !other.has_mode_of(&source) {
+                return Err(NotLoaded::OtherMode { sites: sites() });
+            }
+            let same = source
+                .hosts()
+                .iter()
+                .find(|host| other.hosts().contains(host));
+            if let Some(host) = same {
+                return Err(NotLoaded::SameHost {
+                    host: host.clone(),
+                    sites: sites(),
+                });
+            }
+        }
+        self.sources.push(source);
+        self.program = self.program.with_site(program);
+        Ok(self)
+    }
+}
+
+fn port(source: &SiteSource<'_>) -> u16 {
+    source.port.unwrap_or(SiteOnly::PORT)
+}
