@@ -18,7 +18,7 @@ use crate::status::Status;
 
 /// Maximum length of a response whose slices are copied behind its head, in bytes. Copying it costs
 /// less than the packets that end with a slice.
-const MAX_JOINED_LEN: usize = 16 << 10;
+pub(crate) const MAX_JOINED_LEN: usize = 16 << 10;
 
 /// A response, except its assembled bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,7 +199,8 @@ impl Assembler<'_> {
     }
 
     /// One part of a file.
-    fn part(&mut self, reply: &Reply, part: Range<u32>) -> Assembled {
+    #[inline]
+    pub(crate) fn part(&mut self, reply: &Reply, part: Range<u32>) -> Assembled {
         let at = self.out.len();
         let head = PartialHead::of(reply);
         let slot_at = head.write_single(&part, self.out);

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::ops::Range;
 
 use crate::coding::Coding;
-use crate::date::DATE_LEN;
+use crate::date::{DATE_LEN, SLOT_FIELD};
 use crate::status::Status;
 
 use super::{ETag, Reply};
@@ -19,42 +19,47 @@ const AFTER_TAG: &str = "\r\nAccept-Ranges: bytes\r\n\r\n";
 const LAST_LINES_LEN: usize =
     "Last-Modified: \r\nETag: ".len() + DATE_LEN + ETag::LEN + AFTER_TAG.len();
 
+/// Start of the line with the length of the body.
+const CONTENT_LENGTH: &[u8] = b"Content-Length: ";
+
 /// The head of a file's response, from which the head of a response with parts of the file is made
 /// (RFC 9110, section 15.3.7).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartialHead<'a> {
-    slot_at: usize,
     head_len: u32,
-    /// Length of the whole file in bytes.
-    file_len: usize,
-    /// The lines between the status line and the line `Content-Type`.
-    first_lines: &'a [u8],
-    /// The line `Content-Type`.
-    content_type: &'a [u8],
+    /// The lines between the status line and the line `Content-Length`. The slot is in the first of
+    /// them, and the last one is `Content-Type`.
+    lines: &'a [u8],
+    /// Length of the whole file in bytes, in decimal digits.
+    file_len: &'a [u8],
     /// The lines after the line `Content-Length`, and the empty line.
     last_lines: &'a [u8],
 }
 
 impl<'a> PartialHead<'a> {
     /// Takes the head of a file's reply apart.
+    #[inline(always)]
     pub(crate) fn of(file: &'a Reply) -> Self {
-        let (head, file_len) = (file.head(), file.body_len());
+        let head = file.head();
         let (rest, last_lines) = head.split_at(head.len().saturating_sub(LAST_LINES_LEN));
-        let line_before = |end: usize| {
-            let before = rest[..end].strip_suffix(b"\r\n").unwrap_or_default();
-            memchr::memrchr(b'\n', before).map_or(0, |at| at + 1)
-        };
-        let length_at = line_before(rest.len());
-        let type_at = line_before(length_at);
-        let first_at = memchr::memchr(b'\n', rest).map_or(0, |at| at + 1);
+        let rest = rest.strip_suffix(b"\r\n").unwrap_or_default();
+        let digits = rest.iter().rev().take_while(|b| b.is_ascii_digit());
+        let (rest, file_len) = rest.split_at(rest.len() - digits.count());
+        let lines = rest.strip_suffix(CONTENT_LENGTH).unwrap_or_default();
+        let first_at = file.slot_at as usize - SLOT_FIELD.len();
         Self {
-            slot_at: file.slot_at as usize - first_at,
             head_len: file.head_len.into(),
+            lines: lines.get(first_at..).unwrap_or_default(),
             file_len,
-            first_lines: &rest[first_at..type_at],
-            content_type: &rest[type_at..length_at],
             last_lines,
         }
+    }
+
+    /// The lines between the status line and the line `Content-Type`, and that line.
+    fn first_lines_and_type(&self) -> (&'a [u8], &'a [u8]) {
+        let before = self.lines.strip_suffix(b"\r\n").unwrap_or_default();
+        let type_at = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
+        self.lines.split_at(type_at)
     }
 
     /// Writes the head of a response with `len` bytes of coded content. Returns the offset of its slot.
@@ -66,18 +71,19 @@ impl<'a> PartialHead<'a> {
         out: &mut Vec<u8>,
     ) -> usize {
         const STATUS_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
+        let (first_lines, content_type) = self.first_lines_and_type();
         out.extend_from_slice(STATUS_LINE);
-        out.extend_from_slice(self.first_lines);
-        if memchr::memmem::find(self.first_lines, VARY.as_bytes()).is_none() {
+        out.extend_from_slice(first_lines);
+        if memchr::memmem::find(first_lines, VARY.as_bytes()).is_none() {
             out.extend_from_slice(VARY.as_bytes());
         }
         // Writing to a vector does not fail.
         let _ = write!(out, "Content-Encoding: {}\r\n", coding.name());
-        out.extend_from_slice(self.content_type);
+        out.extend_from_slice(content_type);
         self.finish(len, out);
         let tag_end = out.len() - AFTER_TAG.len();
         out[tag_end - ETag::LEN..tag_end].copy_from_slice(tag.to_string().as_bytes());
-        STATUS_LINE.len() + self.slot_at
+        STATUS_LINE.len() + SLOT_FIELD.len()
     }
 
     /// Writes the head of a response about an error, with the file as its page. `more` has further
@@ -91,10 +97,11 @@ impl<'a> PartialHead<'a> {
     ) -> usize {
         // Writing to a vector does not fail.
         let _ = write!(out, "HTTP/1.1 {status}\r\n");
-        let slot_at = out.len() + self.slot_at;
-        out.extend_from_slice(self.first_lines);
+        let slot_at = out.len() + SLOT_FIELD.len();
+        let (first_lines, content_type) = self.first_lines_and_type();
+        out.extend_from_slice(first_lines);
         out.extend_from_slice(more.as_bytes());
-        out.extend_from_slice(self.content_type);
+        out.extend_from_slice(content_type);
         let _ = write!(out, "Content-Length: {len}\r\n\r\n");
         slot_at
     }
@@ -111,9 +118,9 @@ impl<'a> PartialHead<'a> {
     }
 
     /// Writes the head of a response with one part of the file. Returns the offset of its slot.
+    #[inline(always)]
     pub(crate) fn write_single(&self, part: &Range<u32>, out: &mut Vec<u8>) -> usize {
-        let slot_at = self.begin(out);
-        out.extend_from_slice(self.content_type);
+        let slot_at = begin(self.lines, out);
         self.write_content_range(part, out);
         self.finish(part.len(), out);
         slot_at
@@ -127,7 +134,7 @@ impl<'a> PartialHead<'a> {
         body_len: usize,
         out: &mut Vec<u8>,
     ) -> usize {
-        let slot_at = self.begin(out);
+        let slot_at = begin(self.first_lines_and_type().0, out);
         // Writing to a vector does not fail.
         let _ = write!(
             out,
@@ -140,7 +147,7 @@ impl<'a> PartialHead<'a> {
     /// Writes what precedes a part of a multipart body (RFC 9110, section 14.6).
     pub(crate) fn write_part(&self, boundary: u64, part: &Range<u32>, out: &mut Vec<u8>) {
         let _ = write!(out, "\r\n--{boundary:016x}\r\n");
-        out.extend_from_slice(self.content_type);
+        out.extend_from_slice(self.first_lines_and_type().1);
         self.write_content_range(part, out);
         out.extend_from_slice(b"\r\n");
     }
@@ -150,29 +157,33 @@ impl<'a> PartialHead<'a> {
         let _ = write!(out, "\r\n--{boundary:016x}--\r\n");
     }
 
-    fn begin(&self, out: &mut Vec<u8>) -> usize {
-        const STATUS_LINE: &[u8] = b"HTTP/1.1 206 Partial Content\r\n";
-        out.extend_from_slice(STATUS_LINE);
-        out.extend_from_slice(self.first_lines);
-        STATUS_LINE.len() + self.slot_at
-    }
-
+    #[inline(always)]
     fn write_content_range(&self, part: &Range<u32>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Content-Range: bytes ");
         write_number(part.start as usize, out);
         out.push(b'-');
         write_number(part.end as usize - 1, out);
         out.push(b'/');
-        write_number(self.file_len, out);
+        out.extend_from_slice(self.file_len);
         out.extend_from_slice(b"\r\n");
     }
 
+    #[inline(always)]
     fn finish(&self, body_len: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"Content-Length: ");
+        out.extend_from_slice(CONTENT_LENGTH);
         write_number(body_len, out);
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(self.last_lines);
     }
+}
+
+/// Begins the head of a response with parts of a file: writes the status line, and `lines` after it.
+/// Returns the offset of the slot, which is in the first of these lines.
+fn begin(lines: &[u8], out: &mut Vec<u8>) -> usize {
+    const STATUS_LINE: &[u8] = b"HTTP/1.1 206 Partial Content\r\n";
+    out.extend_from_slice(STATUS_LINE);
+    out.extend_from_slice(lines);
+    STATUS_LINE.len() + SLOT_FIELD.len()
 }
 
 /// Writes a number in decimal digits. It costs less than formatting.

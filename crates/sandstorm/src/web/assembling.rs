@@ -1,17 +1,23 @@
 //! Sends answers that differ from their prepared reply.
 
-use tcpip::{Connection, Contents, Part, WriteError};
+use std::ops::Range;
+
+use tcpip::{Connection, Contents, MAX_WRITE_LEN, Part, WriteError};
 
 use super::core::{Core, write};
-use crate::assembled::{Assembler, Piece, Rest};
+use crate::assembled::{Assembler, MAX_JOINED_LEN, Piece, Rest, slice};
 use crate::date::Stamp;
+use crate::fields::{Fields, MAX_FIELDS_LEN};
 use crate::pending::{Outgoing, OutgoingContent};
-use crate::session::Answer;
+use crate::session::{Answer, Form};
 use crate::status::Status;
 
 /// Maximum memory of one worker for the text between the parts of files, in bytes. While clients that
 /// receive slowly keep it in use, other clients that ask for several parts get the whole file.
 const MAX_TEMPORARY_BYTES: u64 = 16 << 20;
+
+// A short part of a file fits into one write together with its head.
+const _: () = assert!(MAX_JOINED_LEN + 2 * MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_LEN);
 
 impl Core {
     /// Writes an answer that differs from its prepared reply. Returns the response's status and the
@@ -24,6 +30,12 @@ impl Core {
         data: &[u8],
         stamp: Stamp,
     ) -> Result<(Status, usize), WriteError> {
+        if let Form::Part { first, end } = answer.form
+            && (end - first) as usize <= MAX_JOINED_LEN
+            && !conn.has_unacknowledged()
+        {
+            return self.write_short_part(conn, answer, first..end, stamp);
+        }
         self.response.clear();
         // The request is offered again when the client has acknowledged what it gets now.
         let max_pieces = if conn.has_unacknowledged() {
@@ -35,6 +47,36 @@ impl Core {
         let (status, body_len, outgoing) = self.assemble(answer, data, stamp, contents, max_pieces);
         write(conn, &self.out, &outgoing)?;
         Ok((status, body_len))
+    }
+
+    /// Writes the answer with a short part of a file. The client must have acknowledged all data. The
+    /// part is copied only once, directly behind its head.
+    #[inline]
+    fn write_short_part<S>(
+        &mut self,
+        conn: &mut Connection<'_, S>,
+        answer: &Answer,
+        part: Range<u32>,
+        stamp: Stamp,
+    ) -> Result<(Status, usize), WriteError> {
+        let reply = self.site.reply(answer.reply);
+        self.out.clear();
+        let mut assembler = Assembler {
+            site: &self.site,
+            extra: &Fields::new(),
+            stamp,
+            slots: &mut self.slots,
+            out: &mut self.out,
+        };
+        let assembled = assembler.part(reply, part);
+        conn.write_bytes(&self.out)?;
+        // Cannot fail: the head is alone in its buffer, which has room for the part.
+        if let Rest::Slice(part) = assembled.rest
+            && conn.write_bytes(slice(reply.bytes(), &part)).is_err()
+        {
+            conn.abort();
+        }
+        Ok((assembled.status, assembled.body_len))
     }
 
     /// Assembles an answer of the site in `out`, with the fields of `response`. Returns the status,
