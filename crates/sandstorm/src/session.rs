@@ -330,8 +330,11 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
 /// the answer without this field. The value lies in `data`, which begins with the request.
 #[cold]
 fn with_range(site: &Site, whole: Answer, range: &[u8], data: &[u8]) -> Answer {
-    let form = match Selection::of(range, whole.of(site).body_len() as u32) {
+    let file = whole.of(site);
+    let form = match Selection::of(range, file.body_len() as u32) {
         Selection::Whole => Form::Whole,
+        // The parts would be coded, but the response that contains them would not.
+        Selection::Parts(_) if file.has_field("content-encoding") => Form::Whole,
         Selection::Nothing => Form::NoPart,
         Selection::Part(Range { start: first, end }) => Form::Part { first, end },
         Selection::Parts(_) => {

@@ -42,6 +42,8 @@ fn site_with_codings() -> Site {
         .file(b"/app.js.gz", at(MODIFIED), b"\x1f\x8bgz")
         .file(b"/app.js.br", at(MODIFIED + 9), b"brotl")
         .file(b"/app.js.zst", at(MODIFIED), b"\x28\xb5\x2f\xfdzs")
+        .file(b"/long.js", at(MODIFIED), &[b'x'; 3_000])
+        .file(b"/long.js.br", at(MODIFIED), &[b'y'; 2_000])
         .file(b"/index.html", at(MODIFIED), b"<p>Sandstorm\n")
         .file(b"/index.html.gz", at(MODIFIED), b"\x1f\x8bindex")
         .file(b"/stale.js", at(MODIFIED), b"let now = 'stale'\n")

@@ -108,7 +108,7 @@ impl<'a> PartialHead<'a> {
 
     /// The media type of the file.
     pub(crate) fn media_type(&self) -> &'a str {
-        let line = std::str::from_utf8(self.content_type).unwrap_or_default();
+        let line = std::str::from_utf8(self.first_lines_and_type().1).unwrap_or_default();
         line.split_once(':').map_or("", |(_, value)| value.trim())
     }
 
