@@ -173,11 +173,11 @@ pub(crate) fn line_len(data: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', data).map(|at| at + 1)
 }
 
-/// Parses only the request line. `fields` is the cached result for the fields `bytes` that follow it.
+/// Parses only the request line. `fields` is the cached result for the fields that follow it.
 /// Returns `None` if the line is unusual or the head is too long. The caller must then call
-/// [`parse`].
+/// [`parse`]. The head lacks its host; see [`Head::with_known_host`].
 #[inline]
-pub(crate) fn parse_line<'d>(line: &'d [u8], bytes: &'d [u8], fields: Fields) -> Option<Head<'d>> {
+pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
     const VERSION: &[u8] = b" HTTP/1.1\r\n";
     let mut request = httparse::Request::new(&mut []);
     let parsed = request.parse(line);
@@ -198,7 +198,7 @@ pub(crate) fn parse_line<'d>(line: &'d [u8], bytes: &'d [u8], fields: Fields) ->
         conditional: false,
         has_range: false,
         accepted: fields.accepted,
-        host: &bytes[usize::from(fields.host_at)..][..usize::from(fields.host_len)],
+        host: &[],
         minor: 1,
         len,
     })
@@ -268,6 +268,14 @@ impl<'a> Head<'a> {
             host_len: self.host.len() as u16,
             len: len as u16,
         })
+    }
+
+    /// Adds the host from the fields that are at the start of `bytes`. `fields` is the cached result for
+    /// them.
+    pub(crate) fn with_known_host(self, fields: Fields, bytes: &'a [u8]) -> Self {
+        let from = usize::from(fields.host_at);
+        let host = &bytes[from..from + usize::from(fields.host_len)];
+        Self { host, ..self }
     }
 
     /// The host that the request is for, perhaps with a port. The authority of an absolute target comes
@@ -458,7 +466,7 @@ mod tests {
             let fields = if close { "Host: x\r\nConnection: close\r\n\r\n" } else { "Host: x\r\n\r\n" };
             let line = format!("{line}\n");
             let known = Fields { keep_alive: !close, accepted: Accepted::PLAIN, host_at: 0, host_len: 0, len: fields.len() as u16 };
-            if let Some(short) = parse_line(line.as_bytes(), b"", known) {
+            if let Some(short) = parse_line(line.as_bytes(), known) {
                 let whole = format!("{line}{fields}");
                 let mut buffer = field_buffer();
                 let long = parse(whole.as_bytes(), &mut buffer).unwrap().unwrap();
@@ -480,7 +488,7 @@ mod tests {
             host_len: 0,
             len: 2,
         };
-        let read = |line: &str| parse_line(line.as_bytes(), b"", known).map(|request| request.len);
+        let read = |line: &str| parse_line(line.as_bytes(), known).map(|request| request.len);
         assert_eq!(read("GET / HTTP/1.1\r\n"), Some(18));
         for line in [
             "\r\n",

@@ -14,7 +14,7 @@ use crate::head::{
 use crate::ranges::Selection;
 use crate::recent_cache::RecentCache;
 use crate::reply::Reply;
-use crate::site::{ByHost, FilePage, NoPage, Page, ReplyId, Site};
+use crate::site::{ByHost, NoPage, Page, ReplyId, Site};
 use crate::status::Status;
 
 /// A cache of the site's answers to complete requests. Longer requests have many fields, as those of
@@ -111,8 +111,12 @@ impl Session {
         };
         let (line, fields) = data.split_at(line_len);
         match cache.find(fields) {
-            Ok(known) => match parse_line(line, fields, known) {
-                Some(request) => Step::Answer(answer(site, &request, data)),
+            Ok(known) => match parse_line(line, known) {
+                Some(request) if site.by_host().is_some() => {
+                    let request = request.with_known_host(known, fields);
+                    Step::Answer(answer(site, &request, data))
+                }
+                Some(request) => Step::Answer(answer_of(site, &request, data)),
                 None => self.next(site, data),
             },
             Err(place) => self.read(site, data, |request| {
@@ -248,6 +252,7 @@ pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
 
 /// Returns the answer of the site that is served for the request's host. A request for another host is
 /// misdirected (RFC 9110, section 15.5.20).
+#[inline(never)]
 fn answer_by_host(site: &Site, sites: &ByHost, request: &Head<'_>, data: &[u8]) -> Answer {
     let is_for_all = request.target == "*" || request.page().is_none();
     if is_for_all {
@@ -294,7 +299,31 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     let Some(target) = request.page() else {
         return bad_request;
     };
-    let of_file = |file: &FilePage| match request.precondition(file.tag, Some(file.modified)) {
+    let file = match site.find(target.path.as_bytes()) {
+        Ok(Page::File(file)) => file,
+        Ok(Page::Negotiated(variants)) => site.form(*variants, request.accepted),
+        Ok(_) if request.method == Method::Options => return shared(Status::NoContent),
+        Ok(Page::Redirect { first, keeps_query }) => {
+            let query = target.query.filter(|_| *keeps_query);
+            return Answer {
+                form: redirect_form(request.len, query.unwrap_or_default(), data),
+                ..reply_with(first.or_head(head_only))
+            };
+        }
+        Ok(Page::Rule { rule, first }) => {
+            return Answer {
+                form: rule_form(*rule, request.len, target.path, data),
+                ..reply_with(first.or_head(head_only))
+            };
+        }
+        Ok(Page::Error(first)) => return reply_with(first.or_head(head_only)),
+        Err(NoPage::Unknown) => return shared(Status::NotFound),
+        Err(NoPage::BadEncoding) => return bad_request,
+    };
+    if request.method == Method::Options {
+        return shared(Status::NoContent);
+    }
+    match request.precondition(file.tag, Some(file.modified)) {
         None => {
             let reply = reply_with(file.content_reply(head_only));
             match request.range(file.tag) {
@@ -304,25 +333,6 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
         }
         Some(Status::NotModified) => reply_with(file.not_modified()),
         Some(status) => shared(status),
-    };
-    match site.find(target.path.as_bytes()) {
-        Ok(_) if request.method == Method::Options => shared(Status::NoContent),
-        Ok(Page::File(file)) => of_file(file),
-        Ok(Page::Negotiated(variants)) => of_file(site.form(*variants, request.accepted)),
-        Ok(Page::Redirect { first, keeps_query }) => Answer {
-            form: match keeps_query {
-                true => redirect_form(request.len, target.query.unwrap_or_default(), data),
-                false => Form::Whole,
-            },
-            ..reply_with(first.or_head(head_only))
-        },
-        Ok(Page::Rule { rule, first }) => Answer {
-            form: rule_form(*rule, request.len, target.path, data),
-            ..reply_with(first.or_head(head_only))
-        },
-        Ok(Page::Error(first)) => reply_with(first.or_head(head_only)),
-        Err(NoPage::Unknown) => shared(Status::NotFound),
-        Err(NoPage::BadEncoding) => bad_request,
     }
 }
 
