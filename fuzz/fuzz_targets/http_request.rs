@@ -1,5 +1,5 @@
-//! Sends requests and arbitrary bytes to a site. The responses must be valid and must not depend on
-//! how the bytes are split.
+//! Sends requests and arbitrary bytes to sites for two hosts, with rules and codings. The responses must
+//! be valid and must not depend on how the bytes are split.
 #![no_main]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use fuzz::offsets;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use sandstorm::date::{SlotWriter, Stamp};
-use sandstorm::{Builder, HEAD_LIMIT, Session, Site, Step};
+use sandstorm::{Builder, HEAD_LIMIT, HostedSite, Session, Settings, Site, Step};
 
 /// Sat, 21 Nov 2026 08:29:37 GMT.
 const NOW: u64 = 1_795_249_777;
@@ -28,7 +28,11 @@ const WORDS: &str = "\
     Transfer-Encoding: chunked, |Expect: 100-continue\r\n|Expect: x\r\n|GET /docs?|\
     GET /docs?a&b HTTP/1.1\r\nHost: a\r\n\r\n|A: b\r\n|Content-Length: 0\r\n|\
     GET /long.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=|Range: bytes=|0|7|99|-|0-0, 999-, -5|\
-    If-Range: \"x\"\r\n|OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
+    If-Range: \"x\"\r\n|OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n|\
+    Host: b\r\n|Host: www.b:80\r\n|Host: c\r\n|http://b|http://c/|/old/|/y/|/app/|/gone/x|/page|\
+    GET /old/%0d%0a/a?b HTTP/1.1\r\nHost: b\r\n\r\n|//c/|%5c|GET /coded.js HTTP/1.1\r\nHost: a\r\n|\
+    Accept-Encoding: gzip\r\n|Accept-Encoding: br;q=0.5, *;q=0\r\n|Accept-Encoding: |identity;q=|\
+    , gzip;q=0.|zstd";
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -38,15 +42,49 @@ struct Input<'a> {
 
 thread_local! {
     static SITE: Site = {
-        let now: SystemTime = UNIX_EPOCH + Duration::from_secs(NOW);
-        Builder::new(now)
-            .file(b"/index.html", now, b"<p>Sand\n")
-            .file(b"/docs/index.html", now, b"<p>Docs\n")
-            .file(b"/a b&c.txt", now, b"odd\n")
-            .file(b"/empty.txt", now, b"")
-            .file(b"/long.txt", now, &[b'x'; 1_000])
-            .build()
+        let hosted = |hosts: &[&str], site: Builder| HostedSite {
+            hosts: hosts.iter().map(|host| host.parse().expect("a host")).collect(),
+            site: site.build().into(),
+        };
+        Site::by_hosts(&[hosted(&["a"], first()), hosted(&["b", "*.b"], second())])
     };
+}
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(NOW)
+}
+
+/// A site with codings.
+fn first() -> Builder {
+    Builder::new(now())
+        .file(b"/index.html", now(), b"<p>Sand\n")
+        .file(b"/docs/index.html", now(), b"<p>Docs\n")
+        .file(b"/a b&c.txt", now(), b"odd\n")
+        .file(b"/empty.txt", now(), b"")
+        .file(b"/long.txt", now(), &[b'x'; 1_000])
+        .file(b"/coded.js", now(), &[b'x'; 1_000])
+        .file(b"/coded.js.gz", now(), b"\x1f\x8bgzip")
+        .file(b"/coded.js.br", now(), &[b'y'; 900])
+}
+
+/// A site with rules.
+fn second() -> Builder {
+    let mut settings = Settings::default();
+    for rule in [
+        "/old/* /new/:splat",
+        "/y/:year/:name https://c/:name/:year?x=:year 302",
+        "/app/* /index.html 200",
+        "/docs/* /:splat 200",
+        "/gone/* /404.html 410",
+        "/page /index.html 301!",
+    ] {
+        settings.add_redirect(rule).expect("a rule");
+    }
+    settings.add_header("/* X-A: b").expect("a rule");
+    Builder::with_settings(now(), &settings)
+        .file(b"/index.html", now(), b"<p>Storm\n")
+        .file(b"/404.html", now(), b"<p>Lost\n")
+        .file(b"/page", now(), b"page\n")
 }
 
 /// Returns the responses to `pieces`, and whether the connection closes.

@@ -66,6 +66,7 @@ impl Assembler<'_> {
         let value = |from_end: u16| &data[answer.consumed() - usize::from(from_end)..];
         let assembled = match answer.form {
             Form::Whole => self.whole(answer),
+            Form::Head => self.head(answer),
             Form::WithQuery { from_end } => {
                 let rest = value(from_end);
                 let end = rest.iter().position(|b| *b == b' ');
@@ -137,6 +138,21 @@ impl Assembler<'_> {
             status: reply.status(),
             body_len: reply.body_len(),
             rest: Rest::Slice(from as u32..reply.bytes().len() as u32),
+        }
+    }
+
+    /// The head of the reply with the extra fields.
+    fn head(&mut self, answer: &Answer) -> Assembled {
+        let whole = self.whole(answer);
+        let head_len = self.site.reply(answer.reply).head().len() as u32;
+        let rest = match whole.rest {
+            Rest::Slice(range) if range.start < head_len => Rest::Slice(range.start..head_len),
+            _ => Rest::Nothing,
+        };
+        Assembled {
+            body_len: 0,
+            rest,
+            ..whole
         }
     }
 

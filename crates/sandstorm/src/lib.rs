@@ -136,9 +136,10 @@
 //! # The site
 //! A file server gives the same few responses again and again. This server makes each of them once,
 //! when the folder is [loaded](Site::load). Status line, fields and body lie in one piece of
-//! memory. Each file has three responses: to GET, to HEAD, and to a client that already has the
-//! file. Each worker's TCP stack segments these responses once, at start. A request then costs one
-//! look-up by the bytes of its path, and its response is one entry in the connection's send stream.
+//! memory. Each form of a file has two responses: the whole file, and one for a client that already
+//! has the file. The head of the first is the response to HEAD. Each worker's TCP stack segments
+//! these responses once, at start. A request then costs one look-up by the bytes of its path, and its
+//! response is one entry in the connection's send stream.
 //!
 //! The date and the connection option cannot be prepared. Both lie in one *slot* of fixed length
 //! after the status line (see [`date`]). The slot is written when a packet is sent:

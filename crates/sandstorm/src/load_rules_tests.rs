@@ -268,7 +268,7 @@ fn coded_forms_become_part_of_the_site_and_stay_when_it_is_loaded_again() {
     assert!(next.leaving.is_empty());
     assert_eq!(
         next.origins.iter().filter(|origin| **origin == NEW).count(),
-        3
+        2
     );
     let last = work(&background, next.site);
     assert!(get(&last, "/new.css", GZIP).contains(CODED));

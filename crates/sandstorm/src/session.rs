@@ -58,6 +58,8 @@ pub struct Answer {
 pub(crate) enum Form {
     /// Not at all.
     Whole,
+    /// It is only the head of a file's reply.
+    Head,
     /// It is a redirect that keeps the request's query, which begins at `from_end`.
     WithQuery { from_end: u16 },
     /// It is a redirect whose location follows from the request's path, by the rule with this index.
@@ -325,10 +327,14 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     }
     match request.precondition(file.tag, Some(file.modified)) {
         None => {
-            let reply = reply_with(file.content_reply(head_only));
+            let whole = reply_with(file.whole());
             match request.range(file.tag) {
-                None => reply,
-                Some(range) => with_range(site, reply, range, data),
+                None if head_only => Answer {
+                    form: Form::Head,
+                    ..whole
+                },
+                None => whole,
+                Some(range) => with_range(site, whole, range, data),
             }
         }
         Some(Status::NotModified) => reply_with(file.not_modified()),
@@ -399,7 +405,7 @@ impl Answer {
     }
 
     /// Returns the prepared reply. In a redirect, it lacks the request's query. If the client asks for
-    /// a part of a file, it has the whole file. [`write`](Self::write) writes the actual response.
+    /// the head or for a part of a file, it has the whole file. [`write`](Self::write) writes the actual response.
     pub fn of<'s>(&self, site: &'s Site) -> &'s Reply {
         site.reply(self.reply)
     }

@@ -48,7 +48,7 @@ pub struct Totals {
     pub hidden: u64,
     /// Number of entries that were left out because they cannot be served.
     pub skipped: u64,
-    /// Number of replies: three for each file, two for each redirect, and the shared ones.
+    /// Number of replies: two for each form of a file, two for each redirect, and the shared ones.
     pub replies: u64,
     /// Number of coded forms of files, such as gzip.
     pub coded: u64,

@@ -17,7 +17,7 @@ fn head(site: &Site, path: &str) -> String {
     let Ok(Page::File(page)) = site.find(path.as_bytes()) else {
         panic!("no file at {path}");
     };
-    let bytes = site.reply(page.content_reply(false)).bytes();
+    let bytes = site.reply(page.whole()).bytes();
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
     String::from_utf8(bytes[..end.unwrap()].to_vec()).unwrap()
 }
@@ -66,13 +66,9 @@ fn text_that_is_not_utf_8_gets_no_charset() {
     let Ok(Page::File(page)) = site.find(b"/a.txt") else {
         panic!("no file");
     };
-    assert!(
-        site.reply(page.content_reply(false))
-            .bytes()
-            .ends_with(latin)
-    );
+    assert!(site.reply(page.whole()).bytes().ends_with(latin));
     assert_eq!(
-        &**site.reply(page.content_reply(true)).bytes(),
+        site.reply(page.whole()).head(),
         format!("{head}\r\n\r\n").as_bytes()
     );
 }
@@ -171,7 +167,7 @@ fn the_totals_count_everything_once() {
         (2, 2, 8)
     );
     // The root path `/` needs no redirect, so only the path `/docs` has one.
-    assert_eq!(totals.replies as usize, 2 * SHARED.len() + 2 * 3 + 2);
+    assert_eq!(totals.replies as usize, 2 * SHARED.len() + 2 * 2 + 2);
     assert_eq!(totals.replies as usize, site.replies().len());
     let bytes: usize = site.replies().iter().map(|r| r.bytes().len()).sum();
     assert_eq!(totals.reply_bytes as usize, bytes);

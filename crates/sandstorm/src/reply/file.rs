@@ -24,10 +24,11 @@ pub(crate) struct FileFields<'a> {
     pub(crate) own: &'a Fields,
 }
 
-/// The responses for one form of a file: to GET, to HEAD, and the 304 response.
+/// The responses for one form of a file: the whole file, and the 304 response. The response to HEAD is
+/// the head of the whole file.
 #[derive(Debug)]
 pub(crate) struct FileReplies {
-    pub(crate) replies: [Reply; 3],
+    pub(crate) replies: [Reply; 2],
     pub(crate) tag: ETag,
 }
 
@@ -75,7 +76,7 @@ impl FileReplies {
         let not_modified = Head::with_own(status, fields.common, &kept).field("ETag", tag);
         let not_modified = not_modified.finish().reply(status, "");
         Ok(Self {
-            replies: [whole, head.reply(Status::Ok, ""), not_modified],
+            replies: [whole, not_modified],
             tag,
         })
     }
@@ -91,8 +92,8 @@ impl FileReplies {
         let tag = ETag::of(coded);
         let mut head = Vec::new();
         let slot_at = PartialHead::of(whole).write_coded(coding, coded.len(), tag, &mut head);
-        let reply = |body: &[u8]| Reply {
-            bytes: [&head, body].concat().into(),
+        let whole = Reply {
+            bytes: [&head, coded].concat().into(),
             slot_at: slot_at as u32,
             head_len: head.len() as u16,
             status: Status::Ok,
@@ -106,7 +107,7 @@ impl FileReplies {
             ..not_modified.clone()
         };
         Self {
-            replies: [reply(coded), reply(b""), not_modified],
+            replies: [whole, not_modified],
             tag,
         }
     }

@@ -314,10 +314,10 @@ impl Builder {
 
     /// Adds the replies of a file from the `previous` site, without copying them.
     pub(super) fn keep_page(&mut self, page: FilePage, previous: &Site) -> FilePage {
-        let first = page.first.0;
-        let replies = [first, first + 1, first + 2];
-        let new_first = self.add(replies.map(|index| previous.replies[index as usize].clone()));
-        self.origins[new_first.index()..].copy_from_slice(&replies);
+        let replies = page.replies();
+        let new_first = self.add(replies.map(|id| previous.reply(id).clone()));
+        let origins = replies.map(|id| id.index() as u32);
+        self.origins[new_first.index()..].copy_from_slice(&origins);
         FilePage {
             first: new_first,
             ..page

@@ -166,14 +166,14 @@ mod tests {
         }
         assert_eq!(
             all.origins.iter().filter(|origin| **origin == NEW).count(),
-            6
+            4
         );
         let gone: Vec<_> = all
             .leaving
             .iter()
             .map(|index| &old.replies()[*index as usize])
             .collect();
-        assert_eq!(gone.len(), 3);
+        assert_eq!(gone.len(), 2);
         assert!(gone[0].bytes().ends_with(b"gone"));
         assert_eq!(all.site.totals().files, 5);
         assert_eq!(all.site.file_paths().count(), 5);

@@ -49,7 +49,7 @@ pub(crate) enum Page {
 /// The prepared replies for a file, and the tag and time for evaluating preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FilePage {
-    /// The reply for GET. The replies for HEAD and with status 304 follow.
+    /// The reply with the whole file. The reply with status 304 follows.
     pub(crate) first: ReplyId,
     pub(crate) tag: ETag,
     /// The time of `Last-Modified`, in seconds since 1970.
@@ -58,21 +58,21 @@ pub(crate) struct FilePage {
 
 impl FilePage {
     /// Number of replies.
-    pub(crate) const REPLIES: usize = 3;
+    pub(crate) const REPLIES: usize = 2;
 
+    /// The reply with the whole file. Its head is also the response to HEAD.
     #[inline(always)]
-    pub(crate) fn content_reply(&self, head_only: bool) -> ReplyId {
-        self.first.or_head(head_only)
+    pub(crate) fn whole(&self) -> ReplyId {
+        self.first
     }
 
     /// The ids of all replies.
     pub(crate) fn replies(&self) -> [ReplyId; Self::REPLIES] {
-        let first = self.first.0;
-        [first, first + 1, first + 2].map(ReplyId)
+        [self.whole(), self.not_modified()]
     }
 
     pub(crate) fn not_modified(&self) -> ReplyId {
-        ReplyId(self.first.0 + 2)
+        ReplyId(self.first.0 + 1)
     }
 }
 

@@ -163,7 +163,7 @@ impl Builder {
     /// Makes the replies for the coded form of a file.
     fn make_form(&mut self, plain: FilePage, coding: Coding, coded: &[u8]) -> FilePage {
         let site = &self.site;
-        let (whole, not_modified) = (site.reply(plain.first), site.reply(plain.not_modified()));
+        let (whole, not_modified) = (site.reply(plain.whole()), site.reply(plain.not_modified()));
         let file = FileReplies::of_coding(whole, not_modified, coding, coded);
         FilePage {
             first: self.add(file.replies),
