@@ -1,0 +1,170 @@
+//! Counts the allocations of requests on a warm server. There must be none, except for several ranges of
+//! a file: their text and the list of their parts belong to one response.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use eth::{Mac, Station};
+use ip::Host;
+use nmio::sim::Sink;
+use nmio::{Handler as _, Instant, Port as _};
+use sandstorm::{Builder, HostedSite, Http, Server, Settings, Site};
+use tcpip::{Config, SendMode};
+use testkit::{ACK, Layout, Opt, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
+
+/// Number of times that each request is sent before its allocations count.
+const WARM_UP: usize = 40;
+/// Number of times that its allocations count.
+const COUNTED: usize = 20;
+/// Maximum number of allocations for several ranges.
+const MAX_FOR_RANGES: u64 = 16;
+
+fn wall_clock() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_795_249_777)
+}
+
+/// Sites for two hosts, with a file in several packets, codings, and rules.
+fn site() -> Site {
+    let mut settings = Settings::default();
+    settings.add_redirect("/old/* /new/:splat").unwrap();
+    settings.add_redirect("/app/* /index.html 200").unwrap();
+    let site = Builder::with_settings(wall_clock(), &settings)
+        .file(b"/index.html", wall_clock(), b"<p>Sand\n")
+        .file(b"/docs/index.html", wall_clock(), b"<p>Docs\n")
+        .file(b"/long.txt", wall_clock(), &[b'x'; 100_000])
+        .file(b"/coded.js", wall_clock(), &[b'x'; 1_000])
+        .file(b"/coded.js.gz", wall_clock(), b"\x1f\x8bgzip");
+    let other = Builder::new(wall_clock()).file(b"/other", wall_clock(), b"other");
+    let hosted = |host: &str, site: Builder| HostedSite {
+        hosts: vec![host.parse().unwrap()],
+        site: site.build().into(),
+    };
+    Site::by_hosts(&[hosted("a.test", site), hosted("b.test", other)])
+}
+
+/// A server and one connection.
+struct Rig {
+    server: Server,
+    sink: Sink,
+    now: Instant,
+    seq: u32,
+    ack: u32,
+}
+
+impl Rig {
+    fn new(mode: SendMode) -> Self {
+        let sink = Sink::new(1500, 256, 256);
+        let (now, addresses) = (Instant::from_millis(1_000), SERVER);
+        let config = Config {
+            mode,
+            ..Config::on_ports(&[80])
+        };
+        let site = Arc::new(site());
+        let http = Http::new(site, &addresses, &config, &sink, [1, 2, 3, 4], now).unwrap();
+        let host = Host::own(Station::new(Mac(SERVER_MAC), &addresses));
+        let mut rig = Self {
+            server: Server::new(host, http.with_wall_clock(wall_clock)),
+            sink,
+            now,
+            seq: 0,
+            ack: 0,
+        };
+        rig.sink.copy_residents(true);
+        rig.pass(SYN, b"");
+        rig.pass(ACK, b"");
+        rig
+    }
+
+    /// Passes a segment from the client to the server. Returns the number of allocations.
+    fn pass(&mut self, bits: u16, data: &[u8]) -> u64 {
+        let segment = Segment {
+            bits,
+            seq: self.seq,
+            ack: self.ack,
+            window: u16::MAX,
+            options: vec![Opt::Mss(1460); usize::from(bits == SYN)],
+            data: data.to_vec(),
+            ..Segment::default()
+        };
+        self.seq = self.seq.wrapping_add(segment.span());
+        let frame = Route::to_server(false, 40_000, 80).segment(&segment, Layout::Usual);
+        let frame = self.sink.frame_from(&frame);
+        let before = self.sink.counters().tx_frames;
+        let info = allocation_counter::measure(|| {
+            self.server.handle_frame(&mut self.sink, frame, self.now);
+        });
+        if self.sink.counters().tx_frames > before {
+            let sent = read_segment(self.sink.last()).unwrap().segment;
+            self.ack = sent.seq.wrapping_add(sent.span());
+        }
+        info.count_total
+    }
+
+    /// Sends a request and acknowledges the response. Returns the number of allocations.
+    fn request(&mut self, request: &str) -> u64 {
+        let mut count = self.pass(ACK, request.as_bytes());
+        loop {
+            let before = self.ack;
+            self.now = self.now + Duration::from_millis(1);
+            count += self.pass(ACK, b"");
+            if self.ack == before {
+                return count;
+            }
+        }
+    }
+}
+
+/// Sends a request many times. Each one has other fields, so each one is read anew. Returns the number
+/// of allocations that count.
+fn allocations(mode: SendMode, line: &str, fields: &str) -> u64 {
+    let mut rig = Rig::new(mode);
+    let mut count = 0;
+    for n in 0..WARM_UP + COUNTED {
+        let request = format!("{line}\r\nHost: a.test\r\nX-Request: {n:04}\r\n{fields}\r\n");
+        let allocations = rig.request(&request);
+        count += if n < WARM_UP { 0 } else { allocations };
+    }
+    let served = rig.server.transports.stack().app().counters().requests;
+    assert_eq!(served as usize, WARM_UP + COUNTED, "{line} {fields}");
+    count
+}
+
+#[test]
+fn a_request_allocates_nothing() {
+    for mode in [SendMode::MemCopy, SendMode::PreCopy] {
+        for (line, fields) in [
+            ("GET / HTTP/1.1", ""),
+            ("HEAD / HTTP/1.1", ""),
+            ("OPTIONS / HTTP/1.1", ""),
+            ("POST / HTTP/1.1", ""),
+            ("GET /long.txt HTTP/1.1", ""),
+            ("GET /none HTTP/1.1", ""),
+            ("GET /docs HTTP/1.1", ""),
+            ("GET /docs?a=b HTTP/1.1", ""),
+            ("GET /old/x%20y?z HTTP/1.1", ""),
+            ("GET /app/x HTTP/1.1", ""),
+            (
+                "GET /coded.js HTTP/1.1",
+                "Accept-Encoding: gzip, br;q=0.5\r\n",
+            ),
+            ("GET / HTTP/1.1", "If-None-Match: *\r\n"),
+            ("GET / HTTP/1.1", "If-Match: \"x\"\r\n"),
+            ("GET / HTTP/1.1", "Range: bytes=2-3\r\n"),
+            ("GET /long.txt HTTP/1.1", "Range: bytes=100-50000\r\n"),
+            ("GET / HTTP/1.1", "Range: bytes=99-\r\n"),
+        ] {
+            let count = allocations(mode, line, fields);
+            assert_eq!(count, 0, "{mode:?} {line} {fields}");
+        }
+    }
+}
+
+#[test]
+fn several_ranges_allocate_little() {
+    let (line, fields) = ("GET /long.txt HTTP/1.1", "Range: bytes=0-1,50000-90001\r\n");
+    let count = allocations(SendMode::MemCopy, line, fields);
+    assert!(
+        (1..=MAX_FOR_RANGES * COUNTED as u64).contains(&count),
+        "{count}"
+    );
+}
