@@ -26,8 +26,9 @@ struct Work {
     site: Option<Arc<Site>>,
     /// The files that may get further forms, longest first.
     files: Vec<ReplyId>,
-    /// Number of forms that are not yet part of the site.
+    /// Number of forms that are not yet part of the site, and their length in bytes.
     made: usize,
+    made_bytes: u64,
     pause: Duration,
     since: Instant,
 }
@@ -49,6 +50,7 @@ impl Background {
             site: None,
             files: Vec::new(),
             made: 0,
+            made_bytes: 0,
             pause: FIRST_PAUSE,
             since: Instant::now(),
         };
@@ -65,7 +67,10 @@ impl Background {
         if !work.site.as_ref().is_some_and(is_same) {
             work.begin(site);
         }
-        let Some(file) = work.files.pop() else {
+        let has_room = self
+            .coder
+            .has_room(site.totals().reply_bytes + work.made_bytes);
+        let Some(file) = work.files.pop().filter(|_| has_room) else {
             return if work.made > 0 {
                 work.next_site(site, &self.coder)
             } else {
@@ -96,7 +101,7 @@ impl Work {
     }
 
     fn next_site(&mut self, site: &Arc<Site>, coder: &Coder) -> Done {
-        self.made = 0;
+        (self.made, self.made_bytes) = (0, 0);
         Done::Site(Box::new(site.with_codings(coder)))
     }
 }

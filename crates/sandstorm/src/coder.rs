@@ -72,20 +72,31 @@ pub(crate) struct Coder {
     store: Store,
     effort: Effort,
     folder: Option<PathBuf>,
+    max_bytes: u64,
 }
 
 impl Coder {
     /// Creates a coder, which keeps what it makes in `folder`, or else in memory. The folder is created
-    /// if it is missing.
+    /// if it is missing. A site gets no further coded forms when its responses have `max_bytes`.
     ///
     /// # Errors
     /// If the folder cannot be created or opened.
-    pub(crate) fn open(effort: Effort, folder: Option<PathBuf>) -> io::Result<Self> {
+    pub(crate) fn open(
+        effort: Effort,
+        folder: Option<PathBuf>,
+        max_bytes: u64,
+    ) -> io::Result<Self> {
         Ok(Self {
             store: Store::open(folder.clone())?,
             effort,
             folder,
+            max_bytes,
         })
+    }
+
+    /// Returns true if a site may get further coded forms. `bytes` is the length of its responses.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        bytes < self.max_bytes
     }
 
     /// The folder with coded forms, if there is one.

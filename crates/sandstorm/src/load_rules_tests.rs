@@ -204,7 +204,11 @@ fn hidden_files_are_served_if_the_settings_say_so() {
 
 /// A coder, and the settings with it.
 fn coder(cache: Option<&Path>) -> (Arc<Coder>, Settings) {
-    let coder = Coder::open(Effort::Fast, cache.map(Path::to_owned)).unwrap();
+    coder_up_to(u64::MAX, cache)
+}
+
+fn coder_up_to(max_bytes: u64, cache: Option<&Path>) -> (Arc<Coder>, Settings) {
+    let coder = Coder::open(Effort::Fast, cache.map(Path::to_owned), max_bytes).unwrap();
     let coder = Arc::new(coder);
     let settings = Settings {
         coder: Some(Arc::clone(&coder)),
@@ -287,4 +291,30 @@ fn a_server_that_starts_again_finds_its_coded_forms() {
     let site = load(folder.path(), &settings);
     assert!(get(&site, "/a.html", GZIP).contains(CODED));
     assert!(site.uncoded().is_empty());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn coded_forms_are_made_as_long_as_there_is_room() {
+    let long = LONG.repeat(100);
+    let texts: Vec<String> = (0..9)
+        .map(|n| long.replace("wind", &n.to_string()))
+        .collect();
+    let names: Vec<String> = (0..9).map(|n| format!("{n}.txt")).collect();
+    let files = names.iter().map(String::as_str);
+    let files: Vec<_> = files.zip(texts.iter().map(String::as_str)).collect();
+    let folder = folder(&files);
+    let plain = load(folder.path(), &Settings::default())
+        .totals()
+        .reply_bytes;
+    let limit = plain + 3_000;
+    let cache = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let (coder, settings) = coder_up_to(limit, Some(cache.path()));
+        let site = Arc::new(load(folder.path(), &settings));
+        let site = work(&Background::new(coder), site);
+        let totals = site.totals();
+        assert!((1..27).contains(&totals.coded), "{totals:?}");
+        assert!(totals.reply_bytes < limit + 2_000, "{totals:?}");
+    }
 }

@@ -118,14 +118,15 @@ impl RuleArgs {
         Ok(settings)
     }
 
-    /// Returns what makes compressed forms, unless there are to be none.
-    pub(crate) fn coder(&self) -> Result<Option<Coder>, NotLoaded> {
+    /// Returns what makes compressed forms, unless there are to be none. A site's responses have about
+    /// `max_bytes` together with them.
+    pub(crate) fn coder(&self, max_bytes: u64) -> Result<Option<Coder>, NotLoaded> {
         let effort = match self.compress {
             Compress::Off => return Ok(None),
             Compress::Fast => Effort::Fast,
             Compress::Best => Effort::Best,
         };
-        let coder = Coder::open(effort, self.compress_cache.clone());
+        let coder = Coder::open(effort, self.compress_cache.clone(), max_bytes);
         coder.map(Some).map_err(|source| NotLoaded::Cache {
             folder: self.compress_cache.clone().unwrap_or_default(),
             source,

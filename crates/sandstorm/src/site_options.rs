@@ -41,7 +41,8 @@ pub struct SiteOptions {
     max_files: u64,
 
     /// Maximum size of all files together, in bytes or with a unit, such as `512MB`. They are kept in
-    /// memory. A file that does not fit is left out.
+    /// memory. A file that does not fit is left out. Compressed forms are made as long as there is
+    /// room beside the files.
     #[arg(long, value_name = "SIZE", default_value_t = Limits::default().bytes,
           value_parser = size(0..=1_u64 << 50))]
     max_bytes: u64,
@@ -95,7 +96,7 @@ impl SiteSource<'_> {
     pub(crate) fn load(&self) -> Result<Sandstorm, NotLoaded> {
         let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
         let Self { options, .. } = self;
-        let coder = options.rules.coder()?;
+        let coder = options.rules.coder(options.max_bytes)?;
         let loaded = options.load_with(self.folder, self.connections, &[], coder, make);
         let place = || config::place_of(self.folder.to_str()?);
         let sandstorm = loaded.map_err(|error| match place() {

@@ -112,6 +112,10 @@ impl Builder {
         let (mut are_all_tried, mut is_any_new) = (true, false);
         let whole = self.site.reply(plain.first).clone();
         for coding in Coding::ALL {
+            if !coder.has_room(self.site.totals.reply_bytes) {
+                // What is left has no room at all.
+                return true;
+            }
             let known = forms.get(&plain.first.0);
             if known.is_some_and(|known| known.coded(coding).is_some()) {
                 continue;
