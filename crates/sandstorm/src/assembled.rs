@@ -67,6 +67,7 @@ impl Assembler<'_> {
         let assembled = match answer.form {
             Form::Whole => self.whole(answer),
             Form::Head => self.head(answer),
+            Form::Options => self.options(reply),
             Form::WithQuery { from_end } => {
                 let rest = value(from_end);
                 let end = rest.iter().position(|b| *b == b' ');
@@ -153,6 +154,18 @@ impl Assembler<'_> {
             body_len: 0,
             rest,
             ..whole
+        }
+    }
+
+    /// The methods for a file, with the fields of its head.
+    fn options(&mut self, file: &Reply) -> Assembled {
+        let at = self.out.len();
+        let slot_at = PartialHead::of(file).write_options(self.out);
+        self.finish_head(at, slot_at);
+        Assembled {
+            status: Status::NoContent,
+            body_len: 0,
+            rest: Rest::Nothing,
         }
     }
 

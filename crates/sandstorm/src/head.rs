@@ -90,7 +90,7 @@ pub(crate) struct Head<'a> {
     /// Whether the request contains `Range`.
     has_range: bool,
     /// The codings that the client accepts.
-    pub(crate) accepted: Accepted,
+    accepted: Accepted,
     /// The value of `Host`. It is empty if there is no such field.
     host: &'a [u8],
     /// The minor version of HTTP.
@@ -306,6 +306,15 @@ impl<'a> Head<'a> {
         };
         let path = if path.is_empty() { "/" } else { path };
         Some(Target { path, query })
+    }
+
+    /// The codings that the client accepts. OPTIONS is about the file without a coding.
+    #[inline]
+    pub(crate) fn accepted(&self) -> Accepted {
+        match self.method {
+            Method::Options => Accepted::PLAIN,
+            _ => self.accepted,
+        }
     }
 
     /// Evaluates the request's preconditions (RFC 9110, section 13.2.2). `tag` is the entity tag of

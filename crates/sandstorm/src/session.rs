@@ -26,6 +26,9 @@ pub(crate) type RecentFields = RecentCache<Fields, 1_504>;
 
 const _: () = assert!(RecentAnswers::ENTRY_SIZE == 512 && RecentFields::ENTRY_SIZE == 1_536);
 
+/// The field that lets other sites use a file.
+const ALLOW_ORIGIN: &str = "access-control-allow-origin";
+
 /// The result of processing the bytes that a client has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -60,6 +63,9 @@ pub(crate) enum Form {
     Whole,
     /// It is only the head of a file's reply.
     Head,
+    /// It lists the methods for a file, with the fields of its head. Browsers ask for them before some
+    /// requests from other sites.
+    Options,
     /// It is a redirect that keeps the request's query, which begins at `from_end`.
     WithQuery { from_end: u16 },
     /// It is a redirect whose location follows from the request's path, by the rule with this index.
@@ -303,7 +309,7 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     };
     let file = match site.find(target.path.as_bytes()) {
         Ok(Page::File(file)) => file,
-        Ok(Page::Negotiated(variants)) => site.form(*variants, request.accepted),
+        Ok(Page::Negotiated(variants)) => site.form(*variants, request.accepted()),
         Ok(_) if request.method == Method::Options => return shared(Status::NoContent),
         Ok(Page::Redirect { first, keeps_query }) => {
             let query = target.query.filter(|_| *keeps_query);
@@ -323,7 +329,8 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
         Err(NoPage::BadEncoding) => return bad_request,
     };
     if request.method == Method::Options {
-        return shared(Status::NoContent);
+        let whole = reply_with(file.whole());
+        return options(site, whole).unwrap_or_else(|| shared(Status::NoContent));
     }
     match request.precondition(file.tag, Some(file.modified)) {
         None => {
@@ -340,6 +347,14 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
         Some(Status::NotModified) => reply_with(file.not_modified()),
         Some(status) => shared(status),
     }
+}
+
+/// Returns the answer to OPTIONS for a file that other sites may use. `whole` is the answer with the file.
+#[cold]
+fn options(site: &Site, whole: Answer) -> Option<Answer> {
+    let form = Form::Options;
+    let may_be_used = whole.of(site).has_field(ALLOW_ORIGIN);
+    may_be_used.then_some(Answer { form, ..whole })
 }
 
 /// Returns the answer to a request for a file whose `Range` field has the value `range`. `whole` is

@@ -28,10 +28,13 @@ fn site() -> Site {
     let mut settings = Settings::default();
     settings.add_redirect("/old/* /new/:splat").unwrap();
     settings.add_redirect("/app/* /index.html 200").unwrap();
+    settings
+        .add_header("/long.txt Access-Control-Allow-Origin: *")
+        .unwrap();
     let site = Builder::with_settings(wall_clock(), &settings)
         .file(b"/index.html", wall_clock(), b"<p>Sand\n")
         .file(b"/docs/index.html", wall_clock(), b"<p>Docs\n")
-        .file(b"/long.txt", wall_clock(), &[b'x'; 100_000])
+        .file(b"/long.txt", wall_clock(), &vec![b'x'; 100_000])
         .file(b"/coded.js", wall_clock(), &[b'x'; 1_000])
         .file(b"/coded.js.gz", wall_clock(), b"\x1f\x8bgzip");
     let other = Builder::new(wall_clock()).file(b"/other", wall_clock(), b"other");
@@ -136,6 +139,7 @@ fn a_request_allocates_nothing() {
             ("GET / HTTP/1.1", ""),
             ("HEAD / HTTP/1.1", ""),
             ("OPTIONS / HTTP/1.1", ""),
+            ("OPTIONS /long.txt HTTP/1.1", ""),
             ("POST / HTTP/1.1", ""),
             ("GET /long.txt HTTP/1.1", ""),
             ("GET /none HTTP/1.1", ""),

@@ -86,6 +86,8 @@ fn site_with_rules() -> Site {
         "/docs/page Link: </style.css>; rel=preload",
         "/docs/page Content-Type: text/x-page",
         "/plain.conf ! X-Site",
+        "/app.3f9a1b2c.js Access-Control-Allow-Origin: *",
+        "/app.3f9a1b2c.js Access-Control-Allow-Headers: X-Own",
     ] {
         settings.add_header(rule).unwrap();
     }

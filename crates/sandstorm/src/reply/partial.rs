@@ -7,7 +7,7 @@ use crate::coding::Coding;
 use crate::date::{DATE_LEN, SLOT_FIELD};
 use crate::status::Status;
 
-use super::{ETag, Reply};
+use super::{ALLOWED, ETag, Reply};
 
 /// The field that tells caches that a file has several codings (RFC 9110, section 12.5.5).
 pub(super) const VARY: &str = "Vary: Accept-Encoding\r\n";
@@ -104,6 +104,17 @@ impl<'a> PartialHead<'a> {
         out.extend_from_slice(content_type);
         let _ = write!(out, "Content-Length: {len}\r\n\r\n");
         slot_at
+    }
+
+    /// Writes a response with the methods for the file, and with its fields that are not about its
+    /// content. Returns the offset of the slot.
+    pub(crate) fn write_options(&self, out: &mut Vec<u8>) -> usize {
+        const STATUS_LINE: &[u8] = b"HTTP/1.1 204 No Content\r\n";
+        out.extend_from_slice(STATUS_LINE);
+        out.extend_from_slice(self.first_lines_and_type().0);
+        // Writing to a vector does not fail.
+        let _ = write!(out, "Allow: {ALLOWED}\r\n\r\n");
+        STATUS_LINE.len() + SLOT_FIELD.len()
     }
 
     /// The media type of the file.
