@@ -1,0 +1,201 @@
+//! The two servers: Sandstorm without a network, and nginx behind a Unix socket.
+
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sandstorm::date::{SlotWriter, Stamp};
+use sandstorm::{Limits, Session, Site, Step};
+use tempfile::TempDir;
+
+use super::folder::Folder;
+use super::requests::Request;
+
+/// The tags of each file, for a client without codings and for one that accepts gzip.
+pub(crate) type Tags = HashMap<String, [String; 2]>;
+
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answered {
+    fn of(head: &[u8], body: &[u8]) -> Self {
+        let head = String::from_utf8(head.to_vec()).unwrap();
+        Self {
+            status: head[9..12].parse().unwrap(),
+            head,
+            body: body.to_vec(),
+        }
+    }
+
+    /// Returns the value of a field. It is empty if the field is not there.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
+        fields
+            .find(|field| field.0 == name)
+            .map_or("", |field| field.1.trim())
+    }
+
+    pub(crate) fn closes(&self) -> bool {
+        self.field("Connection") == "close"
+    }
+
+    /// Returns the bytes of the file in the response, each at its place.
+    pub(crate) fn file(&self) -> Vec<Option<u8>> {
+        let mut file = Vec::new();
+        for part in self.parts() {
+            let range = part.field("Content-Range").trim_start_matches("bytes ");
+            let first = range.split('-').next().unwrap().parse().unwrap_or(0);
+            file.resize(file.len().max(first + part.body.len()), None);
+            for (place, byte) in file[first..].iter_mut().zip(part.body) {
+                *place = Some(byte);
+            }
+        }
+        file
+    }
+
+    /// Returns the response, or each part of a response with several parts.
+    fn parts(&self) -> Vec<Self> {
+        let Some((_, boundary)) = self.field("Content-Type").split_once("; boundary=") else {
+            return vec![Self::of(self.head.as_bytes(), &self.body)];
+        };
+        let (line, body) = (
+            format!("\r\n--{boundary}"),
+            [b"\r\n", &self.body[..]].concat(),
+        );
+        assert!(body.ends_with(format!("{line}--\r\n").as_bytes()));
+        let lines: Vec<_> = memchr::memmem::find_iter(&body, &line).collect();
+        let part = |ends: &[usize]| {
+            let part = &body[ends[0] + line.len()..ends[1]];
+            let (head, body) = part.split_at(head_len(part).unwrap());
+            Self::of(&[b"HTTP/1.1 206", head].concat(), body)
+        };
+        lines.windows(2).map(part).collect()
+    }
+}
+
+/// Returns the length of the head at the start of `bytes`, if it is complete.
+fn head_len(bytes: &[u8]) -> Option<usize> {
+    memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// Returns Sandstorm's response to a request that arrives in two pieces.
+pub(crate) fn ask_sandstorm(site: &Site, request: &Request, bytes: &[u8]) -> Answered {
+    let mut session = Session::default();
+    let first = session.next(site, &bytes[..request.cut.min(bytes.len() / 2)]);
+    let second = if let Step::More { .. } = first {
+        session.next(site, bytes)
+    } else {
+        first
+    };
+    let Step::Answer(answer) = second else {
+        panic!("no response to {}", bytes.escape_ascii());
+    };
+    let (mut sent, stamp) = (Vec::new(), Stamp::new(1_800_000_000, answer.close));
+    answer.write(site, bytes, stamp, &mut SlotWriter::new(), &mut sent);
+    let (head, body) = sent.split_at(head_len(&sent).unwrap());
+    Answered::of(head, body)
+}
+
+pub(crate) fn site(folder: &Folder) -> Site {
+    Site::load(folder.root(), &Limits::default(), |_| ()).unwrap()
+}
+
+pub(crate) struct Nginx {
+    process: Child,
+    folder: TempDir,
+    stream: UnixStream,
+}
+
+const CONFIG: &str = "
+daemon off; master_process off; user root; pid pid; error_log log;
+events {}
+http {
+  include /etc/nginx/mime.types; default_type application/octet-stream; access_log off;
+  client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;
+  etag on; if_modified_since before; absolute_redirect off; keepalive_requests 1000000;
+  gzip_static on; gzip_http_version 1.0; gzip_vary on; gzip_proxied any;
+  server { listen unix:SOCKET; root \"ROOT\"; autoindex off; }
+}
+";
+
+impl Nginx {
+    /// Starts nginx for the folder. Returns `None` if it is not installed.
+    pub(crate) fn start(site: &Folder) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let (socket, config) = (folder.path().join("socket"), folder.path().join("config"));
+        let text = CONFIG
+            .replace("SOCKET", socket.to_str()?)
+            .replace("ROOT", site.root().to_str()?);
+        std::fs::write(&config, text).unwrap();
+        let start = |program| {
+            let mut command = Command::new(program);
+            command
+                .arg("-p")
+                .arg(folder.path())
+                .arg("-c")
+                .arg(&config)
+                .args(["-e", "log"]);
+            command
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .ok()
+        };
+        let process = start("nginx").or_else(|| start("/usr/sbin/nginx"))?;
+        for _ in 0..500 {
+            if let Ok(stream) = UnixStream::connect(&socket) {
+                return Some(Self {
+                    process,
+                    folder,
+                    stream,
+                });
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!(
+            "nginx does not start: {:?}",
+            std::fs::read_to_string(folder.path().join("log"))
+        );
+    }
+
+    pub(crate) fn ask(&mut self, request: &Request, bytes: &[u8]) -> Answered {
+        self.stream.write_all(bytes).unwrap();
+        let (mut received, mut chunk) = (Vec::new(), [0; 16_384]);
+        let mut receive = |received: &mut Vec<u8>| {
+            let len = self.stream.read(&mut chunk).unwrap();
+            assert!(len > 0, "nginx has closed after {}", bytes.escape_ascii());
+            received.extend_from_slice(&chunk[..len]);
+        };
+        let head_len = loop {
+            match head_len(&received) {
+                Some(len) if received.starts_with(b"HTTP/1.1 100 ") => drop(received.drain(..len)),
+                Some(len) => break len,
+                None => receive(&mut received),
+            }
+        };
+        let mut answered = Answered::of(&received[..head_len], &[]);
+        let has_body = request.method != "HEAD" && !matches!(answered.status, 204 | 304);
+        let body_len = answered.field("Content-Length").parse().unwrap_or(0);
+        while has_body && received.len() < head_len + body_len {
+            receive(&mut received);
+        }
+        answered.body = received.split_off(head_len);
+        // After 412, nginx closes the connection without saying so.
+        if answered.closes() || answered.status == 412 {
+            self.stream = UnixStream::connect(self.folder.path().join("socket")).unwrap();
+        }
+        answered
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
