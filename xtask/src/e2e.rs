@@ -3,6 +3,7 @@
 
 mod abusers;
 pub(crate) mod checks;
+mod crawl;
 mod dns;
 mod flood;
 pub(crate) mod http;
@@ -87,6 +88,9 @@ const PRESSURE: [(&str, Part); 4] = [
     ("pressure", pressure::whole),
 ];
 
+/// Tests that take minutes, by name. They run only by name or with `--full`.
+const LONG: [(&str, Part); 1] = [("crawl", crawl::run)];
+
 impl Options {
     fn scenarios(&self) -> Vec<Scenario> {
         let all = if self.full {
@@ -100,12 +104,20 @@ impl Options {
     }
 
     fn parts(&self) -> impl Iterator<Item = &(&'static str, Part)> {
-        PARTS.iter().filter(|(name, _)| name.contains(&self.filter))
+        let usual = PARTS.iter().filter(|(name, _)| name.contains(&self.filter));
+        usual.chain(self.only_full(&LONG))
     }
 
     fn pressure(&self) -> impl Iterator<Item = &(&'static str, Part)> {
-        PRESSURE
-            .iter()
+        self.only_full(&PRESSURE)
+    }
+
+    /// Returns the tests that were named, or those that the filter leaves of a full run.
+    fn only_full<'a>(
+        &'a self,
+        all: &'a [(&'static str, Part)],
+    ) -> impl Iterator<Item = &'a (&'static str, Part)> {
+        all.iter()
             .filter(|(name, _)| self.filter == *name || self.full && name.contains(&self.filter))
     }
 }
