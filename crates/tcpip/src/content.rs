@@ -214,12 +214,17 @@ impl Segments {
     fn add_sum(&mut self, bytes: &[u8], slot: Option<Slot>, mss: u32, segment: u32) -> u16 {
         let start = segment as usize * mss as usize;
         let end = bytes.len().min(start + mss as usize);
-        let sum = match payload_sum(bytes, slot, start, end).fold() {
-            UNKNOWN => 0xffff,
-            sum => sum,
-        };
+        let sum = segment_sum(bytes, slot, start, end);
         self.sums[segment as usize] = sum;
         sum
+    }
+}
+
+/// Returns the checksum of `bytes[start..end]` as it is stored, counting the slot's bytes as zeros.
+fn segment_sum(bytes: &[u8], slot: Option<Slot>, start: usize, end: usize) -> u16 {
+    match payload_sum(bytes, slot, start, end).fold() {
+        UNKNOWN => 0xffff,
+        sum => sum,
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use nmio::{Pool, Resident};
 
-use super::{Class, Family, MAX_SLOT_LEN, Rendered, Segments, SendMode, Slot};
+use super::{
+    Class, Family, MAX_SLOT_LEN, Rendered, Segments, SendMode, Slot, UNKNOWN, segment_sum,
+};
 
 /// Maximum length of a content item in bytes. Offsets in a send stream have 32 bits. The limit
 /// leaves 1 MiB for other data in the same stream, for example the response's header.
@@ -71,8 +73,9 @@ pub struct Totals {
     pub packets: u64,
     /// Number of resident packets in the port's memory.
     pub residents: u64,
-    /// Memory for the checksums and bookkeeping of segments, in bytes. Excludes the bytes of the
-    /// content items, and resident packets in the port's memory.
+    /// Memory for the checksums and bookkeeping of segments, in bytes. Excludes the content items
+    /// with their bytes, and resident packets in the port's memory. The checksum of a single segment
+    /// is part of its item.
     pub memory: u64,
 }
 
@@ -89,9 +92,11 @@ enum Life {
 struct Content {
     bytes: Arc<[u8]>,
     slot: Option<Slot>,
-    /// Segments of the content item, indexed by class. The vector ends with the highest class for
+    /// Checksums for the permanent classes in which the item is [single](Contents::is_single).
+    single_sums: [u16; PINNED_CLASSES],
+    /// Segments of the content item, indexed by class. The list ends with the highest class for
     /// which the item was ever cut into segments.
-    segments: Vec<Segments>,
+    segments: Box<[Segments]>,
     /// Number of stream entries that hold a slice of the content item.
     refs: u32,
     generation: u32,
@@ -175,7 +180,8 @@ impl Contents {
                 self.list.push(Content {
                     bytes: Arc::new([]),
                     slot: None,
-                    segments: Vec::new(),
+                    single_sums: [UNKNOWN; PINNED_CLASSES],
+                    segments: Box::default(),
                     refs: 0,
                     generation: 0,
                     life: Life::Free,
@@ -212,7 +218,14 @@ impl Contents {
             Family::V4 => 0,
             Family::V6 => 1,
         };
-        if len == 0 || !self.ensure_segments(index, class) {
+        if len == 0 {
+            return 0;
+        }
+        if self.is_single(index, class) {
+            self.add_single_sum(index, class);
+            return 0;
+        }
+        if !self.ensure_segments(index, class) {
             return 0;
         }
         let mss = u32::from(self.classes[usize::from(class)].mss);
@@ -323,7 +336,9 @@ impl Contents {
         }
         content.bytes = Arc::new([]);
         content.slot = None;
-        content.segments = Vec::new();
+        let single_sums = std::mem::take(&mut content.single_sums);
+        self.totals.packets -= single_sums.iter().filter(|sum| **sum != UNKNOWN).count() as u64;
+        content.segments = Box::default();
         content.life = Life::Free;
         // Ids must not be reused, so an index is retired when its generation counter would
         // overflow.
@@ -450,29 +465,57 @@ impl Contents {
         self.totals.memory += memory as u64;
         let content = &mut self.list[index as usize];
         if content.segments.len() <= at {
-            content.segments.resize_with(at + 1, Segments::default);
+            let mut segments = std::mem::take(&mut content.segments).into_vec();
+            segments.reserve_exact(at + 1 - segments.len());
+            segments.resize_with(at + 1, Segments::default);
+            content.segments = segments.into_boxed_slice();
         }
         content.segments[at] = Segments::new(count, self.mode, place);
         true
+    }
+
+    /// Returns true if a content item has a single segment in a permanent class, and no resident
+    /// packets. Then the item itself holds the checksum of the segment, because most items of a
+    /// large collection are short.
+    fn is_single(&self, index: u32, class: u8) -> bool {
+        let at = usize::from(class);
+        self.mode == SendMode::MemCopy
+            && at < PINNED_CLASSES
+            && self.list[index as usize].bytes.len() <= usize::from(self.classes[at].mss)
+    }
+
+    /// Computes and stores the checksum of a [single](Self::is_single) segment.
+    fn add_single_sum(&mut self, index: u32, class: u8) -> u16 {
+        let content = &mut self.list[index as usize];
+        let sum = segment_sum(&content.bytes, content.slot, 0, content.bytes.len());
+        let stored = &mut content.single_sums[usize::from(class)];
+        self.totals.packets += u64::from(*stored == UNKNOWN);
+        *stored = sum;
+        sum
     }
 
     /// Returns the payload checksum of a segment, counting the slot's bytes as zeros. Returns
     /// `None` if the segments of the class cannot be allocated.
     #[inline(always)]
     pub(crate) fn sum(&mut self, index: u32, class: u8, segment: u32) -> Option<u16> {
-        let segments = &self.list[index as usize].segments;
-        let known = segments
-            .get(usize::from(class))
-            .and_then(|segments| segments.sum(segment));
-        match known {
-            Some(sum) => Some(sum),
-            None => self.first_sum(index, class, segment),
+        let (content, at) = (&self.list[index as usize], usize::from(class));
+        if let Some(segments) = content.segments.get(at)
+            && let Some(sum) = segments.sum(segment)
+        {
+            return Some(sum);
+        }
+        match content.single_sums.get(at) {
+            Some(&sum) if sum != UNKNOWN => Some(sum),
+            _ => self.first_sum(index, class, segment),
         }
     }
 
     /// Computes the checksum of a segment when it is first sent in its class.
     #[cold]
     fn first_sum(&mut self, index: u32, class: u8, segment: u32) -> Option<u16> {
+        if self.is_single(index, class) {
+            return Some(self.add_single_sum(index, class));
+        }
         self.ensure_segments(index, class)
             .then(|| self.add_sum(index, class, segment))
     }

@@ -94,6 +94,33 @@ fn a_content_is_prepared_for_both_families() {
 }
 
 #[test]
+fn a_content_of_a_single_segment_needs_no_memory_for_segments() {
+    let pool = pool(1);
+    let mut all = contents(SendMode::MemCopy, 1 << 20);
+    // The content is a single segment for IPv4 only.
+    let id = add(&mut all, 1450);
+    let (index, _) = all.lookup(id).unwrap();
+    for _ in 0..2 {
+        all.prepare(id, &pool, Family::V4);
+        assert_eq!((all.totals().packets, all.totals().memory), (1, 0));
+    }
+    let whole = all.sum(index, 0, 0);
+    assert!(whole.is_some());
+    let first = all.sum(index, 1, 0);
+    assert!(first.is_some_and(|first| Some(first) != whole));
+    assert!(all.sum(index, 1, 1).is_some());
+    assert_eq!((all.totals().packets, all.totals().memory), (3, 4));
+    let other = all.acquire_class(Family::V4, 1460 / 2);
+    assert!(all.sum(index, other, 1).is_some());
+    assert_eq!(all.sum(index, 0, 0), whole);
+    all.remove(id);
+    assert_eq!(all.totals(), Totals::default());
+    let again = add(&mut all, 100);
+    assert_eq!(all.lookup(again).unwrap().0, index);
+    assert_ne!(all.sum(index, 0, 0), whole, "the old sum is gone");
+}
+
+#[test]
 fn classes_are_shared_and_our_own_classes_are_permanent() {
     let mut all = contents(SendMode::MemCopy, 1 << 20);
     assert_eq!(all.acquire_class(Family::V4, 1460), 0);
