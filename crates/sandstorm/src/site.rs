@@ -6,11 +6,13 @@ mod media_type;
 mod page;
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use ahash::RandomState;
 use arrayvec::ArrayVec;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::accept::Accepted;
 use crate::fields::{Fields, MAX_FIELDS_LEN};
@@ -83,8 +85,8 @@ pub struct Site {
     totals: Totals,
     /// Files that may get further coded forms: the replies without a coding.
     uncoded: Vec<ReplyId>,
-    /// The versions of files, by the first of a file's replies.
-    versions: HashMap<u32, Version>,
+    /// The versions of files, as far as they can be recognised, at the index of a file's first reply.
+    versions: Vec<Option<Fingerprint>>,
 }
 
 /// A rule for the paths that match a pattern.
@@ -105,6 +107,26 @@ pub(crate) struct Version {
     /// Times of the last change of content and of metadata, in seconds and nanoseconds.
     pub(crate) modified: (i64, i64),
     pub(crate) changed: (i64, i64),
+}
+
+/// A hash of a [`Version`], which is much shorter. Two versions have the same one with a probability of
+/// 1 in 2^64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fingerprint(NonZeroU64);
+
+impl Version {
+    fn fingerprint(&self) -> Fingerprint {
+        let Self {
+            file: (device, inode),
+            len,
+            modified,
+            changed,
+        } = *self;
+        let [a, b, c, d] = [modified.0, modified.1, changed.0, changed.1].map(i64::cast_unsigned);
+        let words = [device, inode, len, a, b, c, d].map(u64::to_ne_bytes);
+        let hash = xxh3_64(words.as_flattened());
+        Fingerprint(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
+    }
 }
 
 /// Marks a reply of a [`NextSite`] that the previous site does not have.

@@ -129,6 +129,24 @@ fn every_reply_has_its_date_slot_after_the_status_line() {
 }
 
 #[test]
+fn all_that_distinguishes_a_version_changes_its_fingerprint() {
+    let versions = (0..8).map(|changed| {
+        let part = |n| u64::from(n == changed);
+        let time = |n| (part(n).cast_signed(), part(n + 1).cast_signed());
+        Version {
+            file: (part(0), part(1)),
+            len: part(2),
+            modified: time(3),
+            changed: time(5),
+        }
+    });
+    let fingerprints: Vec<_> = versions.map(|version| version.fingerprint()).collect();
+    for (index, one) in fingerprints.iter().enumerate() {
+        assert!(!fingerprints[..index].contains(one), "{index}");
+    }
+}
+
+#[test]
 fn shared_replies_are_at_their_computed_index() {
     let site = site_of("/a", b"");
     for status in SHARED {

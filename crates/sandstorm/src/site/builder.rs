@@ -106,7 +106,7 @@ impl Builder {
                 boundary: hash.hash_one("boundary"),
                 totals: Totals::default(),
                 uncoded: Vec::new(),
-                versions: HashMap::new(),
+                versions: Vec::new(),
             },
             redirects: settings.redirects.clone(),
             now,
@@ -147,7 +147,7 @@ impl Builder {
             ..
         } = &mut self.site;
         pages.reserve(previous.pages.len());
-        versions.reserve(previous.versions.len());
+        versions.reserve(previous.replies.len());
         replies.reserve(previous.replies.len());
         self.origins.reserve(previous.replies.len());
     }
@@ -283,7 +283,7 @@ impl Builder {
         if let Some(page) = self.site.file_at(path)
             && newest + MIN_AGE <= now
         {
-            self.site.versions.insert(page.first.0, version);
+            self.site.versions[page.first.index()] = Some(version.fingerprint());
         }
     }
 
@@ -299,16 +299,15 @@ impl Builder {
         let Some(page) = previous.file_at(path) else {
             return false;
         };
-        let known = previous.versions.get(&page.first.0).copied();
-        if version.is_some() && version != known || previous.headers != self.site.headers {
+        let known = previous.versions[page.first.index()];
+        let is_other = version.is_some_and(|version| known != Some(version.fingerprint()));
+        if is_other || previous.headers != self.site.headers {
             return false;
         }
         let len = previous.reply(page.first).body_len();
         let page = self.keep_page(page, previous);
         self.add_page(path, page, len as u64);
-        if let Some(known) = known {
-            self.site.versions.insert(page.first.0, known);
-        }
+        self.site.versions[page.first.index()] = known;
         true
     }
 
@@ -351,6 +350,7 @@ impl Builder {
         totals.replies += N as u64;
         totals.reply_bytes += replies.iter().map(|r| r.bytes().len() as u64).sum::<u64>();
         self.site.replies.extend(replies);
+        self.site.versions.resize(self.site.replies.len(), None);
         self.origins.resize(self.site.replies.len(), NEW);
         first
     }

@@ -114,6 +114,8 @@ impl PreparedReply {
 impl Core {
     pub(super) fn load(site: Arc<Site>, contents: &mut Contents) -> Result<Self, ContentError> {
         let mut prepared = Vec::with_capacity(site.replies().len());
+        // A table that grows step by step leaves holes in the memory.
+        contents.reserve(site.replies().len());
         for reply in site.replies() {
             prepared.push(PreparedReply::add(reply, contents)?);
         }
