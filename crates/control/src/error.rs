@@ -151,7 +151,7 @@ fn port_twice(
 ) -> String {
     let ([one, other], [option, other_option]) = (programs, options);
     let (one, other, more) = if other_option == PORT_KEY {
-        let more = ", or different addresses to both";
+        let more = ", or different addresses or hosts to both";
         (String::from(*one), String::from(*other), more)
     } else {
         let named = |program: &str, option: &str| format!("{program} ({option})");

@@ -337,7 +337,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 "a and b both have UDP port 7; give one of them another port, or different \
-                 addresses to both"
+                 addresses or hosts to both"
             );
         }
         let third = sites(&[(7, &["192.0.2.1"]), (8, &[]), (8, &["192.0.2.1"])]);

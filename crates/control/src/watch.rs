@@ -52,7 +52,9 @@ impl Watcher {
         let work = move || {
             // The watcher's own thread inherits the limits of this one.
             match watch(&watched, sender) {
-                Ok(_watcher) => ask_for_reloads(&inbox, &requests),
+                Ok((mut watcher, trees)) => {
+                    ask_for_reloads(&inbox, &requests, || watch_again(&mut watcher, &trees));
+                }
                 Err(error) => tracing::error!(
                     "--watch: changes of the content are not seen: {error}; SIGHUP still reloads it"
                 ),
@@ -76,8 +78,12 @@ impl Drop for Watcher {
     }
 }
 
-/// Sends a message for each change, as long as the returned value exists.
-fn watch(watched: &[Watched], messages: Sender<Message>) -> notify::Result<RecommendedWatcher> {
+/// Sends a message for each change, as long as the returned watcher exists. Also returns the folders
+/// that are watched with everything below them.
+fn watch(
+    watched: &[Watched],
+    messages: Sender<Message>,
+) -> notify::Result<(RecommendedWatcher, Vec<PathBuf>)> {
     let content = Content::of(watched);
     let folders: Vec<_> = content.folders.keys().cloned().collect();
     let trees: Vec<_> = content.trees.iter().map(|one| one.0.clone()).collect();
@@ -99,10 +105,23 @@ fn watch(watched: &[Watched], messages: Sender<Message>) -> notify::Result<Recom
             );
         }
     }
-    for tree in trees {
-        watcher.watch(&tree, RecursiveMode::Recursive)?;
+    for tree in &trees {
+        watcher.watch(tree, RecursiveMode::Recursive)?;
     }
-    Ok(watcher)
+    Ok((watcher, trees))
+}
+
+/// Watches the folders at these paths, because other folders may have taken the places of the earlier
+/// ones.
+fn watch_again(watcher: &mut RecommendedWatcher, trees: &[PathBuf]) {
+    for tree in trees {
+        // An error means that the earlier folder is gone.
+        let _ = watcher.unwatch(tree);
+        if let Err(error) = watcher.watch(tree, RecursiveMode::Recursive) {
+            let tree = tree.display();
+            tracing::warn!("--watch: changes below {tree} are not seen for now: {error}");
+        }
+    }
 }
 
 /// Which files are content. Other files in the same folders are not: logs, for example, to which the
@@ -200,8 +219,9 @@ fn is_change(event: &Event) -> bool {
     }
 }
 
-/// Asks for a reload when changes have settled for a moment, until the server stops.
-fn ask_for_reloads(inbox: &Receiver<Message>, requests: &Requests) {
+/// Asks for a reload when changes have settled for a moment, until the server stops. Before that, calls
+/// `watch_again`, so that no change after the reload is missed.
+fn ask_for_reloads(inbox: &Receiver<Message>, requests: &Requests, mut watch_again: impl FnMut()) {
     loop {
         match inbox.recv() {
             Ok(Message::Changed) => {}
@@ -221,6 +241,7 @@ fn ask_for_reloads(inbox: &Receiver<Message>, requests: &Requests) {
                 Ok(_) => {}
             }
         }
+        watch_again();
         requests.request();
     }
 }
@@ -295,11 +316,11 @@ mod tests {
         let requests = Requests::for_tests();
         let (messages, inbox) = channel();
         let watched = [Watched::Tree(folder.path().to_owned())];
-        let watcher = watch(&watched, messages.clone()).unwrap();
+        let (watcher, _) = watch(&watched, messages.clone()).unwrap();
         fs::read(below.join("old")).unwrap();
         thread::scope(|scope| {
             let asked = &requests;
-            scope.spawn(move || ask_for_reloads(&inbox, asked));
+            scope.spawn(move || ask_for_reloads(&inbox, asked, || ()));
             thread::sleep(2 * SETTLED);
             assert_eq!(requests.waiting(), 0, "a file was only read");
             for n in 0..20 {
@@ -314,5 +335,29 @@ mod tests {
             messages.send(Message::Stop).unwrap();
         });
         drop(watcher);
+    }
+
+    #[test]
+    fn a_folder_that_takes_the_place_of_another_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let [web, next, old] = ["web", "next", "old"].map(|name| folder.path().join(name));
+        for folder in [&web, &next] {
+            fs::create_dir(folder).unwrap();
+        }
+        let (messages, inbox) = channel();
+        let watched = [Watched::Tree(web.clone()), Watched::Entry(web.clone())];
+        let (mut watcher, trees) = watch(&watched, messages).unwrap();
+        fs::rename(&web, &old).unwrap();
+        fs::rename(&next, &web).unwrap();
+        watch_again(&mut watcher, &trees);
+        let changes = || {
+            let next = || inbox.recv_timeout(SETTLED).ok();
+            std::iter::from_fn(next).count()
+        };
+        assert!(changes() > 0);
+        fs::write(web.join("new"), "new").unwrap();
+        assert!(changes() > 0, "the new folder");
+        fs::write(old.join("new"), "new").unwrap();
+        assert_eq!(changes(), 0, "the old folder");
     }
 }

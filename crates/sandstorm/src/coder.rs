@@ -7,6 +7,8 @@
 //! The module lacks a queue and threads. A caller runs [`Coder::make`] on a thread of low priority.
 //! Only Linux has encoders, because only there a server can change its site while it runs.
 
+#[cfg(target_os = "linux")]
+mod decode;
 mod effort;
 #[cfg(target_os = "linux")]
 mod encode;
@@ -21,7 +23,11 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::coding::Coding;
+#[cfg(target_os = "linux")]
+pub(crate) use decode::is_form_of;
 pub(crate) use effort::Effort;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use encode::is_form_of;
 use form::Key;
 pub(crate) use store::Made;
 use store::Store;
@@ -30,8 +36,12 @@ use store::Store;
 /// coded form would not arrive earlier.
 pub(crate) const MIN_LEN: usize = 860;
 /// Maximum length of a content that is encoded, in bytes. Encoders hold the whole content and its
-/// coded form in memory. At this length, [`Effort::Best`] needs more than a minute.
+/// coded form in memory.
 pub(crate) const MAX_LEN: usize = 64 << 20;
+
+/// Maximum length of a content that is encoded with [`Effort::Best`], in bytes. A reload waits for the
+/// file that is being encoded.
+const MAX_BEST_LEN: usize = 4 << 20;
 
 /// Media types other than `text/*`, `*+json` and `*+xml` whose contents are not compressed already.
 const COMPRESSIBLE: [&str; 15] = [
@@ -76,11 +86,10 @@ pub(crate) struct Coder {
 }
 
 impl Coder {
-    /// Creates a coder, which keeps what it makes in `folder`, or else in memory. The folder is created
-    /// if it is missing. A site gets no further coded forms when its responses have `max_bytes`.
+    /// Creates a coder, which keeps what it makes in `folder`, or else in memory. A site gets no further coded forms when its responses have `max_bytes`.
     ///
     /// # Errors
-    /// If the folder cannot be created or opened.
+    /// If the folder cannot be opened.
     pub(crate) fn open(
         effort: Effort,
         folder: Option<PathBuf>,
@@ -106,14 +115,23 @@ impl Coder {
 
     /// Returns the coded form of a content, if it was made before.
     pub(crate) fn get(&self, content: &[u8], coding: Coding) -> Option<Made> {
-        self.store.get(Key::of(content), coding, self.effort)
+        let effort = self.effort_for(content);
+        self.store.get(Key::of(content), coding, effort)
+    }
+
+    fn effort_for(&self, content: &[u8]) -> Effort {
+        if content.len() > MAX_BEST_LEN {
+            Effort::Fast
+        } else {
+            self.effort
+        }
     }
 
     /// Makes the coded form of a content, unless it was made before.
     pub(crate) fn make(&self, content: &[u8], coding: Coding) -> Made {
-        let key = Key::of(content);
-        let known = self.store.get(key, coding, self.effort);
-        known.unwrap_or_else(|| self.store.make(key, coding, self.effort, content))
+        let (key, effort) = (Key::of(content), self.effort_for(content));
+        let known = self.store.get(key, coding, effort);
+        known.unwrap_or_else(|| self.store.make(key, coding, effort, content))
     }
 
     /// Frees the memory of the coded forms of a content, because the site has them now.

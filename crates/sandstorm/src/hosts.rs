@@ -20,7 +20,10 @@ pub struct HostName {
 
 /// Why a host name was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a host; write it as in example.org or *.example.org, without a port")]
+#[error(
+    "{0:?} is not a host; write it as in example.org, *.example.org or [2001:db8::1], without a port; \
+     write other letters as browsers send them, beginning with xn--"
+)]
 pub struct NotAHost(String);
 
 impl FromStr for HostName {
@@ -44,6 +47,15 @@ impl FromStr for HostName {
         } else {
             Err(NotAHost(text.to_owned()))
         }
+    }
+}
+
+impl HostName {
+    /// Returns a host that this name stands for.
+    pub(crate) fn example(&self) -> String {
+        let name = String::from_utf8_lossy(&self.name);
+        let start = if name.starts_with('.') { "www" } else { "" };
+        format!("{start}{name}")
     }
 }
 

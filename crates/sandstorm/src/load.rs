@@ -24,6 +24,8 @@ const WELL_KNOWN: &[u8] = b".well-known";
 const REDIRECTS: &str = "_redirects";
 /// The file with rules for the fields of a folder's files.
 const HEADERS: &str = "_headers";
+/// The files with a folder's rules.
+pub(crate) const RULES: [&str; 2] = [REDIRECTS, HEADERS];
 /// Maximum length of these files in bytes.
 const MAX_RULES_LEN: u64 = 1 << 20;
 
@@ -85,6 +87,15 @@ pub enum LoadError {
     NotAFolder {
         /// The path that was given.
         path: PathBuf,
+    },
+    /// The rules of the folder cannot be read. Nothing is served without them, because they may protect
+    /// files.
+    #[error("{} {reason}", path.display())]
+    Rules {
+        /// The file with the rules.
+        path: PathBuf,
+        /// Why it cannot be read.
+        reason: Reason,
     },
     /// The folder contains no file, apart from hidden ones.
     #[error("there is no file to serve in {}; files whose name begins with a dot do not count", path.display())]
@@ -170,6 +181,7 @@ fn builder_of(
         LoadError::Unreadable { path, source }
     })?;
     let mut site = Builder::with_settings(SystemTime::now(), settings);
+    site.check_codings();
     if let Some(previous) = previous {
         site.reserve_for(previous);
     }
@@ -184,7 +196,7 @@ fn builder_of(
         previous,
         progress,
     };
-    loader.load_rules();
+    loader.load_rules()?;
     loader.load_all();
     loader.finish();
     let totals = *loader.site.totals();
@@ -253,34 +265,47 @@ struct Loader<'a, P> {
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Reads the rules of the folder.
-    fn load_rules(&mut self) {
-        let (redirects, wrong) = parse_redirects(&self.rules_text(REDIRECTS));
+    fn load_rules(&mut self) -> Result<(), LoadError> {
+        let (redirects, wrong) = parse_redirects(&self.rules_text(REDIRECTS)?);
         self.report_lines(REDIRECTS, wrong);
-        let (headers, wrong) = parse_headers(&self.rules_text(HEADERS));
+        let (headers, wrong) = parse_headers(&self.rules_text(HEADERS)?);
         self.report_lines(HEADERS, wrong);
-        self.site
-            .add_rules(redirects, headers.into_iter().collect());
+        let headers = headers.into_iter().collect();
+        self.site.add_rules(redirects, headers);
+        Ok(())
     }
 
-    /// Returns the text of a file with rules, or an empty text if there is none.
-    fn rules_text(&mut self, name: &str) -> String {
-        let read = |file: File| {
-            let mut text = String::new();
-            let read = file.take(MAX_RULES_LEN + 1).read_to_string(&mut text);
-            match read.map_err(Reason::Unreadable)? as u64 {
-                0..=MAX_RULES_LEN => Ok(text),
-                _ => Err(Reason::RulesTooLong {
-                    limit: MAX_RULES_LEN,
-                }),
+    /// Returns the text of a file with rules, or an empty text if there is none. A file that cannot be
+    /// read is an error, because its rules may protect other files.
+    fn rules_text(&mut self, name: &str) -> Result<String, LoadError> {
+        let failed = |reason| LoadError::Rules {
+            path: self.folder.join(name),
+            reason,
+        };
+        let mut real = PathBuf::from(name);
+        match self.root.stat(&real) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            Ok(stat) if file_type(&stat) == FileType::Symlink => {
+                real = self.root.follow(&real).map_err(failed)?;
             }
-        };
-        let text = match self.root.file(Path::new(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return String::new(),
-            file => file.map_err(unreadable).and_then(read),
-        };
-        text.unwrap_or_else(|reason| {
-            self.skip(name.as_ref(), reason);
-            String::new()
+            _ => {}
+        }
+        let file = self
+            .root
+            .file(&real)
+            .map_err(|error| failed(unreadable(error)))?;
+        let mut bytes = Vec::new();
+        let read = file.take(MAX_RULES_LEN + 1).read_to_end(&mut bytes);
+        read.map_err(|error| failed(Reason::Unreadable(error)))?;
+        if bytes.len() as u64 > MAX_RULES_LEN {
+            return Err(failed(Reason::RulesTooLong {
+                limit: MAX_RULES_LEN,
+            }));
+        }
+        String::from_utf8(bytes).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + memchr::memchr_iter(b'\n', before).count();
+            failed(Reason::NotUtf8 { line })
         })
     }
 
@@ -347,7 +372,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         let Some(folder) = self.open.pop() else {
             return;
         };
-        if !self.settings.listings || folder.listed.is_empty() {
+        if !self.settings.listings {
             return;
         }
         let modified = folder.entries.modified();

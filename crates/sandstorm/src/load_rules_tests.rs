@@ -90,32 +90,71 @@ fn the_rules_of_a_folder_are_used_and_not_served() {
 }
 
 #[test]
-fn rules_that_cannot_be_read_are_reported_and_the_files_are_served() {
-    let folder = folder(&[("a", "a")]);
-    fs::write(folder.path().join("_headers"), vec![b'#'; (1 << 20) + 1]).unwrap();
-    fs::write(folder.path().join("_redirects"), b"/x /\xff").unwrap();
-    let mut skipped = Vec::new();
-    let progress = |one: Progress<'_>| {
-        if let Progress::Skipped(one) = one {
-            skipped.push(one.to_string());
-        }
+fn a_folder_whose_rules_cannot_be_read_is_not_loaded() {
+    let folder = folder(&[("a", "a"), ("_headers", "/*\n X: 1\n")]);
+    let at = |name: &str| folder.path().join(name);
+    let site = load(folder.path(), &Settings::default());
+    let fault = || {
+        let next = site.load_next(folder.path(), &Limits::default(), |_| {});
+        next.unwrap_err().to_string()
     };
-    let settings = Settings::default();
-    let site = Site::load_with(folder.path(), &Limits::default(), &settings, progress).unwrap();
-    assert_eq!(
-        (status(&site, "/a"), site.totals().skipped),
-        ("200".to_owned(), 2)
-    );
-    assert!(skipped[0].contains("cannot be read"), "{skipped:?}");
+    fs::write(at("_headers"), vec![b'#'; (1 << 20) + 1]).unwrap();
     assert!(
-        skipped[1].contains("more than 1048576 bytes"),
-        "{skipped:?}"
+        fault().contains("_headers has more than 1048576 bytes"),
+        "{}",
+        fault()
     );
+    fs::write(at("_headers"), b"/a\n X: \xe9\n").unwrap();
+    assert!(
+        fault().contains("_headers line 2 is not UTF-8"),
+        "{}",
+        fault()
+    );
+    fs::remove_file(at("_headers")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", at("_headers")).unwrap();
+    assert!(fault().contains("leads out of the folder"), "{}", fault());
+    fs::remove_file(at("_headers")).unwrap();
+    fs::write(at(".rules"), "/*\n X: 2\n").unwrap();
+    std::os::unix::fs::symlink(".rules", at("_headers")).unwrap();
+    let next = site.load_next(folder.path(), &Limits::default(), |_| {});
+    assert!(get(&next.unwrap().site, "/a", "").contains("\r\nX: 2\r\n"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_coded_file_that_is_damaged_is_not_used() {
+    let long = LONG.repeat(100);
+    let folder = folder(&[("a.txt", &long), ("b.txt", &long), ("c.txt", &long)]);
+    let coder = Coder::open(Effort::Fast, None, u64::MAX).unwrap();
+    let crate::coder::Made::Coded(coded) = coder.make(long.as_bytes(), crate::coding::Coding::Gzip)
+    else {
+        panic!("the text can be compressed");
+    };
+    let other = b"\x1f\x8b";
+    for (name, bytes) in [
+        ("a", &coded[..]),
+        ("b", &coded[..coded.len() - 1]),
+        ("c", other),
+    ] {
+        fs::write(folder.path().join(format!("{name}.txt.gz")), bytes).unwrap();
+    }
+    let site = load(folder.path(), &Settings::default());
+    let next = site
+        .load_next(folder.path(), &Limits::default(), |_| {})
+        .unwrap();
+    for site in [&site, &*next.site] {
+        assert!(get(site, "/a.txt", GZIP).contains(CODED));
+        assert!(!get(site, "/b.txt", GZIP).contains(CODED));
+        assert!(!get(site, "/c.txt", GZIP).contains(CODED));
+    }
 }
 
 #[test]
 fn a_rule_for_a_missing_page_is_reported() {
-    let folder = folder(&[("a", "a"), ("_redirects", "/x /none 200\n/y /none 404\n")]);
+    let folder = folder(&[
+        ("a", "a"),
+        ("_redirects", "/x /none 200\n/y /none 404\n/a /none 403!\n"),
+    ]);
     let mut settings = Settings::default();
     settings.add_error_page(crate::Status::Gone, b"/gone.html");
     let mut skipped = Vec::new();
@@ -124,10 +163,16 @@ fn a_rule_for_a_missing_page_is_reported() {
             skipped.push(one.to_string());
         }
     });
-    assert_eq!(status(&site.unwrap(), "/x"), "404");
-    assert_eq!(skipped.len(), 3, "{skipped:?}");
+    let site = site.unwrap();
+    assert_eq!(status(&site, "/x"), "404");
+    assert_eq!(
+        status(&site, "/a"),
+        "403",
+        "the file stays hidden without the page"
+    );
+    assert_eq!(skipped.len(), 4, "{skipped:?}");
     assert!(
-        skipped[2].contains("gone.html\" is what a rule leads to"),
+        skipped[3].contains("gone.html\" is what a rule or an error page leads to"),
         "{skipped:?}"
     );
 }

@@ -49,7 +49,8 @@ pub enum NotLoaded {
     },
     /// The folder for compressed forms cannot be used.
     #[error(
-        "cannot keep compressed files in {}: {source}; name a folder that can be written to",
+        "cannot keep compressed files in {}: {source}; make the folder, and let the server's user write \
+         there",
         folder.display()
     )]
     Cache {

@@ -9,7 +9,7 @@ use control::{StartError, Watched, report};
 
 use crate::background::{Background, Done};
 use crate::hosts::HostName;
-use crate::load::Limits;
+use crate::load::{Limits, RULES};
 use crate::loading::load_next;
 use crate::site::{NextSite, Site};
 
@@ -148,7 +148,9 @@ impl Part {
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let site = self.site();
         let below = |path: &[u8]| self.folder.join(OsStr::from_bytes(path));
-        site.file_paths().map(below).collect()
+        let rules = RULES.map(|name| self.folder.join(name));
+        let rules = rules.into_iter().filter(|path| path.exists());
+        site.file_paths().map(below).chain(rules).collect()
     }
 
     /// Returns the folder, and its place in the one that contains it, because a new folder may take

@@ -238,7 +238,11 @@ impl<A, F, C> Sandstorm<A, F, C> {
         };
         let files = report::counted(totals.files, "file");
         let size = report::bytes(totals.content_bytes);
-        Ok(format!("{files}, {size}; {changes}"))
+        let left_out = match totals.skipped {
+            0 => String::new(),
+            n => format!("; left out, see the log: {}", report::count(n)),
+        };
+        Ok(format!("{files}, {size}; {changes}{left_out}"))
     }
 
     fn packets(&self, context: &WorkerContext) -> PacketTotals {
@@ -464,8 +468,12 @@ where
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
         let path = self.site().some_path();
+        let host = self.parts[0].hosts().first();
+        let host = host.map_or_else(String::new, |host| {
+            format!("-H 'Host: {}' ", host.example())
+        });
         at.authority(HTTP_PORT)
-            .map(|authority| format!("curl http://{authority}{path}"))
+            .map(|authority| format!("curl {host}http://{authority}{path}"))
             .into_iter()
             .collect()
     }

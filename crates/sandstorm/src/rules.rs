@@ -192,6 +192,9 @@ pub enum RuleError {
         /// The name.
         name: String,
     },
+    /// The field is a password that clients would have to give.
+    #[error("passwords are not supported, so these files are for everybody; move them elsewhere")]
+    Password,
     /// The field is refused.
     #[error(transparent)]
     Field(#[from] FieldError),

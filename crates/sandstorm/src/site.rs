@@ -98,6 +98,14 @@ struct PathRule {
     page: Option<Page>,
 }
 
+impl PathRule {
+    /// Returns the page that all paths lead to, unless the location for this path would be too long.
+    fn page_for(&self, path: &[u8]) -> Option<&Page> {
+        let has_room = self.to.is_fixed() || self.to.has_room(path.len());
+        self.page.as_ref().filter(|_| has_room)
+    }
+}
+
 /// What distinguishes a version of a file from others, without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
@@ -187,7 +195,7 @@ impl Site {
         }
         self.rules.iter().find_map(|rule| {
             let captures = rule.from.captures(path)?;
-            rule.page.as_ref().or_else(|| {
+            rule.page_for(path).or_else(|| {
                 let mut buffer = ArrayVec::new();
                 let target = rule.to.path(&captures, &mut buffer)?;
                 self.pages.get(target).or_else(|| self.aliases.get(target))
@@ -221,17 +229,15 @@ impl Site {
         self.variants[variants as usize].choose(accepted)
     }
 
-    /// Appends the location to which the rule with this index redirects a path, or `/` if that would be
-    /// too long. Returns true if the request's query may follow it.
+    /// Appends the location to which the rule with this index redirects a path. Returns true if the
+    /// request's query may follow it.
     pub(crate) fn write_location(&self, rule: u16, path: &[u8], out: &mut Vec<u8>) -> bool {
         let rule = &self.rules[usize::from(rule)];
-        let written = decoded(path).ok().and_then(|path| {
-            let captures = rule.from.captures(&path)?;
-            rule.to.write(&captures, out)
-        });
-        // The rule has matched the same path before, so only the length of the location can be wrong.
-        if written.is_none() {
-            out.push(b'/');
+        // Cannot fail: the rule has matched the same path before, and the location has room.
+        if let Ok(path) = decoded(path)
+            && let Some(captures) = rule.from.captures(&path)
+        {
+            let _ = rule.to.write(&captures, out);
         }
         !rule.to.has_query()
     }

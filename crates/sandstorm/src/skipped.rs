@@ -79,13 +79,21 @@ pub enum Reason {
         why: RuleError,
     },
     /// A file with rules is too long.
-    #[error("has more than {limit} bytes, so its rules are not used; shorten it")]
+    #[error("has more than {limit} bytes, so no rule is used; shorten it")]
     RulesTooLong {
         /// The limit in bytes.
         limit: u64,
     },
+    /// A file with rules is not valid UTF-8.
+    #[error("line {line} is not UTF-8, so no rule is used; save the file as UTF-8")]
+    NotUtf8 {
+        /// The number of the first such line, from 1.
+        line: usize,
+    },
     /// A rule leads to a file that does not exist.
-    #[error("is what a rule leads to, but there is no such file; add the file, or mend the rule")]
+    #[error(
+        "is what a rule or an error page leads to, but there is no such file; add the file, or mend the rule"
+    )]
     NoTarget,
     /// The entry is a folder that is nested too deeply.
     #[error("lies {MAX_DEPTH} folders deep, and nothing is served from there; move it further up")]

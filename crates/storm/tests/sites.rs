@@ -122,7 +122,7 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "serve",
             web("one", "") + &web("two", ""),
-            "/two both have TCP port 80; give one of them another port, or different addresses to both",
+            "/two both have TCP port 80; give one of them another port, or different addresses or hosts to both",
         ),
         (
             "serve",

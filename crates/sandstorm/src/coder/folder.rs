@@ -8,7 +8,7 @@
 //! The checksum reveals damage, but no forgery. Only users whom the operator trusts may have write
 //! access to the folder.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -37,9 +37,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder, and creates it if it is missing.
+    /// Opens the folder.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = openat(CWD, &path, flags, Mode::empty())?;
         Ok(Self {

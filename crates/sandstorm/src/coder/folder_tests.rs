@@ -1,3 +1,4 @@
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -21,7 +22,9 @@ fn form(coding: Coding) -> Form {
 
 fn opened() -> (TempDir, Folder) {
     let temporary = tempfile::tempdir().unwrap();
-    let folder = Folder::open(temporary.path().join("a/b")).unwrap();
+    let path = temporary.path().join("a");
+    fs::create_dir(&path).unwrap();
+    let folder = Folder::open(path).unwrap();
     (temporary, folder)
 }
 

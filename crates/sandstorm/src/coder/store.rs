@@ -47,11 +47,10 @@ struct Memory {
 }
 
 impl Store {
-    /// Opens a store. Creates `folder` if it is missing. Without a folder, the store keeps
-    /// everything in memory.
+    /// Opens a store. Without a folder, the store keeps everything in memory.
     ///
     /// # Errors
-    /// The folder cannot be created or opened, or it is a file.
+    /// The folder cannot be opened.
     pub(crate) fn open(folder: Option<PathBuf>) -> io::Result<Self> {
         Ok(Self {
             folder: folder.map(Folder::open).transpose()?,

@@ -99,7 +99,11 @@ impl<'a> PartialHead<'a> {
         let _ = write!(out, "HTTP/1.1 {status}\r\n");
         let slot_at = out.len() + SLOT_FIELD.len();
         let (first_lines, content_type) = self.first_lines_and_type();
-        out.extend_from_slice(first_lines);
+        // The page has no other form.
+        let vary_at = memchr::memmem::find(first_lines, VARY.as_bytes());
+        let vary_at = vary_at.unwrap_or(first_lines.len());
+        out.extend_from_slice(&first_lines[..vary_at]);
+        out.extend_from_slice(first_lines.get(vary_at + VARY.len()..).unwrap_or_default());
         out.extend_from_slice(more.as_bytes());
         out.extend_from_slice(content_type);
         let _ = write!(out, "Content-Length: {len}\r\n\r\n");

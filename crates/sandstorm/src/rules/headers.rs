@@ -21,8 +21,15 @@ const OF_FILES: [&str; 7] = [
     "location",
 ];
 
-/// Fields about the content of a file. The server's own pages have other content.
-const OF_CONTENT: [&str; 3] = ["content-encoding", "content-language", "content-type"];
+/// Fields about the content of a file, and how long caches may keep it. The server's own pages have
+/// other content.
+const OF_CONTENT: [&str; 5] = [
+    "cache-control",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "expires",
+];
 
 /// The fields for the paths that a pattern matches.
 ///
@@ -94,6 +101,10 @@ fn check_name(name: &str) -> Result<(), RuleError> {
     if is_among(name, &OF_FILES) {
         let name = name.into();
         return Err(RuleError::OfFiles { name });
+    }
+    // Some hosts ask for this password. As a field, all clients would get it.
+    if name.eq_ignore_ascii_case("basic-auth") {
+        return Err(RuleError::Password);
     }
     Ok(())
 }
@@ -327,10 +338,7 @@ mod tests {
                 "{path}"
             );
         }
-        assert_eq!(
-            rules.for_everything().lines(),
-            "X-Frame-Options: DENY\r\nCache-Control: no-cache\r\n"
-        );
+        assert_eq!(rules.for_everything().lines(), "X-Frame-Options: DENY\r\n");
         assert!(HeaderRules::default().fields_for(&[b"/"]).is_empty());
     }
 

@@ -110,6 +110,16 @@ impl Template {
         self.location.iter().all(is_literal)
     }
 
+    /// Returns true if the location for a path of `len` bytes is certainly not too long.
+    pub(crate) fn has_room(&self, len: usize) -> bool {
+        let max_len = |part: &Part| match part {
+            Part::Literal(text) => text.len(),
+            // Percent-encoding triples a byte.
+            Part::Capture(_) => 3 * len,
+        };
+        self.location.iter().map(max_len).sum::<usize>() <= MAX_LOCATION_LEN
+    }
+
     /// Appends the value of a `Location` field. Returns `None`, and appends nothing, if the value
     /// would be longer than [`MAX_LOCATION_LEN`].
     ///

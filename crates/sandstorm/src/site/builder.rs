@@ -49,6 +49,8 @@ pub struct Builder {
     now: SystemTime,
     /// For each reply so far, its index in the previous site, or [`NEW`].
     pub(super) origins: Vec<u32>,
+    /// Whether coded forms in files are decoded and compared.
+    checks_codings: bool,
     /// The paths of files with coded content, which may belong to a file without a coding.
     pub(super) coded: Vec<Box<[u8]>>,
 }
@@ -111,6 +113,7 @@ impl Builder {
             redirects: settings.redirects.clone(),
             now,
             origins: Vec::new(),
+            checks_codings: false,
             coded: Vec::new(),
         };
         for status in SHARED {
@@ -127,8 +130,15 @@ impl Builder {
             site,
             redirects: Vec::new(),
             now: SystemTime::UNIX_EPOCH,
+            checks_codings: false,
             coded: Vec::new(),
         }
+    }
+
+    /// Decodes coded forms in files, such as `page.html.gz`, and compares them with their file. Other
+    /// programs may have written them.
+    pub(crate) fn check_codings(&mut self) {
+        self.checks_codings = true;
     }
 
     /// Adds the rules of the folder. Those of the settings come before them, or replace them.

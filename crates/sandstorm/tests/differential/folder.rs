@@ -79,36 +79,26 @@ impl Folder {
     fn add(&mut self, path: String, rng: &mut Rng) {
         let limit = [1, 2, 300, 300, 300, 9_000, 9_000, 200_000][rng.usize(..8)];
         let (len, modified) = (rng.usize(limit / 2..limit), OLDEST + rng.u64(..60_000_000));
-        let (coded_len, age) = [(len / 2, 0), (len / 2, 60), (len + 9, 0)][rng.usize(..5) / 2];
-        let coded = (len > 9 && rng.u8(..3) == 0).then_some(coded_len < len && age == 0);
-        if coded.is_some() {
-            self.write(
-                format!("{path}.gz"),
-                b"\x1f\x8b",
-                coded_len,
-                modified - age,
-                None,
-                rng,
-            );
+        let content: Vec<u8> = std::iter::repeat_with(|| rng.alphanumeric() as u8)
+            .take(len)
+            .collect();
+        let (padding, age) = [(0, 0), (0, 60), (len + 9, 0)][rng.usize(..5) / 2];
+        let mut coded = gzip(&content);
+        coded.resize(coded.len() + padding, 0);
+        let has_form = len > 9 && rng.u8(..3) == 0;
+        if has_form {
+            self.write(format!("{path}.gz"), &coded, modified - age, None);
         }
-        self.write(path, b"", len, modified, coded, rng);
+        let is_used = has_form.then_some(coded.len() < len && age == 0);
+        self.write(path, &content, modified, is_used);
     }
 
-    fn write(
-        &mut self,
-        path: String,
-        start: &[u8],
-        len: usize,
-        modified: u64,
-        coded: Option<bool>,
-        rng: &mut Rng,
-    ) {
-        let random = std::iter::repeat_with(|| rng.alphanumeric() as u8);
-        let bytes: Vec<u8> = start.iter().copied().chain(random).take(len).collect();
+    fn write(&mut self, path: String, bytes: &[u8], modified: u64, coded: Option<bool>) {
         let on_disk = self.root().join(&path[1..]);
         fs::write(&on_disk, bytes).unwrap();
         let file = fs::File::options().append(true).open(on_disk).unwrap();
         file.set_modified(at(modified)).unwrap();
+        let len = bytes.len();
         self.files.push(File {
             path,
             len,
@@ -116,4 +106,12 @@ impl Folder {
             coded,
         });
     }
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
+    let mut coded = vec![0; compressor.gzip_compress_bound(content.len())];
+    let len = compressor.gzip_compress(content, &mut coded).unwrap();
+    coded.truncate(len);
+    coded
 }

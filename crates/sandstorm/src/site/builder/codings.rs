@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use arrayvec::ArrayVec;
 
 use super::Builder;
-use crate::coder::{Coder, Made, is_worthwhile};
+use crate::coder::{Coder, Made, is_form_of, is_worthwhile};
 use crate::coding::Coding;
 use crate::reply::{FileReplies, PartialHead, Reply};
 use crate::site::page::{CodedPage, FilePage, Page, Variants};
@@ -57,17 +57,28 @@ impl Builder {
             return;
         };
         let (plain_reply, coded_reply) = (site.reply(plain.first), site.reply(coded.first));
-        let is_form = coded.modified >= plain.modified
-            && coded_reply.body_len() < plain_reply.body_len()
-            && coding.may_have_made(coded_reply.body())
-            && !plain_reply.has_field("content-encoding");
-        if !is_form {
+        if coded_reply.body_len() >= plain_reply.body_len()
+            || plain_reply.has_field("content-encoding")
+        {
             return;
         }
+        let refuse = |why: &str| {
+            let path = String::from_utf8_lossy(path);
+            tracing::info!("{path} is sent only under its own name, because it {why}");
+        };
+        if coded.modified < plain.modified {
+            return refuse("is older than the file without this coding");
+        }
+        let old = self.old_form(plain, coding, previous);
+        let old = old.filter(|(old, _)| old.page.tag == coded.tag);
+        let is_form = |coded: &[u8]| {
+            let is_whole = || is_form_of(coded, coding, plain_reply.body());
+            coding.may_have_made(coded) && (!self.checks_codings || is_whole())
+        };
+        if old.is_none() && !is_form(coded_reply.body()) {
+            return refuse("is no coded form of the file beside it");
+        }
         self.add_vary(plain);
-        let old = self
-            .old_form(plain, coding, previous)
-            .filter(|(old, _)| old.page.tag == coded.tag);
         let page = if let Some((old, site)) = old {
             self.keep_page(old.page, site)
         } else {

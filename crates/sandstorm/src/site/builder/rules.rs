@@ -135,9 +135,16 @@ impl Builder {
         let mut buffer = arrayvec::ArrayVec::new();
         let target = rule.to.path(&none, &mut buffer)?;
         let page = match rule.action {
-            Action::Error(code) => self
-                .error_of(own_status(code), target, errors)
-                .map(Page::Error),
+            Action::Error(code) => {
+                let status = own_status(code);
+                let page = self.error_of(status, target, errors);
+                if page.is_none() {
+                    report(target);
+                }
+                // Without its page, the rule still keeps the file from clients.
+                let page = page.unwrap_or_else(|| Site::shared(status, false));
+                return Some(Lead::Page(Page::Error(page)));
+            }
             _ => self.site.page(target).copied(),
         };
         if page.is_none() {
@@ -173,7 +180,7 @@ impl Builder {
             let Some((_, rule)) = matching.next() else {
                 continue;
             };
-            let page = rule.page.or_else(|| {
+            let page = rule.page_for(&path).copied().or_else(|| {
                 let captures = rule.from.captures(&path)?;
                 let mut buffer = arrayvec::ArrayVec::new();
                 self.site
