@@ -178,6 +178,50 @@ fn a_rule_for_a_missing_page_is_reported() {
 }
 
 #[test]
+fn a_rule_that_is_forced_holds_for_every_path_to_a_file() {
+    let folder = folder(&[
+        ("open/page.html", "open"),
+        ("secret/page.html", "secret"),
+        ("secret/page.html.gz", "secret"),
+        ("secret/sub/index.html", "secret"),
+        (
+            "_redirects",
+            "/early /secret/page.html 200\n/secret/* /404.html 404!\n",
+        ),
+    ]);
+    let settings = Settings {
+        clean_urls: true,
+        listings: true,
+        ..Settings::default()
+    };
+    let site = load(folder.path(), &settings);
+    for path in [
+        "/open/page.html",
+        "/open/page",
+        "/open/",
+        "/open/index.json",
+        "/early",
+    ] {
+        assert_eq!(status(&site, path), "200", "{path}");
+    }
+    for path in [
+        "/secret/page.html",
+        "/secret/page.html.gz",
+        "/secret/page",
+        "/secret/",
+        "/secret",
+        "/secret/index.json",
+        "/secret/sub",
+        "/secret/sub/",
+        "/secret/sub/index.html",
+        "/%73ecret/page",
+        "/secret/none",
+    ] {
+        assert_eq!(status(&site, path), "404", "{path}");
+    }
+}
+
+#[test]
 fn a_change_of_the_rules_for_fields_reaches_files_that_have_not_changed() {
     let folder = folder(&[
         ("a", "a"),

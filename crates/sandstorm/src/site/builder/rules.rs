@@ -165,13 +165,14 @@ impl Builder {
         Some(first)
     }
 
-    /// Applies forced rules with patterns to the paths of files and folders. `forced` has the index of
+    /// Applies forced rules with patterns to all paths that lead to a page, such as clean URLs. `forced` has the index of
     /// each such rule. The paths in `applied` follow earlier rules.
     fn force(&mut self, forced: &[(usize, Action)], applied: &HashSet<Box<[u8]>>) {
         let Some((first, _)) = forced.first() else {
             return;
         };
-        let paths: Vec<Box<[u8]>> = self.site.pages.keys().cloned().collect();
+        let Site { pages, aliases, .. } = &self.site;
+        let paths: Vec<Box<[u8]>> = pages.keys().chain(aliases.keys()).cloned().collect();
         for path in paths.into_iter().filter(|path| !applied.contains(path)) {
             let rules = self.site.rules.iter().enumerate().skip(*first);
             let mut matching = rules.filter(|(index, rule)| {
@@ -187,8 +188,10 @@ impl Builder {
                     .page(rule.to.path(&captures, &mut buffer)?)
                     .copied()
             });
-            if let Some(page) = page {
-                self.site.pages.insert(path, page);
+            let Site { pages, aliases, .. } = &mut self.site;
+            let known = pages.get_mut(&path).or_else(|| aliases.get_mut(&path));
+            if let (Some(page), Some(known)) = (page, known) {
+                *known = page;
             }
         }
     }
