@@ -327,11 +327,11 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Adds everything that depends on all files.
     fn finish(&mut self) {
         let mut missing = Vec::new();
-        self.site
-            .finish(self.previous, &mut |path| missing.push(path.to_vec()));
-        for path in missing {
+        let mut report = |path: &[u8], rule: &str| missing.push((path.to_vec(), rule.to_owned()));
+        self.site.finish(self.previous, &mut report);
+        for (path, rule) in missing {
             let name = path.strip_prefix(b"/").unwrap_or(&path);
-            self.skip(OsStr::from_bytes(name).as_ref(), Reason::NoTarget);
+            self.skip(OsStr::from_bytes(name).as_ref(), Reason::NoTarget { rule });
         }
     }
 

@@ -172,7 +172,11 @@ fn a_rule_for_a_missing_page_is_reported() {
     );
     assert_eq!(skipped.len(), 4, "{skipped:?}");
     assert!(
-        skipped[3].contains("gone.html\" is what a rule or an error page leads to"),
+        skipped[0].contains("is what \"/x /none 200\" leads to"),
+        "{skipped:?}"
+    );
+    assert!(
+        skipped[3].contains("gone.html\" is what \"error page 410\" leads to"),
         "{skipped:?}"
     );
 }

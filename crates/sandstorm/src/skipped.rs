@@ -90,11 +90,12 @@ pub enum Reason {
         /// The number of the first such line, from 1.
         line: usize,
     },
-    /// A rule leads to a file that does not exist.
-    #[error(
-        "is what a rule or an error page leads to, but there is no such file; add the file, or mend the rule"
-    )]
-    NoTarget,
+    /// A rule or an error page leads to a file that does not exist.
+    #[error("is what {rule:?} leads to, but there is no such file; add the file, or mend the rule")]
+    NoTarget {
+        /// The start of the rule's text.
+        rule: String,
+    },
     /// The entry is a folder that is nested too deeply.
     #[error("lies {MAX_DEPTH} folders deep, and nothing is served from there; move it further up")]
     TooDeep,

@@ -26,6 +26,8 @@ pub(crate) struct Redirect {
     pub(crate) action: Action,
     /// Set if the rule also holds for a path that has a file.
     pub(crate) forced: bool,
+    /// The start of the rule's text, for messages.
+    pub(crate) text: Box<str>,
 }
 
 /// How a request is answered to which a [`Redirect`] applies.
@@ -85,6 +87,7 @@ impl FromStr for Redirect {
             to,
             action,
             forced,
+            text: excerpt(text.trim()).into(),
         };
         rule.check()?;
         Ok(rule)
@@ -272,7 +275,7 @@ mod tests {
     fn a_wrong_line_is_left_out() {
         let text = "\u{feff}# rules\r\n/a /b # moved\r\n\r\n/c\r\n  /d /e#f 302 #g\r\n/h /i x\r\n";
         let (rules, errors) = parse_redirects(text);
-        let expected: Vec<Redirect> = ["/a /b 301", "/d /e#f 302"]
+        let expected: Vec<Redirect> = ["/a /b", "/d /e#f 302"]
             .map(|r| r.parse().unwrap())
             .into();
         assert_eq!(rules, expected);

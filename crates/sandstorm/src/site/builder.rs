@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ahash::RandomState;
 use httpdate::fmt_http_date;
 
+use self::rules::Report;
 use super::media_type::MediaType;
 use super::page::{FilePage, Page, ReplyId};
 use super::{NEW, SHARED, Site, Totals, Version, encoded};
@@ -388,20 +389,20 @@ impl Builder {
 
     /// Finishes the site.
     pub fn build(mut self) -> Site {
-        self.finish(None, &mut |_| {});
+        self.finish(None, &mut |_, _| {});
         self.into_site()
     }
 
     /// Finishes a site that takes over from `previous`.
     #[cfg(test)]
     pub(crate) fn build_next(mut self, previous: &Site) -> super::NextSite {
-        self.finish(Some(previous), &mut |_| {});
+        self.finish(Some(previous), &mut |_, _| {});
         self.into_next(previous)
     }
 
     /// Adds everything that depends on all files: coded forms, clean URLs, redirects, and pages for
-    /// errors. Passes paths to `report` that a rule leads to although no file has them.
-    pub(crate) fn finish(&mut self, previous: Option<&Site>, report: &mut dyn FnMut(&[u8])) {
+    /// errors. Passes paths to `report` that a rule leads to although no page has them.
+    pub(crate) fn finish(&mut self, previous: Option<&Site>, report: &mut Report<'_>) {
         if let Some(previous) = previous {
             // Files that were read again although they have not changed keep their coded forms.
             self.keep_equal_pages(previous);

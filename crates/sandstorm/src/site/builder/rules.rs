@@ -14,6 +14,9 @@ use crate::status::{Status, StatusCode};
 /// convention.
 const NOT_FOUND_PAGE: &[u8] = b"/404.html";
 
+/// Receives each path that a rule leads to although no page has it, and the rule's text.
+pub(super) type Report<'r> = dyn FnMut(&[u8], &str) + 'r;
+
 /// What the paths of a rule lead to.
 #[derive(Clone, Copy)]
 enum Lead {
@@ -50,7 +53,7 @@ impl Builder {
 
     /// Applies the redirects. The first one holds that matches a path. Passes paths to `report` that a
     /// redirect leads to although no page has them.
-    pub(super) fn apply_redirects(&mut self, report: &mut dyn FnMut(&[u8])) {
+    pub(super) fn apply_redirects(&mut self, report: &mut Report<'_>) {
         let mut errors = ErrorPages::new();
         let mut applied = HashSet::new();
         let mut forced = Vec::new();
@@ -110,7 +113,7 @@ impl Builder {
         &mut self,
         rule: &Redirect,
         errors: &mut ErrorPages,
-        report: &mut dyn FnMut(&[u8]),
+        report: &mut Report<'_>,
     ) -> Option<Lead> {
         let none = Captures::default();
         match rule.action {
@@ -139,7 +142,7 @@ impl Builder {
                 let status = own_status(code);
                 let page = self.error_of(status, target, errors);
                 if page.is_none() {
-                    report(target);
+                    report(target, &rule.text);
                 }
                 // Without its page, the rule still keeps the file from clients.
                 let page = page.unwrap_or_else(|| Site::shared(status, false));
@@ -148,7 +151,7 @@ impl Builder {
             _ => self.site.page(target).copied(),
         };
         if page.is_none() {
-            report(target);
+            report(target, &rule.text);
         }
         page.map(Lead::Page)
     }
@@ -198,7 +201,7 @@ impl Builder {
 
     /// Makes the pages for errors, from pages of the site where the settings name them. The other ones
     /// get the fields of the rules about all paths.
-    pub(super) fn apply_error_pages(&mut self, report: &mut dyn FnMut(&[u8])) {
+    pub(super) fn apply_error_pages(&mut self, report: &mut Report<'_>) {
         let settings = Arc::clone(&self.site.settings);
         let own = self.site.headers.for_everything();
         let fields = settings.fields.replaced_by(&own);
@@ -208,7 +211,7 @@ impl Builder {
             let path = named.map(|(_, path)| &**path).or(usual);
             let file = path.and_then(|path| self.site.file_at(path));
             if let (Some((_, path)), None) = (named, file) {
-                report(path);
+                report(path, &format!("error page {}", status.digits()));
             }
             let replies = match file {
                 Some(file) => error_page(status, self.site.reply(file.first)),
