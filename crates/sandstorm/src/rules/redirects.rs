@@ -275,9 +275,7 @@ mod tests {
     fn a_wrong_line_is_left_out() {
         let text = "\u{feff}# rules\r\n/a /b # moved\r\n\r\n/c\r\n  /d /e#f 302 #g\r\n/h /i x\r\n";
         let (rules, errors) = parse_redirects(text);
-        let expected: Vec<Redirect> = ["/a /b", "/d /e#f 302"]
-            .map(|r| r.parse().unwrap())
-            .into();
+        let expected: Vec<Redirect> = ["/a /b", "/d /e#f 302"].map(|r| r.parse().unwrap()).into();
         assert_eq!(rules, expected);
         let messages: Vec<_> = errors.iter().map(LineError::to_string).collect();
         assert_eq!(messages.len(), 2);
