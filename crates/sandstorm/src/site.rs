@@ -99,6 +99,10 @@ struct PathRule {
 }
 
 impl PathRule {
+    fn matches(&self, path: &[u8]) -> bool {
+        self.from.captures(path).is_some()
+    }
+
     /// Returns the page that all paths lead to, unless the location for this path would be too long.
     fn page_for(&self, path: &[u8]) -> Option<&Page> {
         let has_room = self.to.is_fixed() || self.to.has_room(path.len());
@@ -172,10 +176,27 @@ impl Site {
     #[inline]
     pub(crate) fn find(&self, path: &[u8]) -> Result<&Page, NoPage> {
         if path.contains(&b'%') {
-            let decoded = decoded(path)?;
-            return self.page(&decoded).ok_or(NoPage::Unknown);
+            return self.find_encoded(path);
         }
         self.page(path).ok_or(NoPage::Unknown)
+    }
+
+    #[cold]
+    fn find_encoded(&self, path: &[u8]) -> Result<&Page, NoPage> {
+        let decoded = decoded(path)?;
+        // An encoded slash is part of a name, and no file name contains a slash. If it counted as a
+        // separator, each file would have more paths, which filters in front of the server do not know.
+        // But rules with one target for all paths can hold.
+        let page = if decoded.has_slash {
+            let matches = |rule: &&PathRule| rule.to.is_fixed() && rule.matches(&decoded.path);
+            self.rules
+                .iter()
+                .find(matches)
+                .and_then(|rule| rule.page.as_ref())
+        } else {
+            self.page(&decoded.path)
+        };
+        page.ok_or(NoPage::Unknown)
     }
 
     /// Finds the page for a decoded path.
@@ -234,7 +255,7 @@ impl Site {
     pub(crate) fn write_location(&self, rule: u16, path: &[u8], out: &mut Vec<u8>) -> bool {
         let rule = &self.rules[usize::from(rule)];
         // Cannot fail: the rule has matched the same path before, and the location has room.
-        if let Ok(path) = decoded(path)
+        if let Ok(Decoded { path, .. }) = decoded(path)
             && let Some(captures) = rule.from.captures(&path)
         {
             let _ = rule.to.write(&captures, out);
@@ -331,10 +352,20 @@ pub(crate) enum NoPage {
     BadEncoding,
 }
 
+/// A decoded path.
+struct Decoded {
+    path: ArrayVec<u8, HEAD_LIMIT>,
+    /// Whether a slash was encoded.
+    has_slash: bool,
+}
+
 /// Decodes a path.
 #[cold]
-fn decoded(path: &[u8]) -> Result<ArrayVec<u8, HEAD_LIMIT>, NoPage> {
-    let mut decoded = ArrayVec::new();
+fn decoded(path: &[u8]) -> Result<Decoded, NoPage> {
+    let mut decoded = Decoded {
+        path: ArrayVec::new(),
+        has_slash: false,
+    };
     let mut rest = path;
     while let [first, more @ ..] = rest {
         let mut byte = *first;
@@ -345,14 +376,9 @@ fn decoded(path: &[u8]) -> Result<ArrayVec<u8, HEAD_LIMIT>, NoPage> {
             };
             byte = (hex(*high)? << 4) | hex(*low)?;
             rest = more;
-            // An encoded slash is part of a name, and no file name contains a slash. If it
-            // counted as a separator, each file would have more paths, which filters in front
-            // of the server do not know.
-            if byte == b'/' {
-                return Err(NoPage::Unknown);
-            }
+            decoded.has_slash |= byte == b'/';
         }
-        if decoded.try_push(byte).is_err() {
+        if decoded.path.try_push(byte).is_err() {
             return Err(NoPage::Unknown);
         }
     }
