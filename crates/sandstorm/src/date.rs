@@ -23,6 +23,9 @@ const CLOSE: &[u8; OPTION_LEN] = b"close     ";
 const OPTION_LEN: usize = 10;
 const OPTION_AT: usize = DATE_LEN + BETWEEN.len();
 
+/// The last second of the year 9999. HTTP dates have four digits for the year.
+pub(crate) const LAST_SECOND: u64 = 253_402_300_799;
+
 /// Length of the slot in bytes: a date, the name of the next field, and a connection option.
 pub const SLOT_LEN: usize = OPTION_AT + OPTION_LEN;
 

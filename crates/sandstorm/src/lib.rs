@@ -242,6 +242,7 @@ mod load;
 mod loading;
 mod part;
 mod pending;
+mod percent;
 mod prepared;
 mod program;
 mod ranges;

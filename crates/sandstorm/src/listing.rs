@@ -12,18 +12,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use control::report;
 use humantime::format_rfc3339_seconds;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::percent_encode;
 use serde_json::{Value, json};
 
-/// Characters to percent-encode in a name: all except the unreserved ones (RFC 3986, section 2.3).
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-
-/// The last second of the year 9999. Later times are shown as this one.
-const LAST_SECOND: u64 = 253_402_300_799;
+use crate::date::LAST_SECOND;
+use crate::percent::NAME;
 
 /// The beginning of the page, before its title.
 const BEFORE_TITLE: &str = "\
@@ -94,7 +87,7 @@ impl Entry {
     /// Returns the link to the entry, relative to its folder.
     fn link(&self) -> String {
         let slash = if self.is_folder { "/" } else { "" };
-        format!("./{}{slash}", percent_encode(&self.name, ENCODED))
+        format!("./{}{slash}", percent_encode(&self.name, NAME))
     }
 
     /// Returns the time of the last modification, for example `2026-11-27T14:05:09Z`.

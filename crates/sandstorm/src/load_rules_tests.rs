@@ -31,6 +31,17 @@ fn load(folder: &Path, settings: &Settings) -> Site {
     Site::load_with(folder, &Limits::default(), settings, |_| {}).unwrap()
 }
 
+/// Loads a folder. Also returns the messages about what was left out.
+fn load_with_messages(folder: &Path, settings: &Settings) -> (Site, Vec<String>) {
+    let mut skipped = Vec::new();
+    let site = Site::load_with(folder, &Limits::default(), settings, |one| {
+        if let Progress::Skipped(one) = one {
+            skipped.push(one.to_string());
+        }
+    });
+    (site.unwrap(), skipped)
+}
+
 /// Returns the whole response to a GET with further fields.
 fn get(site: &Site, path: &str, fields: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
@@ -62,18 +73,7 @@ fn the_rules_of_a_folder_are_used_and_not_served() {
             "/*.css\n  A: 1\n/*\n  X-A: 1\n/a.css\n  X-A: 2\n",
         ),
     ]);
-    let mut skipped = Vec::new();
-    let site = Site::load_with(
-        folder.path(),
-        &Limits::default(),
-        &Settings::default(),
-        |one| {
-            if let Progress::Skipped(one) = one {
-                skipped.push(one.to_string());
-            }
-        },
-    );
-    let site = site.unwrap();
+    let (site, skipped) = load_with_messages(folder.path(), &Settings::default());
     assert!(get(&site, "/old/x", "").contains("\r\nLocation: /new/x\r\n"));
     assert_eq!(status(&site, "/home"), "302");
     assert!(get(&site, "/a.css", "").contains("\r\nX-A: 2\r\n"));
@@ -157,13 +157,7 @@ fn a_rule_for_a_missing_page_is_reported() {
     ]);
     let mut settings = Settings::default();
     settings.add_error_page(crate::Status::Gone, b"/gone.html");
-    let mut skipped = Vec::new();
-    let site = Site::load_with(folder.path(), &Limits::default(), &settings, |one| {
-        if let Progress::Skipped(one) = one {
-            skipped.push(one.to_string());
-        }
-    });
-    let site = site.unwrap();
+    let (site, skipped) = load_with_messages(folder.path(), &settings);
     assert_eq!(status(&site, "/x"), "404");
     assert_eq!(
         status(&site, "/a"),

@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use arrayvec::ArrayVec;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::percent_encode;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::accept::Accepted;
 use crate::fields::{Fields, MAX_FIELDS_LEN};
 use crate::head::HEAD_LIMIT;
+use crate::percent::{self, BadEncoding, PATH};
 use crate::reply::Reply;
 use crate::rules::{HeaderRules, Pattern, Template};
 use crate::settings::Settings;
@@ -27,15 +28,6 @@ pub use by_host::HostedSite;
 pub(crate) use media_type::MediaTypes;
 pub use page::ReplyId;
 pub(crate) use page::{FilePage, Page, Variants};
-
-/// Characters to percent-encode in the server's own paths: all except the slash and the unreserved
-/// characters (RFC 3986, section 2.3).
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'/');
 
 /// Totals of a loaded site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -340,7 +332,7 @@ impl Site {
 
 /// Percent-encodes a path.
 fn encoded(path: &[u8]) -> String {
-    percent_encode(path, ENCODED).to_string()
+    percent_encode(path, PATH).to_string()
 }
 
 /// Why a path was not found.
@@ -366,28 +358,14 @@ fn decoded(path: &[u8]) -> Result<Decoded, NoPage> {
         path: ArrayVec::new(),
         has_slash: false,
     };
-    let mut rest = path;
-    while let [first, more @ ..] = rest {
-        let mut byte = *first;
-        rest = more;
-        if byte == b'%' {
-            let [high, low, more @ ..] = rest else {
-                return Err(NoPage::BadEncoding);
-            };
-            byte = (hex(*high)? << 4) | hex(*low)?;
-            rest = more;
-            decoded.has_slash |= byte == b'/';
-        }
+    for byte in percent::decode(path) {
+        let (byte, is_encoded) = byte.map_err(|BadEncoding| NoPage::BadEncoding)?;
+        decoded.has_slash |= is_encoded && byte == b'/';
         if decoded.path.try_push(byte).is_err() {
             return Err(NoPage::Unknown);
         }
     }
     Ok(decoded)
-}
-
-fn hex(digit: u8) -> Result<u8, NoPage> {
-    let value = char::from(digit).to_digit(16).ok_or(NoPage::BadEncoding)?;
-    Ok(value as u8)
 }
 
 /// The statuses of the shared replies, which belong to no path. [`Site::replies`] begins with them:

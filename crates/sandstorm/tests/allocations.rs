@@ -10,7 +10,7 @@ use nmio::sim::Sink;
 use nmio::{Handler as _, Instant, Port as _};
 use sandstorm::{Builder, HostedSite, Http, Server, Settings, Site};
 use tcpip::{Config, SendMode};
-use testkit::{ACK, Layout, Opt, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
+use testkit::{ACK, Layout, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
 
 /// Number of times that each request is sent before its allocations count.
 const WARM_UP: usize = 40;
@@ -80,15 +80,7 @@ impl Rig {
 
     /// Passes a segment from the client to the server. Returns the number of allocations.
     fn pass(&mut self, bits: u16, data: &[u8]) -> u64 {
-        let segment = Segment {
-            bits,
-            seq: self.seq,
-            ack: self.ack,
-            window: u16::MAX,
-            options: vec![Opt::Mss(1460); usize::from(bits == SYN)],
-            data: data.to_vec(),
-            ..Segment::default()
-        };
+        let segment = Segment::of_client(bits, self.seq, self.ack, data);
         self.seq = self.seq.wrapping_add(segment.span());
         let frame = Route::to_server(false, 40_000, 80).segment(&segment, Layout::Usual);
         let frame = self.sink.frame_from(&frame);

@@ -12,9 +12,7 @@ use sandstorm::{
     Verdict,
 };
 use tcpip::{Config, Timer};
-use testkit::{
-    ACK, FIN, Layout, Opt, Outbox, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment,
-};
+use testkit::{ACK, FIN, Layout, Outbox, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n";
 const KEEP_ALIVE: &str = "Connection: keep-alive\r\n";
@@ -61,15 +59,7 @@ impl<A: App> Rig<A> {
 
     /// Passes a segment from the client to the server. Returns what the server sends.
     fn pass(&mut self, bits: u16, data: &[u8]) -> Vec<Segment> {
-        let segment = Segment {
-            bits,
-            seq: self.seq,
-            ack: self.ack,
-            window: u16::MAX,
-            options: vec![Opt::Mss(1460); usize::from(bits == SYN)],
-            data: data.to_vec(),
-            ..Segment::default()
-        };
+        let segment = Segment::of_client(bits, self.seq, self.ack, data);
         self.seq += segment.span();
         let route = Route::to_server(false, 40_000, 80);
         let frame = self

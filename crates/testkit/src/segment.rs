@@ -199,6 +199,20 @@ macro_rules! values {
 }
 
 impl Segment {
+    /// A segment from a client with the largest window without scaling. A SYN has an MSS of 1,460
+    /// bytes.
+    pub fn of_client(bits: u16, seq: u32, ack: u32, data: &[u8]) -> Self {
+        Self {
+            bits,
+            seq,
+            ack,
+            window: u16::MAX,
+            options: vec![Opt::Mss(1460); usize::from(bits == SYN)],
+            data: data.to_vec(),
+            ..Self::default()
+        }
+    }
+
     /// Returns true if any of `bits` is set.
     pub fn has(&self, bits: u16) -> bool {
         self.bits & bits != 0

@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 
 use super::{RuleError, excerpt};
+use crate::percent;
 
 /// Maximum number of placeholders in a path, including the star.
 pub(crate) const MAX_CAPTURES: usize = 8;
@@ -205,16 +206,9 @@ fn decode_segment(segment: &str, out: &mut Vec<u8>) -> Result<(), RuleError> {
 
 /// Appends percent-decoded text.
 pub(super) fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), RuleError> {
-    let hex = |digit: u8| char::from(digit).to_digit(16).ok_or(RuleError::BadEncoding);
-    let mut rest = text;
-    while let [first, more @ ..] = rest {
-        let (byte, after) = match (first, more) {
-            (b'%', [high, low, after @ ..]) => ((hex(*high)? << 4) | hex(*low)?, after),
-            (b'%', _) => return Err(RuleError::BadEncoding),
-            _ => (u32::from(*first), more),
-        };
-        out.push(byte as u8);
-        rest = after;
+    for byte in percent::decode(text) {
+        let (byte, _) = byte.map_err(|_| RuleError::BadEncoding)?;
+        out.push(byte);
     }
     Ok(())
 }

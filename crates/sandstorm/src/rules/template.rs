@@ -1,24 +1,16 @@
 //! The target of a rule, into which captures are inserted.
 
 use arrayvec::ArrayVec;
-use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use super::pattern::{Captures, MAX_PATH_LEN, Pattern, decode, is_in_name};
 use super::{RuleError, excerpt};
 use crate::host::is_host;
+use crate::percent::PATH;
 
 /// Maximum length of a location, in bytes. A target can repeat a capture, so a short request could
 /// otherwise cause a response of any length.
 pub(crate) const MAX_LOCATION_LEN: usize = 8_192;
-
-/// Bytes to percent-encode in a capture: all except the slash and the unreserved characters (RFC
-/// 3986, section 2.3). So a capture can begin neither a query nor a fragment, and no line.
-const IN_CAPTURE: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'/');
 
 /// Bytes to percent-encode in literal text, because URLs cannot contain them outside the host. The
 /// percent sign is not among them, so bytes that are already encoded do not change.
@@ -133,7 +125,8 @@ impl Template {
             match part {
                 Part::Literal(text) => out.extend_from_slice(text),
                 Part::Capture(index) => {
-                    for piece in percent_encode(captures.get(*index), IN_CAPTURE) {
+                    // So a capture can begin neither a query nor a fragment, and no line.
+                    for piece in percent_encode(captures.get(*index), PATH) {
                         out.extend_from_slice(piece.as_bytes());
                     }
                 }

@@ -18,6 +18,7 @@ use super::page::{FilePage, Page, ReplyId};
 use super::{NEW, SHARED, Site, Totals, Version, encoded};
 use crate::coder::is_worthwhile;
 use crate::coding::Coding;
+use crate::date::LAST_SECOND;
 use crate::fields::Fields;
 use crate::listing::{self, Entry};
 use crate::reply::{FileFields, FileReplies, Reply, redirect, status_page};
@@ -37,8 +38,6 @@ const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 /// Minimum age of a version that is recognised, in seconds. A younger file may change again without
 /// a new time, because file systems round times.
 const MIN_AGE: i64 = 2;
-/// The last second of the year 9999. HTTP dates have four digits for the year.
-const LAST_HTTP_SECOND: u64 = 253_402_300_799;
 
 /// Builds a [`Site`], file by file.
 #[derive(Debug)]
@@ -196,7 +195,7 @@ impl Builder {
     ) -> Result<FilePage, E> {
         let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let modified = since_epoch(modified).min(since_epoch(self.now)).as_secs();
-        let modified = modified.min(LAST_HTTP_SECOND);
+        let modified = modified.min(LAST_SECOND);
         let (media_type, mut own) = self.fields_of(path);
         let is_compressible = is_worthwhile(&media_type.name, len) && !own.has("content-encoding");
         if self.site.settings.coder.is_some() && is_compressible {
@@ -241,7 +240,7 @@ impl Builder {
             .iter()
             .map(|entry| entry.modified)
             .fold(modified, u64::max);
-        let modified = UNIX_EPOCH + Duration::from_secs(newest.min(LAST_HTTP_SECOND));
+        let modified = UNIX_EPOCH + Duration::from_secs(newest.min(LAST_SECOND));
         let index = [folder, INDEX].concat();
         let html = self.make_content(&index, modified, listing::html(folder, entries).as_bytes());
         self.add_index(folder, Page::File(html));

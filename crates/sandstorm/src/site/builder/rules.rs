@@ -62,14 +62,13 @@ impl Builder {
                 continue;
             };
             if let (Some(path), Lead::Page(page)) = (rule.from.exact(), lead) {
-                let is_matched = |one: &PathRule| one.from.captures(path).is_some();
-                if !self.site.rules.iter().any(is_matched) {
+                if !self.site.rules.iter().any(|one| one.matches(path)) {
                     self.apply_exact(path, page, rule.forced, &mut applied);
                 }
                 continue;
             }
             if rule.forced {
-                forced.push((self.site.rules.len(), rule.action));
+                forced.push(self.site.rules.len());
             }
             self.site.rules.push(PathRule {
                 from: rule.from,
@@ -170,18 +169,15 @@ impl Builder {
 
     /// Applies forced rules with patterns to all paths that lead to a page, such as clean URLs. `forced` has the index of
     /// each such rule. The paths in `applied` follow earlier rules.
-    fn force(&mut self, forced: &[(usize, Action)], applied: &HashSet<Box<[u8]>>) {
-        let Some((first, _)) = forced.first() else {
+    fn force(&mut self, forced: &[usize], applied: &HashSet<Box<[u8]>>) {
+        if forced.is_empty() {
             return;
-        };
+        }
         let Site { pages, aliases, .. } = &self.site;
         let paths: Vec<Box<[u8]>> = pages.keys().chain(aliases.keys()).cloned().collect();
         for path in paths.into_iter().filter(|path| !applied.contains(path)) {
-            let rules = self.site.rules.iter().enumerate().skip(*first);
-            let mut matching = rules.filter(|(index, rule)| {
-                forced.iter().any(|(one, _)| one == index) && rule.from.captures(&path).is_some()
-            });
-            let Some((_, rule)) = matching.next() else {
+            let mut rules = forced.iter().map(|index| &self.site.rules[*index]);
+            let Some(rule) = rules.find(|rule| rule.matches(&path)) else {
                 continue;
             };
             let page = rule.page_for(&path).copied().or_else(|| {
