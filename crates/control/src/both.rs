@@ -19,6 +19,7 @@ use crate::program::{
     ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, Reloaded,
     StartError, Tally, Watched, WorkerContext,
 };
+use crate::readers::Readers;
 use crate::records::RecordLog;
 use crate::run::serve;
 use crate::table::walk::Walk;
@@ -235,6 +236,10 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
 
     fn watched(&self) -> Vec<Watched> {
         [self.first.watched(), self.second.watched()].concat()
+    }
+
+    fn readers(&self) -> Vec<&dyn Readers> {
+        [self.first.readers(), self.second.readers()].concat()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {

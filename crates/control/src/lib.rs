@@ -115,6 +115,7 @@ pub mod program;
 pub mod progress;
 mod publisher;
 mod questions;
+mod readers;
 mod records;
 mod reload;
 pub mod report;
@@ -149,6 +150,7 @@ pub use handover::{Handover, Turn};
 pub use launch::check_program;
 pub use live::{Snapshot, WorkerSnapshot};
 pub use many::Many;
+pub use memory::free_memory;
 pub use metrics::MetricsFormat;
 pub use named::Named;
 pub use new_worker::NewWorker;
@@ -159,6 +161,7 @@ pub use program::{
     ContentNames, Count, CountKind, Counted, Labels, Listening, PortOwner, PreparedPackets,
     Program, Reloaded, StartError, Tally, Watched, WorkerContext,
 };
+pub use readers::Readers;
 pub use records::{
     CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
 };

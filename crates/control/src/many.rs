@@ -13,6 +13,7 @@ use crate::program::{
     ContentNames, Counted, Listening, PORT_KEY, PORT_OPTION, PortOwner, PreparedPackets, Program,
     Reloaded, StartError, Tally, Watched, WorkerContext,
 };
+use crate::readers::Readers;
 use crate::records::RecordLog;
 use crate::table::walk::Walk;
 
@@ -229,6 +230,11 @@ impl<A: Program> Program for Many<A> {
         }
         let meant = self.0.iter().filter(is_meant);
         Reloaded::of_all(meant.map(|site| (site.name, site.program.reload(only))))
+    }
+
+    fn readers(&self) -> Vec<&dyn Readers> {
+        let readers = self.0.iter().flat_map(|site| site.program.readers());
+        readers.collect()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {

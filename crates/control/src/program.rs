@@ -12,6 +12,7 @@ use ip::{Host, Transports};
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Bell, Capabilities, Instant, Port};
 
+use crate::readers::Readers;
 use crate::records::RecordLog;
 use crate::secret::Secret;
 use crate::table::walk::Walk;
@@ -36,7 +37,7 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 ///
 /// | hook | thread | privileges |
 /// |---|---|---|
-/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs), [`watched`](Program::watched), [`content_names`](Program::content_names) | control | as started |
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs), [`readers`](Program::readers), [`watched`](Program::watched), [`content_names`](Program::content_names) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
 /// | [`has_content`](Program::has_content), [`reload`](Program::reload) | one of its own | dropped |
@@ -168,6 +169,12 @@ pub trait Program: Sync {
     /// [`reload`](Self::reload) may make, replace and remove files. Called before privileges are
     /// dropped.
     fn stored_paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Returns the threads that read files for the workers. They are started before the workers, and
+    /// end after them. Called before privileges are dropped.
+    fn readers(&self) -> Vec<&dyn Readers> {
         Vec::new()
     }
 

@@ -28,6 +28,7 @@ use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::Program;
 use crate::progress::{self, Loading, Place};
+use crate::readers::Reading;
 use crate::records::{RecordLog, Writers};
 use crate::reload::Reloader;
 use crate::report::Block;
@@ -173,6 +174,7 @@ impl Start<'_> {
             let start = || Reloader::start(scope, program, privileges, supervisor);
             let reloader = can_reload.then(start).transpose()?;
             let writers = Writers::start(scope, P::NAME, program.logs(), privileges)?;
+            let reading = self.reading(scope, program, privileges)?;
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
             let server = Observed::of(program, Arc::clone(&published), state, reloads);
@@ -187,6 +189,7 @@ impl Start<'_> {
                 reloader,
                 writers,
                 watcher,
+                reading,
                 server,
                 supervisor,
                 drain_seconds: args.drain,
@@ -219,6 +222,19 @@ impl Start<'_> {
     /// Follows the changes of the interface, with the help of the helper process.
     async fn keep_following(&self, follower: Follower) -> Infallible {
         follower.keep_following(|| self.helper.follow()).await
+    }
+
+    /// Starts the threads that read files for the workers. On FreeBSD, a thread cannot drop its
+    /// privileges alone, so there are none.
+    fn reading<'scope, 'env, P: Program>(
+        &self,
+        scope: &'scope thread::Scope<'scope, 'env>,
+        program: &'env P,
+        privileges: &'env Privileges,
+    ) -> Result<Reading<'env>, Error> {
+        let can_read = cfg!(target_os = "linux");
+        let readers = can_read.then(|| program.readers()).unwrap_or_default();
+        Reading::start(scope, P::NAME, readers, privileges)
     }
 
     /// Starts the thread that watches the content, if `--watch` asks for it.
@@ -313,6 +329,7 @@ struct Watch<'a> {
     reloader: Option<Reloader>,
     writers: Writers,
     watcher: Option<Watcher>,
+    reading: Reading<'a>,
     server: Arc<Observed>,
     supervisor: &'a Supervisor,
     drain_seconds: u32,
@@ -336,6 +353,7 @@ impl Watch<'_> {
         .into_iter()
         .flatten()
         .chain(writers.threads())
+        .chain(self.reading.threads())
         .collect();
         let mut helper_is_gone = false;
         let mut preparing = Some(Loading::begin("preparing the packets", Place::Terminal));

@@ -386,10 +386,15 @@ where
         control::check_reserved(tcp, Stack::<DnsOverTcp<H>>::reserved_bytes(tcp))?;
         let mut worker = NewWorker::new(context);
         let hook = (self.make)(&mut worker)?;
-        let answers = || self.answers();
+        let (answers, handover) = if self.source.is_some() {
+            let (answers, mailbox) = self.handover.open(&context.bell, || self.answers());
+            (answers, Some(mailbox))
+        } else {
+            (self.answers(), None)
+        };
         let capabilities = port.capabilities();
-        let mut dns = Dns::new(answers(), self.mode);
-        let mut over_tcp = DnsOverTcp::with_hook(answers(), self.tcp.request_timeout, hook);
+        let mut dns = Dns::new(Arc::clone(&answers), self.mode);
+        let mut over_tcp = DnsOverTcp::with_hook(answers, self.tcp.request_timeout, hook);
         if let Some(log) = &self.query_log {
             dns.set_query_log(Some(log.sender(false)));
             over_tcp.set_query_log(Some(log.sender(true)));
@@ -403,8 +408,8 @@ where
             context.secret.words(),
         );
         server.reports_answers = context.index == 0;
-        if self.source.is_some() {
-            server.set_handover(self.handover.open(&context.bell));
+        if let Some(mailbox) = handover {
+            server.set_handover(mailbox);
         }
         if let Some(mailbox) = worker.into_mailbox() {
             server.set_mailbox(mailbox);
@@ -491,9 +496,10 @@ where
             .map_err(|_| LoadError::TooLarge)?;
         drop(zones);
         let new = Arc::new(answers);
-        let old = std::mem::replace(&mut *locked(&self.answers), Arc::clone(&new));
+        let old = self.answers();
         *known = unserved.iter().map(UnservedFile::file).collect();
-        self.handover.send(&new);
+        let change = || *locked(&self.answers) = Arc::clone(&new);
+        self.handover.send(change, || Arc::clone(&new));
         // This is the last reference, so no worker has to free the old answers.
         drop(old);
         let size = new.size();

@@ -35,7 +35,7 @@ pub(crate) enum Rest {
     /// Nothing.
     Nothing,
     /// A slice of the prepared reply follows the assembled bytes.
-    Slice(Range<u32>),
+    Slice(Range<usize>),
     /// Slices of the prepared reply lie between slices of the assembled bytes.
     Pieces(Vec<Piece>),
 }
@@ -44,9 +44,9 @@ pub(crate) enum Rest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// A slice of the assembled bytes.
-    Assembled(Range<u32>),
+    Assembled(Range<usize>),
     /// A slice of the prepared reply.
-    Prepared(Range<u32>),
+    Prepared(Range<usize>),
 }
 
 /// Assembles responses at the end of a buffer.
@@ -82,15 +82,16 @@ impl Assembler<'_> {
                 let site = self.site.owner(answer.reply);
                 self.by_rule(site, reply, rule, rest.split_at(usize::from(len)))
             }
-            Form::Part { first, end } => self.part(reply, first..end),
+            Form::Part { first, end } => self.part(reply, first as usize..end as usize),
             Form::Parts { from_end, len } => {
                 let (from, len) = (value(from_end), usize::from(len));
-                match Selection::of(&from[..len], reply.body_len() as u32) {
+                match Selection::of(&from[..len], reply.body_len()) {
                     Selection::Parts(parts) => {
                         let assembled = self.parts(reply, &parts);
                         assembled.unwrap_or_else(|| self.whole(answer))
                     }
-                    // Cannot happen: the same value has led to several parts.
+                    Selection::Part(part) => self.part(reply, part),
+                    // Cannot happen: the same value has led to parts.
                     _ => self.whole(answer),
                 }
             }
@@ -106,7 +107,8 @@ impl Assembler<'_> {
     /// Copies the slices of a short response to its assembled bytes, which begin at offset `at` of the
     /// buffer.
     fn join_if_short(&mut self, at: usize, reply: &Reply, mut assembled: Assembled) -> Assembled {
-        if self.out.len() - at + assembled.body_len > MAX_JOINED_LEN {
+        let is_long = self.out.len() - at + assembled.body_len > MAX_JOINED_LEN;
+        if is_long || reply.disk().is_some() {
             return assembled;
         }
         match &assembled.rest {
@@ -125,10 +127,11 @@ impl Assembler<'_> {
         assembled
     }
 
-    /// The whole reply with the extra fields.
+    /// The whole reply with the extra fields. Of a file that is not kept in memory, the head is always
+    /// assembled.
     pub(crate) fn whole(&mut self, answer: &Answer) -> Assembled {
         let (reply, at) = (self.site.reply(answer.reply), self.out.len());
-        let from = if self.extra.is_empty() {
+        let from = if self.extra.is_empty() && reply.disk().is_none() {
             0
         } else {
             self.out.extend_from_slice(reply.head());
@@ -138,14 +141,14 @@ impl Assembler<'_> {
         Assembled {
             status: reply.status(),
             body_len: reply.body_len(),
-            rest: Rest::Slice(from as u32..reply.bytes().len() as u32),
+            rest: Rest::Slice(from..reply.len()),
         }
     }
 
     /// The head of the reply with the extra fields.
     fn head(&mut self, answer: &Answer) -> Assembled {
         let whole = self.whole(answer);
-        let head_len = self.site.reply(answer.reply).head().len() as u32;
+        let head_len = self.site.reply(answer.reply).head().len();
         let rest = match whole.rest {
             Rest::Slice(range) if range.start < head_len => Rest::Slice(range.start..head_len),
             _ => Rest::Nothing,
@@ -229,7 +232,7 @@ impl Assembler<'_> {
 
     /// One part of a file.
     #[inline]
-    pub(crate) fn part(&mut self, reply: &Reply, part: Range<u32>) -> Assembled {
+    pub(crate) fn part(&mut self, reply: &Reply, part: Range<usize>) -> Assembled {
         let at = self.out.len();
         let head = PartialHead::of(reply);
         let slot_at = head.write_single(&part, self.out);
@@ -242,7 +245,7 @@ impl Assembler<'_> {
     }
 
     /// Several parts of a file. Returns `None` if the whole file is not longer.
-    fn parts(&mut self, reply: &Reply, parts: &[Range<u32>]) -> Option<Assembled> {
+    fn parts(&mut self, reply: &Reply, parts: &[Range<usize>]) -> Option<Assembled> {
         let at = self.out.len();
         let head = PartialHead::of(reply);
         let boundary = self.site.boundary();
@@ -263,12 +266,12 @@ impl Assembler<'_> {
         let (mut from, head_end) = (at, self.out.len());
         for (part, end) in parts.iter().zip(ends) {
             let to = head_end + end;
-            pieces.push(Piece::Assembled(from as u32..to as u32));
+            pieces.push(Piece::Assembled(from..to));
             pieces.push(Piece::Prepared(head.slice(part)));
             from = to;
         }
         self.out.extend_from_slice(&between);
-        pieces.push(Piece::Assembled(from as u32..self.out.len() as u32));
+        pieces.push(Piece::Assembled(from..self.out.len()));
         Some(Assembled {
             status: Status::PartialContent,
             body_len,
@@ -300,6 +303,6 @@ pub(crate) fn join(pieces: &[Piece], assembled: &[u8], prepared: &[u8]) -> Vec<u
 }
 
 /// Returns the bytes in `range`.
-pub(crate) fn slice<'b>(bytes: &'b [u8], range: &Range<u32>) -> &'b [u8] {
-    &bytes[range.start as usize..range.end as usize]
+pub(crate) fn slice<'b>(bytes: &'b [u8], range: &Range<usize>) -> &'b [u8] {
+    &bytes[range.clone()]
 }

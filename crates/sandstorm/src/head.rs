@@ -321,7 +321,7 @@ impl<'a> Head<'a> {
     /// the representation. `modified` is its modification time in seconds since 1970, if known.
     /// Returns the status of the response, or `None` to send the representation.
     #[inline]
-    pub(crate) fn precondition(&self, tag: ETag, modified: Option<u64>) -> Option<Status> {
+    pub(crate) fn precondition(&self, tag: Option<ETag>, modified: Option<u64>) -> Option<Status> {
         if self.conditional {
             self.evaluate(tag, modified)
         } else {
@@ -330,7 +330,7 @@ impl<'a> Head<'a> {
     }
 
     #[inline(never)]
-    fn evaluate(&self, tag: ETag, modified: Option<u64>) -> Option<Status> {
+    fn evaluate(&self, tag: Option<ETag>, modified: Option<u64>) -> Option<Status> {
         let is_unmodified = |name| {
             // An invalid date is ignored (RFC 9110, sections 13.1.3 and 13.1.4). If the field is
             // repeated, the first value counts.
@@ -355,7 +355,7 @@ impl<'a> Head<'a> {
     /// (RFC 9110, section 14.2). A repeated field, or another version in `If-Range`, makes it
     /// ineffective.
     #[inline]
-    pub(crate) fn range(&self, tag: ETag) -> Option<&'a [u8]> {
+    pub(crate) fn range(&self, tag: Option<ETag>) -> Option<&'a [u8]> {
         if self.has_range && self.method == Method::Get {
             self.effective_range(tag)
         } else {
@@ -364,7 +364,7 @@ impl<'a> Head<'a> {
     }
 
     #[inline(never)]
-    fn effective_range(&self, tag: ETag) -> Option<&'a [u8]> {
+    fn effective_range(&self, tag: Option<ETag>) -> Option<&'a [u8]> {
         let only = |name| {
             let mut values = self.values(name);
             Some((values.next()?, values.next().is_none()))
@@ -372,7 +372,8 @@ impl<'a> Head<'a> {
         let (range, is_only) = only("range")?;
         // A date cannot tell two versions of the same second apart, so it never matches (RFC 9110,
         // sections 13.1.5 and 8.8.2.2).
-        let is_same = only("if-range").is_none_or(|(value, is_only)| is_only && tag.is(value));
+        let is_same = only("if-range")
+            .is_none_or(|(value, is_only)| is_only && tag.is_some_and(|tag| tag.is(value)));
         (is_only && is_same).then_some(range)
     }
 
@@ -384,7 +385,7 @@ impl<'a> Head<'a> {
     }
 
     /// Returns `Some(true)` if a field `name` lists `tag`, or `None` if there is no such field.
-    fn names_tag(&self, name: &str, tag: ETag, how: Comparison) -> Option<bool> {
+    fn names_tag(&self, name: &str, tag: Option<ETag>, how: Comparison) -> Option<bool> {
         self.values(name)
             .map(|value| names_tag(value, tag, how))
             .reduce(|a, b| a || b)
@@ -398,10 +399,13 @@ enum Comparison {
     Weak,
 }
 
-fn names_tag(value: &[u8], ours: ETag, how: Comparison) -> bool {
+fn names_tag(value: &[u8], ours: Option<ETag>, how: Comparison) -> bool {
     if value == b"*" {
         return true;
     }
+    let Some(ours) = ours else {
+        return false;
+    };
     // A tag from another server may contain a comma and be split here. Each piece then lacks a
     // quotation mark, so it cannot equal one of our tags.
     list(value).any(|tag| match tag.strip_prefix(b"W/") {

@@ -4,12 +4,13 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Stat};
 
+use crate::disk::DiskFile;
 use crate::listing::Entry;
 use crate::root::{List, Root, file_type};
 use crate::rules::{LineError, parse_headers, parse_redirects};
@@ -187,17 +188,19 @@ fn builder_of(
     }
     let mut loader = Loader {
         folder,
-        root: &root,
+        root: Arc::new(root),
         limits,
         settings,
         site,
         open: vec![Folder::new(PathBuf::new(), PathBuf::new(), list)],
         folders: 1,
         previous,
+        late: Vec::new(),
         progress,
     };
     loader.load_rules()?;
     loader.load_all();
+    loader.load_late();
     loader.finish();
     let totals = *loader.site.totals();
     match totals.files {
@@ -250,7 +253,7 @@ impl Folder {
 struct Loader<'a, P> {
     /// The path that the user gave.
     folder: &'a Path,
-    root: &'a Root,
+    root: Arc<Root>,
     limits: &'a Limits,
     settings: &'a Settings,
     site: Builder,
@@ -260,7 +263,17 @@ struct Loader<'a, P> {
     folders: u64,
     /// The site that is served until this one is loaded.
     previous: Option<&'a Site>,
+    /// Long files, which are loaded when all others are.
+    late: Vec<Late>,
     progress: P,
+}
+
+/// A file that is loaded later.
+struct Late {
+    path: PathBuf,
+    real: PathBuf,
+    len: u64,
+    version: Version,
 }
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
@@ -398,7 +411,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
         match file_type(&stat) {
             FileType::RegularFile => {
-                self.add_file(path, &real, &stat)?;
+                self.add_file(path, real, &stat)?;
                 self.list_file(path, &stat);
                 Ok(())
             }
@@ -444,16 +457,70 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         Ok(())
     }
 
-    /// Adds a file: from the previous site if it has not changed, and else by reading it.
-    fn add_file(&mut self, path: &Path, real: &Path, stat: &Stat) -> Result<(), Reason> {
-        let key = [b"/", path.as_os_str().as_bytes()].concat();
-        self.check_limits(stat.st_size.cast_unsigned())?;
-        if let Some(previous) = self.previous {
-            let version = version_of(stat);
-            if self.site.keep_file(&key, previous, Some(version)) {
-                return Ok(());
+    /// Adds a file: from the previous site if it has not changed, and else by reading it. A file that is
+    /// long for the memory left is added later.
+    fn add_file(&mut self, path: &Path, real: PathBuf, stat: &Stat) -> Result<(), Reason> {
+        let key = key_of(path);
+        let len = stat.st_size.cast_unsigned();
+        self.check_limits(len)?;
+        let version = version_of(stat);
+        if let Some(previous) = self.previous
+            && self.site.keep_file(&key, previous, Some(version))
+        {
+            return Ok(());
+        }
+        let used = self.site.totals().reply_bytes;
+        let memory = self.settings.memory;
+        if memory.is_some_and(|memory| memory.is_big(len, used)) {
+            self.late.push(Late {
+                path: path.to_owned(),
+                real,
+                len,
+                version,
+            });
+            return Ok(());
+        }
+        self.read_or_keep(path, &real)
+    }
+
+    /// Adds the long files: the shorter ones as long as there is memory, and the others as files on the
+    /// disk.
+    fn load_late(&mut self) {
+        let mut late = std::mem::take(&mut self.late);
+        late.sort_by_key(|file| file.len);
+        for file in late {
+            if let Err(reason) = self.add_late(&file) {
+                self.skip(&file.path, reason);
             }
         }
+    }
+
+    fn add_late(&mut self, file: &Late) -> Result<(), Reason> {
+        self.check_limits(file.len)?;
+        let used = self.site.totals().reply_bytes;
+        let memory = self.settings.memory;
+        if file.len <= MAX_FILE_LEN && memory.is_none_or(|memory| memory.fits(file.len, used)) {
+            return self.read_or_keep(&file.path, &file.real);
+        }
+        // Nothing is served that cannot be read.
+        self.root.file(&file.real).map_err(unreadable)?;
+        let (seconds, nanos) = file.version.modified;
+        let modified = UNIX_EPOCH
+            + Duration::new(
+                seconds.try_into().unwrap_or_default(),
+                nanos.unsigned_abs() as u32,
+            );
+        let key = key_of(&file.path);
+        let on_disk = DiskFile::new(&self.root, &file.real, file.version);
+        self.site.add_disk_file(&key, modified, Arc::new(on_disk));
+        self.site.note_version(&key, file.version);
+        (self.progress)(Progress::Loaded(self.site.totals()));
+        Ok(())
+    }
+
+    /// Reads a file. If it changes meanwhile, it keeps the content that it has in the previous site.
+    fn read_or_keep(&mut self, path: &Path, real: &Path) -> Result<(), Reason> {
+        let key = key_of(path);
         match (self.read_file(&key, real), self.previous) {
             (Err(Reason::Changed), Some(previous)) if self.site.keep_file(&key, previous, None) => {
                 let path = self.folder.join(path);
@@ -469,7 +536,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
 
     fn check_limits(&self, len: u64) -> Result<(), Reason> {
         let totals = self.site.totals();
-        if len > MAX_FILE_LEN {
+        if len > MAX_FILE_LEN && self.settings.memory.is_none() {
             return Err(Reason::FileTooLong { len });
         }
         if totals.files >= self.limits.files {
@@ -497,16 +564,15 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         self.site.add_file(key, modified, len as usize, |buffer| {
             read_exactly(&mut file, buffer, modified)
         })?;
-        let version = Version {
-            file: (metadata.dev(), metadata.ino()),
-            len,
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        };
-        self.site.note_version(key, version);
+        self.site.note_version(key, Version::of(&metadata));
         (self.progress)(Progress::Loaded(self.site.totals()));
         Ok(())
     }
+}
+
+/// Returns the path in URLs.
+fn key_of(path: &Path) -> Vec<u8> {
+    [b"/", path.as_os_str().as_bytes()].concat()
 }
 
 fn version_of(stat: &Stat) -> Version {

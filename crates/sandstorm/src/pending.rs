@@ -4,14 +4,17 @@
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use nmio::Instant;
 use tcpip::{ContentId, Part};
 
+use crate::assembled::Piece;
 use crate::body::BodyReader;
 use crate::date::Stamp;
+use crate::disk::DiskFile;
 
 /// Maximum memory for the pending requests of one worker, in bytes. It covers their entries, heads
 /// and collected bodies, and responses that wait for room in the send stream.
@@ -102,7 +105,7 @@ pub(crate) struct Outgoing {
 }
 
 /// What a response contains beside its assembled bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum OutgoingContent {
     /// Nothing.
     None,
@@ -110,6 +113,8 @@ pub(crate) enum OutgoingContent {
     Slice(ContentId, Range<u32>),
     /// These parts, whose own bytes are the assembled ones, are the whole response.
     Parts(Box<[Part]>),
+    /// Pieces of a file on the disk and of the assembled bytes are the whole response.
+    Disk(Arc<DiskFile>, Box<[Piece]>),
 }
 
 impl Outgoing {

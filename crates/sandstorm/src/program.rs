@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use control::{
     ContentNames, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program,
-    RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, report, tally_tcp,
+    Readers, RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, report,
+    tally_tcp,
 };
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
@@ -16,12 +17,14 @@ use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
 use crate::app::{App, SiteOnly};
 use crate::background::Done;
+use crate::disk::{Chunks, Reads};
 use crate::hosts::HostName;
 use crate::load::Limits;
+use crate::memory_budget::MemoryBudget;
 use crate::part::Part;
 use crate::prepared::Replies;
 use crate::server::{Http, PacketTotals, packets};
-use crate::site::{HostedSite, NextSite, Site};
+use crate::site::{HostedSite, NextSite, Site, Totals};
 use crate::status::Status;
 use crate::turnover::{Share, hand_over};
 use crate::verdict::Sees;
@@ -63,6 +66,8 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     /// Old replies that connections still sent when a folder was loaded last. They are freed on the
     /// reload thread, because freeing a large one takes long.
     leaving: Mutex<Vec<Arc<[u8]>>>,
+    /// Reads files on the disk for the workers.
+    reads: Arc<Reads>,
     access_log: Option<RecordLog>,
     /// The TCP settings. Their ports are ignored.
     tcp: Config,
@@ -96,6 +101,7 @@ where
             site: Arc::new(NewestSite(Mutex::new(site))),
             handover: Handover::default(),
             leaving: Mutex::default(),
+            reads: Arc::default(),
             access_log: None,
             tcp,
             request_timeout: REQUEST_TIMEOUT,
@@ -113,6 +119,7 @@ where
             site: self.site,
             handover: self.handover,
             leaving: self.leaving,
+            reads: self.reads,
             access_log: self.access_log,
             tcp: self.tcp,
             request_timeout: self.request_timeout,
@@ -212,8 +219,8 @@ impl<A, F, C> Sandstorm<A, F, C> {
             Some(_) => old.next_by_hosts(&members(&self.parts), index, &next),
         };
         let next = Arc::new(next);
-        *locked(&self.site.0) = Arc::clone(&next.site);
-        hand_over(&self.handover, &next);
+        let change = || *locked(&self.site.0) = Arc::clone(&next.site);
+        hand_over(&self.handover, &next, change);
         let replies = next.leaving.iter();
         let replies = replies.map(|index| Arc::clone(old.replies()[*index as usize].bytes()));
         locked(&self.leaving).extend(replies);
@@ -245,6 +252,21 @@ impl<A, F, C> Sandstorm<A, F, C> {
         Ok(format!("{files}, {size}; {changes}{left_out}"))
     }
 
+    /// The memory of the site, if not all files have to be in memory.
+    fn memory_budget(&self) -> Option<MemoryBudget> {
+        let budgets = self.parts.iter().map(|part| part.site().settings().memory);
+        let bytes = budgets.map(|one| Some(one?.bytes())).sum::<Option<u64>>()?;
+        Some(MemoryBudget::new(bytes))
+    }
+
+    /// Makes the cache of a worker for chunks of files on the disk.
+    fn chunks(&self, context: &WorkerContext) -> Chunks {
+        let used = self.site().totals().reply_bytes;
+        let memory = self.memory_budget();
+        let capacity = memory.map_or(0, |memory| memory.for_pieces(used, context.workers));
+        Chunks::new(&self.reads, capacity as usize, &context.bell)
+    }
+
     fn packets(&self, context: &WorkerContext) -> PacketTotals {
         packets(&self.site(), &addresses(context), context.mtu)
     }
@@ -256,6 +278,29 @@ fn together(parts: &[Part]) -> Arc<Site> {
         [part] if part.hosts().is_empty() => part.site(),
         parts => Arc::new(Site::by_hosts(&members(parts))),
     }
+}
+
+/// Describes what the memory of a site is for.
+fn memory_line(budget: MemoryBudget, totals: &Totals) -> String {
+    let all = report::bytes(budget.bytes());
+    match totals.disk_files {
+        0 => format!("at most {all}; all files are in it"),
+        n => format!(
+            "at most {all}; on the disk and read when they are asked for: {}, {}",
+            report::counted(n, "file"),
+            report::bytes(totals.disk_bytes)
+        ),
+    }
+}
+
+/// Adds what a worker has read from the disk.
+fn tally_disk(tally: &mut Tally, chunks: &Chunks, gave_way: u64) {
+    let counts = chunks.counts();
+    tally.event("file pieces read", counts.read);
+    tally.event("file bytes read", counts.bytes_read);
+    tally.event("file pieces unreadable", counts.failed);
+    tally.event("clients reset for memory", gave_way);
+    tally.level("file piece bytes", chunks.bytes() as u64);
 }
 
 fn members(parts: &[Part]) -> Vec<HostedSite> {
@@ -312,7 +357,12 @@ where
         };
         control::check_reserved(&config, <Http<A, C>>::reserved_bytes(&config))?;
         let secret = context.secret.words();
-        let site = self.site();
+        let (site, handover) = if self.can_reload() {
+            let (site, mailbox) = self.handover.open(&context.bell, || self.site());
+            (site, Some(mailbox))
+        } else {
+            (self.site(), None)
+        };
         let mut worker = NewWorker::new(context);
         let make = |replies: &mut Replies<'_>| (self.make)(&mut worker, replies);
         let addresses = addresses(context);
@@ -326,11 +376,11 @@ where
             Some(mailbox) => server.with_mailbox(mailbox),
             None => server,
         };
-        let server = if self.can_reload() {
-            server.with_handover(self.handover.open(&context.bell))
-        } else {
-            server
+        let server = match handover {
+            Some(mailbox) => server.with_handover(mailbox),
+            None => server,
         };
+        let server = server.with_chunks(self.chunks(context));
         let packets = server.packets();
         let residents = server.stack().contents().totals().residents;
         if self.tcp.mode == SendMode::PreCopy && residents < packets.count {
@@ -368,6 +418,11 @@ where
 
     fn watched(&self) -> Vec<Watched> {
         self.parts.iter().flat_map(Part::watched).collect()
+    }
+
+    fn readers(&self) -> Vec<&dyn Readers> {
+        let has_files = self.can_reload() || self.site().totals().disk_files > 0;
+        has_files.then_some(&*self.reads as _).into_iter().collect()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {
@@ -453,6 +508,9 @@ where
                 report::count(n)
             ),
         };
+        let memory = self
+            .memory_budget()
+            .map(|budget| ("memory", memory_line(budget, totals)));
         let mode = match self.tcp.mode {
             SendMode::PreCopy => "pre-copy: packets are patched and sent in place",
             SendMode::MemCopy => "memcopy: each packet is copied into a free frame and sent",
@@ -463,7 +521,7 @@ where
             ("mode", mode.to_owned()),
             ("congestion", C::NAME.to_owned()),
         ];
-        files.chain(others).collect()
+        files.chain(memory).chain(others).collect()
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
@@ -503,6 +561,9 @@ where
             tally.event("access log lines lost", log.lost());
         }
         tally.event("requests too slow", tcp.deadlines_missed);
+        if let Some((chunks, gave_way)) = stack.app().disk_counts() {
+            tally_disk(tally, chunks, gave_way);
+        }
         tally.measured("request", stack.app().request_times());
         tally_tcp(tally, tcp, stack.states());
     }

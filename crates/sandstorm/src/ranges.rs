@@ -19,17 +19,17 @@ pub(crate) enum Selection {
     /// The file has none of the ranges.
     Nothing,
     /// One part.
-    Part(Range<u32>),
+    Part(Range<usize>),
     /// Several parts, which neither overlap nor touch, in the order of the request.
-    Parts(Vec<Range<u32>>),
+    Parts(Vec<Range<usize>>),
 }
 
-type Parts = ArrayVec<Range<u32>, MAX_PARTS>;
+type Parts = ArrayVec<Range<usize>, MAX_PARTS>;
 
 impl Selection {
     /// Evaluates the value of `Range` for a file of `len` bytes. Ranges that overlap or touch become
     /// one part.
-    pub(crate) fn of(value: &[u8], len: u32) -> Self {
+    pub(crate) fn of(value: &[u8], len: usize) -> Self {
         let Some(at) = value.iter().position(|byte| *byte == b'=') else {
             return Self::Whole;
         };
@@ -60,35 +60,35 @@ impl Selection {
 
 /// Parses one range of a file of `len` bytes. The result is empty if the file has none of its bytes.
 /// Returns `None` if the range is invalid.
-fn parse(range: &[u8], len: u32) -> Option<Range<u32>> {
+fn parse(range: &[u8], len: usize) -> Option<Range<usize>> {
     let dash = range.iter().position(|byte| *byte == b'-')?;
     let (first, last) = (&range[..dash], &range[dash + 1..]);
     if first.is_empty() {
-        let suffix = number(last)?.min(len.into()) as u32;
+        let suffix = number(last)?.min(len);
         return Some(len - suffix..len);
     }
     let (first_digits, last_digits) = (first, last);
     let first = number(first)?;
     let last = match last {
-        [] => u64::MAX,
+        [] => usize::MAX,
         last => number(last)?,
     };
     if !last_digits.is_empty() && is_less(last_digits, first_digits) {
         return None;
     }
-    let first = first.min(len.into()) as u32;
-    let end = last.saturating_add(1).min(len.into()) as u32;
+    let first = first.min(len);
+    let end = last.saturating_add(1).min(len);
     Some(first..end)
 }
 
 /// Parses a number of decimal digits. A number that is too large becomes the largest one.
-fn number(digits: &[u8]) -> Option<u64> {
+fn number(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0_u64, |number, digit| {
+    digits.iter().try_fold(0_usize, |number, digit| {
         let digit = char::from(*digit).to_digit(10)?;
-        Some(number.saturating_mul(10).saturating_add(digit.into()))
+        Some(number.saturating_mul(10).saturating_add(digit as usize))
     })
 }
 
@@ -102,9 +102,10 @@ fn is_less(one: &[u8], other: &[u8]) -> bool {
 
 /// Adds a range, and joins it with the parts that it overlaps or touches. Returns `None` if there are
 /// too many parts.
-fn add(parts: &mut Parts, mut range: Range<u32>) -> Option<()> {
-    let touches =
-        |part: &Range<u32>, range: &Range<u32>| part.start <= range.end && range.start <= part.end;
+fn add(parts: &mut Parts, mut range: Range<usize>) -> Option<()> {
+    let touches = |part: &Range<usize>, range: &Range<usize>| {
+        part.start <= range.end && range.start <= part.end
+    };
     let place = parts.iter().position(|part| touches(part, &range));
     // The joined range may touch further parts.
     while let Some(at) = parts.iter().position(|part| touches(part, &range)) {
@@ -121,11 +122,11 @@ mod tests {
 
     use super::*;
 
-    fn of(value: &str, len: u32) -> Selection {
+    fn of(value: &str, len: usize) -> Selection {
         Selection::of(value.as_bytes(), len)
     }
 
-    fn parts(list: &[Range<u32>]) -> Selection {
+    fn parts(list: &[Range<usize>]) -> Selection {
         Selection::Parts(list.to_vec())
     }
 
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn more_than_32_parts_or_128_ranges_are_the_whole_file() {
-        let ask = |count: u32, gap: u32| {
+        let ask = |count: usize, gap: usize| {
             let ranges: Vec<_> = (0..count).map(|n| format!("{0}-{0}", n * gap)).collect();
             of(&format!("bytes={}", ranges.join(",")), 10_000)
         };
@@ -214,8 +215,8 @@ mod tests {
         /// Compares the parts with a set of the bytes that the ranges name.
         #[test]
         fn parts_contain_the_bytes_that_were_asked_for(
-            ranges in prop::collection::vec((0_u32..70, 0_u32..70, any::<bool>()), 1..20),
-            len in 1_u32..60,
+            ranges in prop::collection::vec((0_usize..70, 0_usize..70, any::<bool>()), 1..20),
+            len in 1_usize..60,
         ) {
             let mut asked = vec![false; len as usize];
             let mut text = Vec::new();

@@ -3,13 +3,16 @@
 mod file;
 mod partial;
 
+use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::date::{SLOT_FIELD, SLOT_LEN};
+use crate::disk::DiskFile;
 use crate::fields::Fields;
 pub use crate::status::Status;
 pub(crate) use file::{FileFields, FileReplies};
@@ -29,10 +32,15 @@ pub struct Reply {
     slot_at: u32,
     head_len: u16,
     status: Status,
+    /// Whether the head has an entity tag.
+    is_tagged: bool,
+    /// The file with the body, if the body is not in `bytes`.
+    disk: Option<Arc<DiskFile>>,
 }
 
 impl Reply {
-    /// The bytes of the response, with placeholders in the slot.
+    /// The bytes of the response, with placeholders in the slot. If the body is a file that is not kept
+    /// in memory, they are only the head.
     pub fn bytes(&self) -> &Arc<[u8]> {
         &self.bytes
     }
@@ -56,7 +64,28 @@ impl Reply {
         })
     }
 
-    /// The body.
+    /// The file with the body, if the body is not in memory.
+    #[inline(always)]
+    pub(crate) fn disk(&self) -> Option<&Arc<DiskFile>> {
+        self.disk.as_ref()
+    }
+
+    /// The length of head and body in bytes.
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.head_len) + self.body_len()
+    }
+
+    /// The body. A file on the disk is read now, if it has at most `max` bytes. Returns `None` if it is
+    /// longer or cannot be read.
+    pub(crate) fn read_body(&self, max: usize) -> Option<Cow<'_, [u8]>> {
+        match &self.disk {
+            None => Some(Cow::Borrowed(self.body())),
+            Some(file) if file.len() > max => None,
+            Some(file) => file.read_all().ok().map(Cow::Owned),
+        }
+    }
+
+    /// The body, or nothing if it is not in memory.
     pub(crate) fn body(&self) -> &[u8] {
         &self.bytes[usize::from(self.head_len)..]
     }
@@ -69,7 +98,10 @@ impl Reply {
     /// The length of the body in bytes.
     #[inline(always)]
     pub(crate) fn body_len(&self) -> usize {
-        self.bytes.len() - usize::from(self.head_len)
+        match &self.disk {
+            None => self.bytes.len() - usize::from(self.head_len),
+            Some(file) => file.len(),
+        }
     }
 
     /// The status.
@@ -109,16 +141,16 @@ pub(crate) fn write_query(query: &[u8], out: &mut Vec<u8>) {
 /// A strong entity tag (RFC 9110, section 8.8.1). It depends only on the content, so all servers
 /// produce the same tag for the same content, even after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ETag(u64);
+pub(crate) struct ETag(NonZeroU64);
 
 impl ETag {
     /// A placeholder tag, for computing the length of a head.
-    const BLANK: Self = Self(0);
+    const BLANK: Self = Self(NonZeroU64::MIN);
     /// The length of a tag with its quotes, in bytes.
     const LEN: usize = 18;
 
     pub(crate) fn of(content: &[u8]) -> Self {
-        Self(xxh3_64(content))
+        Self(NonZeroU64::new(xxh3_64(content)).unwrap_or(NonZeroU64::MIN))
     }
 
     /// Returns true if `text`, including its quotes, equals this tag.
@@ -131,7 +163,7 @@ impl ETag {
         digits.len() == 16
             && digits.iter().all(lower)
             && std::str::from_utf8(digits)
-                .is_ok_and(|digits| u64::from_str_radix(digits, 16) == Ok(self.0))
+                .is_ok_and(|digits| u64::from_str_radix(digits, 16) == Ok(self.0.get()))
     }
 }
 
@@ -187,6 +219,8 @@ impl Head {
             slot_at: self.slot_at,
             head_len,
             status,
+            is_tagged: false,
+            disk: None,
         }
     }
 }
@@ -252,18 +286,19 @@ pub(crate) fn open_redirect(status: Status, common: &Fields) -> [Reply; 2] {
 }
 
 /// Makes the responses with a page of the site about an error: one for GET and one for HEAD.
-pub(crate) fn error_page(status: Status, file: &Reply) -> [Reply; 2] {
+pub(crate) fn error_page(status: Status, file: &Reply, body: &[u8]) -> [Reply; 2] {
     let allow = match status {
         Status::MethodNotAllowed => format!("Allow: {ALLOWED}\r\n"),
         _ => String::new(),
     };
     let mut head = Vec::new();
-    let body = file.body();
     let slot_at = PartialHead::of(file).write_error(status, &allow, body.len(), &mut head);
     [body, b""].map(|body| Reply {
         bytes: [&head, body].concat().into(),
         slot_at: slot_at as u32,
         head_len: head.len() as u16,
         status,
+        is_tagged: false,
+        disk: None,
     })
 }

@@ -103,7 +103,13 @@ impl SiteArgs {
         control::serve(&self.network, || {
             let Self { root, site, .. } = self;
             // An application keeps its site, so no compressed forms can be added later.
-            let sandstorm = site.load_with(root, &self.connections, fields, None, make)?;
+            let sandstorm = site.load_with(
+                (root, site.memory(1)),
+                &self.connections,
+                fields,
+                None,
+                make,
+            )?;
             let (name, addresses) = (root.display().to_string(), site.addresses());
             let sandstorm = sandstorm.with_congestion::<C>();
             Ok::<_, NotLoaded>(Many::new(name, sandstorm, addresses))

@@ -12,6 +12,7 @@ use nmio::{Drain, Instant, Mailbox, Port};
 use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
 
 use crate::app::{App, SiteOnly};
+use crate::disk::Chunks;
 use crate::prepared::Replies;
 use crate::reply::Reply;
 use crate::site::Site;
@@ -147,6 +148,20 @@ impl<A: App, C: CongestionControl> Http<A, C> {
         self
     }
 
+    /// Sends files on the disk by chunks that are in memory or read for this worker.
+    #[must_use]
+    pub(crate) fn with_chunks(mut self, chunks: Chunks) -> Self {
+        self.stack.app_mut().set_chunks(chunks);
+        self
+    }
+
+    #[cold]
+    fn continue_downloads<P: Port>(&mut self, port: &mut P, now: Instant) {
+        self.stack.reach(port, now, |web, connections| {
+            web.continue_downloads(connections)
+        });
+    }
+
     /// Reads the wall clock if the current second has ended.
     #[inline(always)]
     fn keep_time(&mut self, now: Instant) {
@@ -215,6 +230,7 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
         self.keep_time(now);
         self.turnover.begin();
         self.stack.handle_messages(port, now);
+        self.continue_downloads(port, now);
     }
 
     #[inline(always)]
@@ -223,6 +239,9 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
             self.keep_time(now);
         }
         self.stack.handle_timers(port, now);
+        if self.stack.app().retries_downloads(now) {
+            self.continue_downloads(port, now);
+        }
         if self.turnover.is_under_way() {
             let (web, contents) = self.stack.parts_mut();
             self.turnover.step(web, contents);
@@ -234,7 +253,13 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
         if self.turnover.is_under_way() {
             return Some(Instant::ZERO);
         }
-        self.stack.poll_timeout()
+        match self.stack.app().retry_downloads_at() {
+            None => self.stack.poll_timeout(),
+            retry_at => self
+                .stack
+                .poll_timeout()
+                .map_or(retry_at, |at| retry_at.map(|retry| at.min(retry))),
+        }
     }
 
     #[inline(always)]

@@ -187,11 +187,11 @@ fn a_worker_changes_to_the_next_site_in_steps() {
     let server =
         Http::<SiteOnly, Cubic>::new(Arc::new(old), &addresses(), &config, &port, keys, now);
     let (handover, bell) = (Handover::default(), Bell::new().unwrap());
-    let mut server = server.unwrap().with_handover(handover.open(&bell));
+    let mut server = server.unwrap().with_handover(handover.open(&bell, || ()).1);
     let contents = server.stack().contents().totals().contents;
     let kept = server.stack().app().prepared()[next.origins[next.origins.len() - 1] as usize];
     std::thread::scope(|scope| {
-        let sending = scope.spawn(|| hand_over(&handover, &next));
+        let sending = scope.spawn(|| hand_over(&handover, &next, || ()));
         let mut steps = 0;
         while !sending.is_finished() {
             if bell.silence() {

@@ -73,7 +73,7 @@ pub(crate) enum Form {
     ByRule { rule: u16, from_end: u16, len: u16 },
     /// It has only the bytes of the file from `first` to `end`.
     Part { first: u32, end: u32 },
-    /// It has several parts of the file. The value of `Range`, which begins at `from_end` and is `len`
+    /// It has several parts of the file, or one that ends beyond 4 GiB. The value of `Range`, which begins at `from_end` and is `len`
     /// bytes long, names them.
     Parts { from_end: u16, len: u16 },
     /// The file has none of the bytes that the client asks for.
@@ -362,13 +362,16 @@ fn options(site: &Site, whole: Answer) -> Option<Answer> {
 #[cold]
 fn with_range(site: &Site, whole: Answer, range: &[u8], data: &[u8]) -> Answer {
     let file = whole.of(site);
-    let form = match Selection::of(range, file.body_len() as u32) {
+    let form = match Selection::of(range, file.body_len()) {
         Selection::Whole => Form::Whole,
         // The parts would be coded, but the response that contains them would not.
         Selection::Parts(_) if file.has_field("content-encoding") => Form::Whole,
         Selection::Nothing => Form::NoPart,
-        Selection::Part(Range { start: first, end }) => Form::Part { first, end },
-        Selection::Parts(_) => {
+        Selection::Part(Range { start, end }) if u32::try_from(end).is_ok() => Form::Part {
+            first: start as u32,
+            end: end as u32,
+        },
+        Selection::Part(_) | Selection::Parts(_) => {
             let at = range.as_ptr().addr() - data.as_ptr().addr();
             Form::Parts {
                 from_end: (whole.consumed() - at) as u16,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::coder::Coder;
 use crate::fields::{FieldError, Fields};
+use crate::memory_budget::MemoryBudget;
 use crate::rules::{HeaderRules, Redirect, RuleError};
 use crate::site::MediaTypes;
 use crate::status::Status;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub(crate) headers: HeaderRules,
     /// Makes coded forms of files, unless there are to be none.
     pub(crate) coder: Option<Arc<Coder>>,
+    /// The memory for files, unless all of them are to be in memory.
+    pub(crate) memory: Option<MemoryBudget>,
     /// The decoded paths of the pages for errors.
     pub(crate) error_pages: Vec<(Status, Arc<[u8]>)>,
 }

@@ -6,7 +6,9 @@ mod media_type;
 mod page;
 
 use std::collections::HashMap;
+use std::fs::Metadata;
 use std::num::NonZeroU64;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -38,6 +40,10 @@ pub struct Totals {
     pub indexes: u64,
     /// Total length of the files, in bytes.
     pub content_bytes: u64,
+    /// Number of files that are not kept in memory. They are among the files.
+    pub disk_files: u64,
+    /// Total length of these files, in bytes.
+    pub disk_bytes: u64,
     /// Number of hidden files and folders, which were left out.
     pub hidden: u64,
     /// Number of entries that were left out because they cannot be served.
@@ -119,6 +125,16 @@ pub(crate) struct Version {
 struct Fingerprint(NonZeroU64);
 
 impl Version {
+    /// The version of a file with this metadata.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            file: (metadata.dev(), metadata.ino()),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
     fn fingerprint(&self) -> Fingerprint {
         let Self {
             file: (device, inode),

@@ -17,10 +17,17 @@ use crate::fields::Fields;
 use crate::hosts::HostName;
 use crate::load::Limits;
 use crate::loading::{NotLoaded, load};
+use crate::memory_budget::MemoryBudget;
 use crate::prepared::Replies;
 use crate::program::{MakeSiteOnly, Sandstorm};
 use crate::rule_args::{RuleArgs, SITE};
+use crate::settings::Settings;
 use crate::web::REQUEST_TIMEOUT;
+
+/// Minimum memory of a site in bytes.
+const MIN_MEMORY: u64 = 16 << 20;
+/// Default memory in bytes, if the system does not say how much is free.
+const DEFAULT_MEMORY: u64 = 1 << 30;
 
 /// The options for loading a folder and sending its files, for use with `#[command(flatten)]`.
 #[derive(Args, Debug)]
@@ -40,12 +47,11 @@ pub struct SiteOptions {
           value_parser = number(0..=u64::MAX))]
     max_files: u64,
 
-    /// Maximum size of all files together, in bytes or with a unit, such as `512MB`. They are kept in
-    /// memory. A file that does not fit is left out. Compressed forms are made as long as there is
-    /// room beside the files.
-    #[arg(long, value_name = "SIZE", default_value_t = Limits::default().bytes,
-          value_parser = size(0..=1_u64 << 50))]
-    max_bytes: u64,
+    /// Memory for the files, in bytes or with a unit, such as `2GB`. Files that do not fit, the longest
+    /// ones first, are read when clients ask for them. The default is half of the memory that is free,
+    /// shared by all sites.
+    #[arg(long, value_name = "SIZE", value_parser = size(MIN_MEMORY..=1_u64 << 50))]
+    memory: Option<u64>,
 
     /// Host for which the site is served, such as `example.org` or `*.example.org`. Repeat it for each.
     /// Sites for different hosts can share a port and addresses. Without this option, the site is
@@ -93,11 +99,15 @@ impl SiteSource<'_> {
     ///
     /// # Errors
     /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
-    pub(crate) fn load(&self) -> Result<Sandstorm, NotLoaded> {
+    ///
+    /// `sites` is the number of all sites, which share the memory.
+    pub(crate) fn load(&self, sites: usize) -> Result<Sandstorm, NotLoaded> {
         let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
         let Self { options, .. } = self;
-        let coder = options.rules.coder(options.max_bytes)?;
-        let loaded = options.load_with(self.folder, self.connections, &[], coder, make);
+        let memory = options.memory(sites);
+        let coder = options.rules.coder(memory.kept())?;
+        let source = (self.folder, memory);
+        let loaded = options.load_with(source, self.connections, &[], coder, make);
         let place = || config::place_of(self.folder.to_str()?);
         let sandstorm = loaded.map_err(|error| match place() {
             Some(place) => NotLoaded::At {
@@ -139,16 +149,25 @@ impl SiteOptions {
     fn limits(&self) -> Limits {
         Limits {
             files: self.max_files,
-            bytes: self.max_bytes,
+            bytes: u64::MAX,
             ..Limits::default()
         }
     }
 
-    /// Loads `folder` for a program with an application. All responses contain `fields`. `coder` makes
+    /// The memory of one of `sites`.
+    pub(crate) fn memory(&self, sites: usize) -> MemoryBudget {
+        let share = || {
+            let free = control::free_memory().unwrap_or(2 * DEFAULT_MEMORY);
+            (free / 2 / sites.max(1) as u64).max(MIN_MEMORY)
+        };
+        MemoryBudget::new(self.memory.unwrap_or_else(share))
+    }
+
+    /// Loads a folder within its memory, for a program with an application. All responses contain `fields`. `coder` makes
     /// compressed forms.
     pub(crate) fn load_with<A: App + Named, F>(
         &self,
-        folder: &Path,
+        (folder, memory): (&Path, MemoryBudget),
         connections: &ConnectionArgs,
         fields: &[(&str, &str)],
         coder: Option<Coder>,
@@ -158,7 +177,10 @@ impl SiteOptions {
         F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
     {
         let fields = Fields::of_all(fields.iter().copied())?;
-        let settings = self.rules.settings(fields, coder)?;
+        let settings = Settings {
+            memory: Some(memory),
+            ..self.rules.settings(fields, coder)?
+        };
         let site = load(folder, &self.limits(), self.strict, &settings)?;
         let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make)
             .with_access_log(self.log.open(A::NAME)?);

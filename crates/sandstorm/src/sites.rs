@@ -29,13 +29,19 @@ pub fn check_sites<'o>(
 ) -> (Vec<Result<Lines, StartError>>, Option<Sites>) {
     let mut found = Vec::new();
     let mut loaded = Vec::new();
-    for source in std::iter::once(first).chain(more) {
-        found.push(source.load().map_err(Into::into).map(|program| {
-            let mut lines = program.loaded();
-            lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
-            loaded.push((source, program));
-            lines
-        }));
+    let sources: Vec<_> = std::iter::once(first).chain(more).collect();
+    for &source in &sources {
+        found.push(
+            source
+                .load(sources.len())
+                .map_err(Into::into)
+                .map(|program| {
+                    let mut lines = program.loaded();
+                    lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
+                    loaded.push((source, program));
+                    lines
+                }),
+        );
     }
     if loaded.len() < found.len() {
         return (found, None);
@@ -58,9 +64,12 @@ pub fn load_sites<'o, C: CongestionControl>(
     first: SiteSource<'o>,
     more: impl IntoIterator<Item = SiteSource<'o>>,
 ) -> Result<Sites<C>, NotLoaded> {
-    let load = |source: SiteSource<'o>| Ok((source, source.load()?.with_congestion::<C>()));
-    let sources = std::iter::once(first).chain(more);
-    together(sources.map(load).collect::<Result<_, NotLoaded>>()?)
+    let sources: Vec<_> = std::iter::once(first).chain(more).collect();
+    let load = |source: &SiteSource<'o>| {
+        let program = source.load(sources.len())?;
+        Ok((*source, program.with_congestion::<C>()))
+    };
+    together(sources.iter().map(load).collect::<Result<_, NotLoaded>>()?)
 }
 
 /// Returns the program that serves these sites. There must be one.

@@ -100,7 +100,7 @@ pub enum Reason {
     #[error("lies {MAX_DEPTH} folders deep, and nothing is served from there; move it further up")]
     TooDeep,
     /// With this file, the total length would exceed [`Limits::bytes`](crate::Limits::bytes).
-    #[error("has {len} bytes, with which all files have more than {limit}; raise --max-bytes")]
+    #[error("has {len} bytes, with which all files have more than {limit}; raise the limit")]
     TooManyBytes {
         /// The length of the file, in bytes.
         len: u64,

@@ -15,10 +15,11 @@ const REPLIES_IN_A_STEP: usize = 128;
 /// Number of replies that stay and together cost as much as a new one.
 const KEPT_PER_NEW: usize = 16;
 
-/// Hands the next site to all workers, and waits until nothing of the old one is left.
-pub(crate) fn hand_over(handover: &Handover<Share>, next: &Arc<NextSite>) {
+/// Hands the next site to all workers, and waits until nothing of the old one is left. `change` lets
+/// further workers begin with the next site.
+pub(crate) fn hand_over(handover: &Handover<Share>, next: &Arc<NextSite>, change: impl FnOnce()) {
     let mut returned = Vec::new();
-    handover.send_each(|| {
+    handover.send(change, || {
         let share = Share::new(next);
         returned.push(Arc::clone(&share.returned));
         share

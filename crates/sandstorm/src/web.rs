@@ -5,6 +5,8 @@ mod conversation;
 mod core;
 mod counters;
 mod dialogue;
+mod downloading;
+mod downloads;
 mod logging;
 mod outside;
 mod request_times;
@@ -26,7 +28,7 @@ use tcpip::{
 };
 
 use self::conversation::Conn;
-use self::core::Core;
+use self::core::{Continuation, Core};
 use self::request_times::RequestTimes;
 use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
@@ -148,8 +150,9 @@ impl<A: App> Web<A> {
             conn.clear_deadline();
             RequestTimes::begin(conn);
             match self.core.send(conn, &answer, &data[consumed..]) {
-                Ok(false) => consumed += answer.consumed(),
-                Ok(true) => return data.len(),
+                Ok(Continuation::ReadNext) => consumed += answer.consumed(),
+                Ok(Continuation::End) => return data.len(),
+                Ok(_) => return consumed + answer.consumed(),
                 // The send stream has no room. The stack offers the unconsumed request again when
                 // there is room.
                 Err(WriteError::Full) => {
@@ -207,6 +210,9 @@ impl<A: App> Application for Web<A> {
 
     #[inline]
     fn on_sent(&mut self, conn: &mut Conn<'_, A::State>) {
+        if conn.state().download.is_some() && self.core.has_sent_of_download(conn) {
+            return;
+        }
         if A::SEES == Sees::Nothing {
             self.request_times.end(conn);
             return;
@@ -276,6 +282,9 @@ impl<A: App> Application for Web<A> {
 
     #[inline]
     fn on_close(&mut self, _: ConnectionId, conversation: &mut Self::State, reason: CloseReason) {
+        if conversation.download.is_some() {
+            self.core.downloads.release(conversation.download);
+        }
         if A::SEES != Sees::Nothing {
             self.core.pending.release(conversation.place);
             self.app.on_close(&mut conversation.state, reason);

@@ -22,6 +22,7 @@ use crate::live::Published;
 use crate::observed::Observed;
 use crate::privileges::{Plan, Privileges, Table};
 use crate::program::Program;
+use crate::readers::Reading;
 use crate::report::Block;
 use crate::status_log::{self, StatusLog};
 use crate::summary::Summary;
@@ -142,6 +143,7 @@ fn serve<P: Program>(
         // An error means that the owning thread has ended, which also drops the gates and so stops
         // the workers.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
+        let _reading = Reading::start_embedded(scope, P::NAME, program.readers())?;
         let mut workers = launch.start(scope, &mut follower, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&privileges, ready), ready);
         let mut look = |now| {

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Reload,
     /// The same, if it also keeps files for the next start.
     StoringReload,
+    /// A thread that reads files for the workers.
+    Read,
     /// The thread that writes the logs.
     Log,
     /// The thread that watches the files of the content.
@@ -47,7 +49,7 @@ pub(crate) struct HelperTasks {
 /// configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// Paths below which the reload thread may read. No other thread may open a file.
+    /// Paths below which the threads that read content may read. No other thread may open a file.
     readable: Vec<PathBuf>,
     /// Folders in which the thread for logs may make files and write to them.
     writable: Vec<PathBuf>,
@@ -142,7 +144,7 @@ impl Table {
     /// Returns the paths below which a thread of this kind may read.
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
-            Kind::Reload | Kind::StoringReload | Kind::Watch => &self.readable,
+            Kind::Reload | Kind::StoringReload | Kind::Read | Kind::Watch => &self.readable,
             Kind::Worker | Kind::Control | Kind::Log | Kind::Helper | Kind::FollowingHelper => &[],
         }
     }
@@ -155,6 +157,7 @@ impl Table {
             | Kind::Control
             | Kind::Reload
             | Kind::StoringReload
+            | Kind::Read
             | Kind::Watch
             | Kind::Helper
             | Kind::FollowingHelper => &[],
@@ -176,6 +179,7 @@ impl Table {
             Kind::Reload | Kind::StoringReload => &self.files,
             Kind::Worker
             | Kind::Control
+            | Kind::Read
             | Kind::Log
             | Kind::Watch
             | Kind::Helper

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::coding::Coding;
+use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::status::Status;
 
@@ -29,7 +30,8 @@ pub(crate) struct FileFields<'a> {
 #[derive(Debug)]
 pub(crate) struct FileReplies {
     pub(crate) replies: [Reply; 2],
-    pub(crate) tag: ETag,
+    /// The tag, or `None` if the content is not known yet.
+    pub(crate) tag: Option<ETag>,
 }
 
 impl FileReplies {
@@ -42,13 +44,13 @@ impl FileReplies {
     ) -> Result<Self, E> {
         // All tags have the same length, so the head's length is known before the tag is computed
         // from the content.
-        let head_len = file_head(fields.media_type, fields, len, ETag::BLANK)
+        let head_len = file_head(fields.media_type, fields, len, Some(ETag::BLANK))
             .finish()
             .text
             .len();
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, head_len + len).collect();
         read(&mut unshared(&mut bytes)[head_len..])?;
-        let tag = ETag::of(&bytes[head_len..]);
+        let tag = Some(ETag::of(&bytes[head_len..]));
 
         let mut media_type = fields.media_type;
         if let Some(other) = fields.media_type_if_not_utf8
@@ -70,15 +72,29 @@ impl FileReplies {
             slot_at: head.slot_at,
             head_len: head.text.len() as u16,
             status: Status::Ok,
+            is_tagged: true,
+            disk: None,
         };
-        let status = Status::NotModified;
-        let kept = fields.own.without_body();
-        let not_modified = Head::with_own(status, fields.common, &kept).field("ETag", tag);
-        let not_modified = not_modified.finish().reply(status, "");
         Ok(Self {
-            replies: [whole, not_modified],
+            replies: [whole, not_modified(fields, tag)],
             tag,
         })
+    }
+
+    /// Makes the responses for a file that is not kept in memory. If nothing has read it yet, it has no
+    /// tag, and its text may have any charset.
+    pub(crate) fn on_disk(fields: &FileFields<'_>, file: Arc<DiskFile>, tag: Option<ETag>) -> Self {
+        let media_type = fields.media_type_if_not_utf8.unwrap_or(fields.media_type);
+        let head = file_head(media_type, fields, file.len(), tag).finish();
+        let whole = Reply {
+            is_tagged: tag.is_some(),
+            disk: Some(file),
+            ..head.reply(Status::Ok, "")
+        };
+        Self {
+            replies: [whole, not_modified(fields, tag)],
+            tag,
+        }
     }
 
     /// Makes the responses for the content `coded` of a file whose responses without a coding are
@@ -97,6 +113,8 @@ impl FileReplies {
             slot_at: slot_at as u32,
             head_len: head.len() as u16,
             status: Status::Ok,
+            is_tagged: true,
+            disk: None,
         };
         // The tag is the last field.
         let bytes = not_modified.bytes();
@@ -108,7 +126,7 @@ impl FileReplies {
         };
         Self {
             replies: [whole, not_modified],
-            tag,
+            tag: Some(tag),
         }
     }
 }
@@ -132,11 +150,26 @@ fn unshared(bytes: &mut Arc<[u8]>) -> &mut [u8] {
     Arc::get_mut(bytes).expect("the Arc is not shared yet")
 }
 
-fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -> Head {
-    Head::with_own(Status::Ok, fields.common, fields.own)
+/// Makes the 304 response. Without a tag, it has the time of the last change (RFC 9110, section
+/// 15.4.5).
+fn not_modified(fields: &FileFields<'_>, tag: Option<ETag>) -> Reply {
+    let status = Status::NotModified;
+    let head = Head::with_own(status, fields.common, &fields.own.without_body());
+    let head = match tag {
+        Some(tag) => head.field("ETag", tag),
+        None => head.field("Last-Modified", fields.last_modified),
+    };
+    head.finish().reply(status, "")
+}
+
+fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: Option<ETag>) -> Head {
+    let head = Head::with_own(Status::Ok, fields.common, fields.own)
         .field("Content-Type", media_type)
         .field("Content-Length", len)
-        .field("Last-Modified", fields.last_modified)
-        .field("ETag", tag)
-        .field("Accept-Ranges", "bytes")
+        .field("Last-Modified", fields.last_modified);
+    let head = match tag {
+        Some(tag) => head.field("ETag", tag),
+        None => head,
+    };
+    head.field("Accept-Ranges", "bytes")
 }

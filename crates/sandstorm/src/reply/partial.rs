@@ -16,8 +16,9 @@ pub(super) const VARY: &str = "Vary: Accept-Encoding\r\n";
 const AFTER_TAG: &str = "\r\nAccept-Ranges: bytes\r\n\r\n";
 
 /// Length of the lines that follow `Content-Length` in the head of a file, and of the empty line.
-const LAST_LINES_LEN: usize =
-    "Last-Modified: \r\nETag: ".len() + DATE_LEN + ETag::LEN + AFTER_TAG.len();
+const LAST_LINES_LEN: usize = "Last-Modified: ".len() + DATE_LEN + AFTER_TAG.len();
+/// Length of the line with the tag, which is one of them if the file has a tag.
+const TAG_LINE_LEN: usize = "\r\nETag: ".len() + ETag::LEN;
 
 /// Start of the line with the length of the body.
 const CONTENT_LENGTH: &[u8] = b"Content-Length: ";
@@ -26,7 +27,7 @@ const CONTENT_LENGTH: &[u8] = b"Content-Length: ";
 /// (RFC 9110, section 15.3.7).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartialHead<'a> {
-    head_len: u32,
+    head_len: usize,
     /// The lines between the status line and the line `Content-Length`. The slot is in the first of
     /// them, and the last one is `Content-Type`.
     lines: &'a [u8],
@@ -41,7 +42,8 @@ impl<'a> PartialHead<'a> {
     #[inline(always)]
     pub(crate) fn of(file: &'a Reply) -> Self {
         let head = file.head();
-        let (rest, last_lines) = head.split_at(head.len().saturating_sub(LAST_LINES_LEN));
+        let last_len = LAST_LINES_LEN + if file.is_tagged { TAG_LINE_LEN } else { 0 };
+        let (rest, last_lines) = head.split_at(head.len().saturating_sub(last_len));
         let rest = rest.strip_suffix(b"\r\n").unwrap_or_default();
         let digits = rest.iter().rev().take_while(|b| b.is_ascii_digit());
         let (rest, file_len) = rest.split_at(rest.len() - digits.count());
@@ -128,13 +130,13 @@ impl<'a> PartialHead<'a> {
     }
 
     /// Returns the range of the file's reply that contains a part of the file.
-    pub(crate) fn slice(&self, part: &Range<u32>) -> Range<u32> {
+    pub(crate) fn slice(&self, part: &Range<usize>) -> Range<usize> {
         self.head_len + part.start..self.head_len + part.end
     }
 
     /// Writes the head of a response with one part of the file. Returns the offset of its slot.
     #[inline(always)]
-    pub(crate) fn write_single(&self, part: &Range<u32>, out: &mut Vec<u8>) -> usize {
+    pub(crate) fn write_single(&self, part: &Range<usize>, out: &mut Vec<u8>) -> usize {
         let slot_at = begin(self.lines, out);
         self.write_content_range(part, out);
         self.finish(part.len(), out);
@@ -160,7 +162,7 @@ impl<'a> PartialHead<'a> {
     }
 
     /// Writes what precedes a part of a multipart body (RFC 9110, section 14.6).
-    pub(crate) fn write_part(&self, boundary: u64, part: &Range<u32>, out: &mut Vec<u8>) {
+    pub(crate) fn write_part(&self, boundary: u64, part: &Range<usize>, out: &mut Vec<u8>) {
         let _ = write!(out, "\r\n--{boundary:016x}\r\n");
         out.extend_from_slice(self.first_lines_and_type().1);
         self.write_content_range(part, out);
@@ -173,11 +175,11 @@ impl<'a> PartialHead<'a> {
     }
 
     #[inline(always)]
-    fn write_content_range(&self, part: &Range<u32>, out: &mut Vec<u8>) {
+    fn write_content_range(&self, part: &Range<usize>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Content-Range: bytes ");
-        write_number(part.start as usize, out);
+        write_number(part.start, out);
         out.push(b'-');
-        write_number(part.end as usize - 1, out);
+        write_number(part.end - 1, out);
         out.push(b'/');
         out.extend_from_slice(self.file_len);
         out.extend_from_slice(b"\r\n");

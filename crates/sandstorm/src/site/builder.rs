@@ -19,6 +19,7 @@ use super::{NEW, SHARED, Site, Totals, Version, encoded};
 use crate::coder::is_worthwhile;
 use crate::coding::Coding;
 use crate::date::LAST_SECOND;
+use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::listing::{self, Entry};
 use crate::reply::{FileFields, FileReplies, Reply, redirect, status_page};
@@ -185,6 +186,19 @@ impl Builder {
         Ok(())
     }
 
+    /// Adds a file that stays on the disk.
+    pub(crate) fn add_disk_file(&mut self, path: &[u8], modified: SystemTime, file: Arc<DiskFile>) {
+        let len = file.len() as u64;
+        let make = |fields: &FileFields<'_>| {
+            let replies = FileReplies::on_disk(fields, file, None);
+            Ok::<_, std::convert::Infallible>(replies)
+        };
+        let Ok(page) = self.make_page(path, modified, 0, make);
+        self.add_page(path, page, len);
+        self.site.totals.disk_files += 1;
+        self.site.totals.disk_bytes += len;
+    }
+
     /// Makes the replies of a file, which is not yet at its path.
     fn make_file<E>(
         &mut self,
@@ -193,26 +207,35 @@ impl Builder {
         len: usize,
         read: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<FilePage, E> {
+        let make = |fields: &FileFields<'_>| FileReplies::new(fields, len, read);
+        self.make_page(path, modified, len, make)
+    }
+
+    /// Makes the replies of a file, of which `compressible_len` bytes may be compressed, with `make`.
+    fn make_page<E>(
+        &mut self,
+        path: &[u8],
+        modified: SystemTime,
+        compressible_len: usize,
+        make: impl FnOnce(&FileFields<'_>) -> Result<FileReplies, E>,
+    ) -> Result<FilePage, E> {
         let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let modified = since_epoch(modified).min(since_epoch(self.now)).as_secs();
         let modified = modified.min(LAST_SECOND);
         let (media_type, mut own) = self.fields_of(path);
-        let is_compressible = is_worthwhile(&media_type.name, len) && !own.has("content-encoding");
+        let is_compressible =
+            is_worthwhile(&media_type.name, compressible_len) && !own.has("content-encoding");
         if self.site.settings.coder.is_some() && is_compressible {
             // The file gets coded forms later. If there is no room for the field now, it is added then.
             let _ = own.add("Vary", "Accept-Encoding");
         }
-        let file = FileReplies::new(
-            &FileFields {
-                media_type: &media_type.name,
-                media_type_if_not_utf8: media_type.without_charset.as_deref(),
-                last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
-                common: &self.site.settings.fields,
-                own: &own,
-            },
-            len,
-            read,
-        )?;
+        let file = make(&FileFields {
+            media_type: &media_type.name,
+            media_type_if_not_utf8: media_type.without_charset.as_deref(),
+            last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
+            common: &self.site.settings.fields,
+            own: &own,
+        })?;
         Ok(FilePage {
             first: self.add(file.replies),
             tag: file.tag,
@@ -314,9 +337,14 @@ impl Builder {
         if is_other || previous.headers != self.site.headers {
             return false;
         }
-        let len = previous.reply(page.first).body_len();
+        let reply = previous.reply(page.first);
+        let (len, is_on_disk) = (reply.body_len() as u64, reply.disk().is_some());
         let page = self.keep_page(page, previous);
-        self.add_page(path, page, len as u64);
+        self.add_page(path, page, len);
+        if is_on_disk {
+            self.site.totals.disk_files += 1;
+            self.site.totals.disk_bytes += len;
+        }
         self.site.versions[page.first.index()] = known;
         true
     }

@@ -117,6 +117,8 @@ impl Totals {
             files,
             indexes,
             content_bytes,
+            disk_files,
+            disk_bytes,
             hidden,
             skipped,
             replies,
@@ -126,6 +128,8 @@ impl Totals {
         *files += other.files;
         *indexes += other.indexes;
         *content_bytes += other.content_bytes;
+        *disk_files += other.disk_files;
+        *disk_bytes += other.disk_bytes;
         *hidden += other.hidden;
         *skipped += other.skipped;
         *replies += other.replies;

@@ -51,7 +51,8 @@ pub(crate) enum Page {
 pub(crate) struct FilePage {
     /// The reply with the whole file. The reply with status 304 follows.
     pub(crate) first: ReplyId,
-    pub(crate) tag: ETag,
+    /// The tag, or `None` if the content is not known yet.
+    pub(crate) tag: Option<ETag>,
     /// The time of `Last-Modified`, in seconds since 1970.
     pub(crate) modified: u64,
 }
@@ -124,7 +125,7 @@ mod tests {
     fn the_form_that_the_client_wants_most_is_chosen_and_of_several_the_shortest() {
         let page = |first| FilePage {
             first: ReplyId(first),
-            tag: ETag::of(b""),
+            tag: None,
             modified: 0,
         };
         let variants = Variants {

@@ -1,10 +1,12 @@
 //! Sends answers that differ from their prepared reply.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use tcpip::{Connection, Contents, MAX_WRITE_LEN, Part, WriteError};
 
-use super::core::{Core, write};
+use super::conversation::Conn;
+use super::core::{Continuation, Core, write};
 use crate::assembled::{Assembler, MAX_JOINED_LEN, Piece, Rest, slice};
 use crate::date::Stamp;
 use crate::fields::{Fields, MAX_FIELDS_LEN};
@@ -19,22 +21,32 @@ const MAX_TEMPORARY_BYTES: u64 = 16 << 20;
 // A short part of a file fits into one write together with its head.
 const _: () = assert!(MAX_JOINED_LEN + 2 * MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_LEN);
 
+/// What was written.
+pub(super) enum Written {
+    /// A response with this status and a body of so many bytes.
+    Response(Status, usize),
+    /// A response with a file on the disk, which is counted and logged when it begins.
+    Download(Continuation),
+}
+
 impl Core {
-    /// Writes an answer that differs from its prepared reply. Returns the response's status and the
-    /// length of its body.
+    /// Writes an answer that differs from its prepared reply, or whose file is on the disk.
     #[cold]
     pub(super) fn write_assembled<S>(
         &mut self,
-        conn: &mut Connection<'_, S>,
+        conn: &mut Conn<'_, S>,
         answer: &Answer,
         data: &[u8],
         stamp: Stamp,
-    ) -> Result<(Status, usize), WriteError> {
+    ) -> Result<Written, WriteError> {
         if let Form::Part { first, end } = answer.form
             && (end - first) as usize <= MAX_JOINED_LEN
             && !conn.has_unacknowledged()
+            && self.site.reply(answer.reply).disk().is_none()
         {
-            return self.write_short_part(conn, answer, first..end, stamp);
+            let part = first as usize..end as usize;
+            let (status, body_len) = self.write_short_part(conn, answer, part, stamp)?;
+            return Ok(Written::Response(status, body_len));
         }
         self.response.clear();
         // The request is offered again when the client has acknowledged what it gets now.
@@ -45,8 +57,13 @@ impl Core {
         };
         let contents = conn.contents();
         let (status, body_len, outgoing) = self.assemble(answer, data, stamp, contents, max_pieces);
+        if let OutgoingContent::Disk(..) = outgoing.content {
+            let head = &data[..answer.consumed().min(data.len())];
+            let continuation = self.begin_download(conn, (status, body_len), head, outgoing);
+            return Ok(Written::Download(continuation));
+        }
         write(conn, &self.out, &outgoing)?;
-        Ok((status, body_len))
+        Ok(Written::Response(status, body_len))
     }
 
     /// Writes the answer with a short part of a file. The client must have acknowledged all data. The
@@ -56,7 +73,7 @@ impl Core {
         &mut self,
         conn: &mut Connection<'_, S>,
         answer: &Answer,
-        part: Range<u32>,
+        part: Range<usize>,
         stamp: Stamp,
     ) -> Result<(Status, usize), WriteError> {
         let reply = self.site.reply(answer.reply);
@@ -98,10 +115,13 @@ impl Core {
             slots: &mut self.slots,
             out: &mut self.out,
         };
+        let reply = self.site.reply(answer.reply);
         let mut assembled = assembler.assemble(answer, data);
         if let Rest::Pieces(pieces) = &assembled.rest {
-            let temporary = contents.totals().temporary_bytes + assembler.out.len() as u64;
-            if temporary > MAX_TEMPORARY_BYTES || pieces.len() > max_pieces {
+            let temporary = contents.totals().temporary_bytes + self.downloads.own_bytes() as u64;
+            let temporary = temporary + assembler.out.len() as u64;
+            let has_room = pieces.len() <= max_pieces || reply.disk().is_some();
+            if temporary > MAX_TEMPORARY_BYTES || !has_room {
                 // Too many clients are slow to receive their parts. A server may always ignore
                 // ranges.
                 assembler.out.clear();
@@ -109,18 +129,42 @@ impl Core {
             }
         }
         let content = self.prepared[answer.reply.index()].content;
-        let rest = match assembled.rest {
-            Rest::Nothing => OutgoingContent::None,
-            Rest::Slice(range) => OutgoingContent::Slice(content, range),
-            Rest::Pieces(pieces) => {
+        // Replies in memory are shorter than 4 GiB.
+        let short = |range: Range<usize>| range.start as u32..range.end as u32;
+        let rest = match (assembled.rest, reply.disk()) {
+            (Rest::Nothing, _) => OutgoingContent::None,
+            (rest, Some(file)) => {
+                let pieces = pieces_in_file(rest, self.out.len(), reply.head().len());
+                OutgoingContent::Disk(Arc::clone(file), pieces)
+            }
+            (Rest::Slice(range), None) => OutgoingContent::Slice(content, short(range)),
+            (Rest::Pieces(pieces), None) => {
                 let part = |piece| match piece {
-                    Piece::Assembled(range) => Part::Own(range),
-                    Piece::Prepared(range) => Part::Of(content, range),
+                    Piece::Assembled(range) => Part::Own(short(range)),
+                    Piece::Prepared(range) => Part::Of(content, short(range)),
                 };
                 OutgoingContent::Parts(pieces.into_iter().map(part).collect())
             }
         };
         let outgoing = Outgoing::new(rest, stamp);
         (assembled.status, assembled.body_len, outgoing)
+    }
+}
+
+/// Returns the pieces of a response, of which `out_len` bytes are assembled. Prepared pieces become
+/// ranges of the file, whose reply begins with `head_len` other bytes.
+fn pieces_in_file(rest: Rest, out_len: usize, head_len: usize) -> Box<[Piece]> {
+    let in_file =
+        |range: Range<usize>| Piece::Prepared(range.start - head_len..range.end - head_len);
+    match rest {
+        Rest::Nothing => [Piece::Assembled(0..out_len)].into(),
+        Rest::Slice(range) => [Piece::Assembled(0..out_len), in_file(range)].into(),
+        Rest::Pieces(pieces) => pieces
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Prepared(range) => in_file(range),
+                assembled @ Piece::Assembled(_) => assembled,
+            })
+            .collect(),
     }
 }

@@ -3,6 +3,7 @@
 use nmio::Instant;
 use tcpip::Connection;
 
+use super::downloads::DownloadPlace;
 use crate::pending::Place;
 use crate::session::Session;
 
@@ -15,6 +16,9 @@ pub struct Conversation<S> {
     pub(super) session: Session,
     /// The place of the pending request, if there is one.
     pub(super) place: Place,
+    /// The place of the last response with a file on the disk, if the client has not acknowledged all of
+    /// it.
+    pub(super) download: DownloadPlace,
     /// Whether the client closed its sending side while its request waited for the application or
     /// was evicted.
     pub(super) has_ended: bool,

@@ -10,8 +10,10 @@ use tcpip::{
     WriteError,
 };
 
+use super::assembling::Written;
 use super::conversation::Conn;
 use super::counters::Counters;
+use super::downloads::Downloads;
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::MAX_FIELDS_LEN;
@@ -50,7 +52,9 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct PreparedReply {
     pub(crate) content: ContentId,
     status: Status,
-    /// Length of the body, in bytes.
+    /// Whether the body is on the disk.
+    is_on_disk: bool,
+    /// Length of the body in bytes, if it is in memory.
     body_len: u32,
 }
 
@@ -79,6 +83,7 @@ pub(super) struct Core {
     /// The response that callbacks of the application fill in.
     pub(super) response: Response,
     pub(super) pending: Pending,
+    pub(super) downloads: Downloads,
     /// Number of new exchanges so far. It is also the serial number of the newest exchange.
     exchanges: u64,
     /// Serial number of the exchange that was last passed to the application.
@@ -106,6 +111,7 @@ impl PreparedReply {
         Ok(Self {
             content: contents.add(Arc::clone(bytes), Some(slot))?,
             status: reply.status(),
+            is_on_disk: reply.disk().is_some(),
             body_len: reply.body_len() as u32,
         })
     }
@@ -126,6 +132,7 @@ impl Core {
             out: Vec::new(),
             response: Response::new(),
             pending: Pending::default(),
+            downloads: Downloads::default(),
             exchanges: 0,
             serial: 0,
             resumed: Vec::new(),
@@ -147,25 +154,27 @@ impl Core {
     }
 
     /// Sends the site's answer to the request at the start of `data`. Sends nothing on an error.
-    /// Returns true if it is the connection's last answer.
     #[inline(always)]
     pub(super) fn send<S>(
         &mut self,
-        conn: &mut Connection<'_, S>,
+        conn: &mut Conn<'_, S>,
         answer: &Answer,
         data: &[u8],
-    ) -> Result<bool, WriteError> {
+    ) -> Result<Continuation, WriteError> {
         let reply = self.prepared.get(answer.reply.index()).copied();
         let reply = reply.ok_or(WriteError::NoSuchContent)?;
         let mut stamp = self.now.or_closing(answer.close);
         if stamp.closes() && answer.consumed() < data.len() {
             stamp = self.stamp_before_others(answer.close);
         }
-        let (status, body_len) = if answer.is_whole() {
+        let (status, body_len) = if answer.is_whole() && !reply.is_on_disk {
             conn.write(reply.content, stamp.as_u64())?;
             (reply.status, reply.body_len as usize)
         } else {
-            self.write_assembled(conn, answer, data, stamp)?
+            match self.write_assembled(conn, answer, data, stamp)? {
+                Written::Response(status, body_len) => (status, body_len),
+                Written::Download(continuation) => return Ok(continuation),
+            }
         };
         self.count_own(status);
         if self.access_log.is_some() {
@@ -174,8 +183,9 @@ impl Core {
         }
         if stamp.closes() {
             conn.close();
+            return Ok(Continuation::End);
         }
-        Ok(stamp.closes())
+        Ok(Continuation::ReadNext)
     }
 
     /// Returns the stamp of an answer after which more requests have arrived already. They are
@@ -303,7 +313,7 @@ impl Core {
     }
 
     /// Fills the response with the server's own page about a status, and counts the answer.
-    fn set_page(&mut self, status: Status) {
+    pub(super) fn set_page(&mut self, status: Status) {
         self.out.clear();
         self.response.clear();
         self.response.set_page(status.into());
@@ -318,12 +328,17 @@ impl Core {
         close: bool,
     ) -> Continuation {
         let stamp = self.now.or_closing(close);
-        let (response, out) = (&self.response, &mut self.out);
-        response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
+        self.write_response(head_only, stamp);
         self.deliver(conn, Outgoing::new(OutgoingContent::None, stamp))
     }
 
-    fn count_own(&mut self, status: Status) {
+    /// Assembles the response in `self.response` in `out`.
+    pub(super) fn write_response(&mut self, head_only: bool, stamp: Stamp) {
+        let (response, out) = (&self.response, &mut self.out);
+        response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
+    }
+
+    pub(super) fn count_own(&mut self, status: Status) {
         self.counters.requests += 1;
         self.counters.by_status[status as usize] += 1;
     }
@@ -352,6 +367,9 @@ impl Core {
         let (contents, max_pieces) = (conn.contents(), conn.room());
         let (status, body_len, outgoing) =
             self.assemble(answer, bytes, stamp, contents, max_pieces);
+        if let OutgoingContent::Disk(..) = outgoing.content {
+            return self.begin_download(conn, (status, body_len), request.received(), outgoing);
+        }
         self.count_own(status);
         self.log_request(conn.peer(), request, status.into(), body_len);
         self.deliver(conn, outgoing)
@@ -366,7 +384,7 @@ impl Core {
         let close = !request.keep_alive();
         let stamp = self.now.or_closing(close);
         let unchanged = prepared.unchanged.filter(|_| request.is_get_or_head());
-        let condition = unchanged.and_then(|one| request.head().precondition(one.tag, None));
+        let condition = unchanged.and_then(|one| request.head().precondition(Some(one.tag), None));
         let (status, content, head_len, slot_at) = match (condition, unchanged) {
             (Some(Status::NotModified), Some(unchanged)) => {
                 let status = Status::NotModified.into();
@@ -643,6 +661,8 @@ pub(super) fn write<S>(
         OutgoingContent::Parts(parts) => return conn.write_parts(bytes.into(), parts, params),
         OutgoingContent::Slice(content, range) if !range.is_empty() => Some((content, range)),
         OutgoingContent::Slice(..) | OutgoingContent::None => None,
+        // Downloads are not written in one piece.
+        OutgoingContent::Disk(..) => return Err(WriteError::NoSuchContent),
     };
     let entries = usize::from(!bytes.is_empty()) + usize::from(slice.is_some());
     conn.ensure_room(entries)?;

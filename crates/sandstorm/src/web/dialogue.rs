@@ -132,8 +132,7 @@ impl<A: App> Web<A> {
         conn.clear_deadline();
         RequestTimes::begin(conn);
         match self.core.send(conn, answer, data) {
-            Ok(true) => Progress::End,
-            Ok(false) => Progress::Continue(answer.consumed()),
+            Ok(continuation) => Progress::from_continuation(continuation, answer.consumed()),
             Err(WriteError::Full) => {
                 conn.state().wants_room = true;
                 RequestTimes::postpone(conn);

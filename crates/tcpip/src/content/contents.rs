@@ -263,6 +263,13 @@ impl Contents {
         true
     }
 
+    /// Returns true if a send stream contains a slice of the content item, so that removing the item
+    /// would free no memory yet.
+    pub fn is_in_use(&self, id: ContentId) -> bool {
+        let found = self.lookup(id);
+        found.is_some_and(|(index, _)| self.list[index as usize].refs > 0)
+    }
+
     /// Adds a content item for one connection. [`Totals::temporary_bytes`] counts its bytes, so that
     /// an application can limit what slow clients hold. It must be [removed](Self::remove) when it is
     /// written.

@@ -187,6 +187,13 @@ impl<S> Connection<'_, S> {
         self.tcb.stream.room(0, self.lists, false)
     }
 
+    /// Requests a call of [`on_sent`](crate::Application::on_sent) as soon as the peer has acknowledged
+    /// the oldest write, and not only when it has acknowledged all of them. There must be unacknowledged
+    /// data.
+    pub fn notify_of_room(&mut self) {
+        self.tcb.flags |= Flags::WANTS_ROOM;
+    }
+
     /// Checks that the stream has room for `entries` more entries, so that a response is written
     /// either completely or not at all. Until the callback returns, only writes use up this room.
     /// [`write_bytes`](Self::write_bytes) also needs a write buffer, which this method does not

@@ -66,6 +66,9 @@ impl Builder {
             let path = String::from_utf8_lossy(path);
             tracing::info!("{path} is sent only under its own name, because it {why}");
         };
+        if plain_reply.disk().or(coded_reply.disk()).is_some() {
+            return refuse("or the file beside it is not kept in memory");
+        }
         if coded.modified < plain.modified {
             return refuse("is older than the file without this coding");
         }
@@ -261,5 +264,8 @@ fn forms_of(plain: FilePage, forms: &mut Forms) -> &mut ArrayVec<CodedPage, { Co
 /// Returns true if it is worth making coded forms of a file.
 fn is_compressible(file: &Reply) -> bool {
     let media_type = PartialHead::of(file).media_type();
-    is_worthwhile(media_type, file.body_len()) && !file.has_field("content-encoding")
+    let is_in_memory = file.disk().is_none();
+    is_in_memory
+        && is_worthwhile(media_type, file.body_len())
+        && !file.has_field("content-encoding")
 }

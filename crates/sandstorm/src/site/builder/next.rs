@@ -109,7 +109,9 @@ impl Builder {
         for offset in 0..count {
             let (own, old) = (own.index() + offset, old.index() + offset);
             let (new, known) = (&mut self.site.replies[own], &previous.replies[old]);
-            if self.origins[own] == NEW && new.bytes() == known.bytes() {
+            // The heads of different versions of a file on the disk may be equal.
+            let are_in_memory = new.disk().is_none() && known.disk().is_none();
+            if self.origins[own] == NEW && are_in_memory && new.bytes() == known.bytes() {
                 new.clone_from(known);
                 self.origins[own] = old as u32;
             }

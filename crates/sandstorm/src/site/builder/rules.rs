@@ -14,6 +14,9 @@ use crate::status::{Status, StatusCode};
 /// convention.
 const NOT_FOUND_PAGE: &[u8] = b"/404.html";
 
+/// Maximum length of the page about an error, if it is a file on the disk, in bytes.
+const MAX_PAGE_LEN: usize = 16 << 20;
+
 /// Receives each path that a rule leads to although no page has it, and the rule's text.
 pub(super) type Report<'r> = dyn FnMut(&[u8], &str) + 'r;
 
@@ -161,8 +164,10 @@ impl Builder {
         if let Some(first) = known.get(&key) {
             return Some(*first);
         }
-        let file = self.site.file_at(path)?;
-        let first = self.add(error_page(status, self.site.reply(file.first)));
+        let file = self.site.reply(self.site.file_at(path)?.first);
+        let body = file.read_body(MAX_PAGE_LEN)?;
+        let replies = error_page(status, file, &body);
+        let first = self.add(replies);
         known.insert(key, first);
         Some(first)
     }
@@ -205,12 +210,15 @@ impl Builder {
             let named = settings.error_pages.iter().find(|(one, _)| *one == status);
             let usual = (status == Status::NotFound).then_some(NOT_FOUND_PAGE);
             let path = named.map(|(_, path)| &**path).or(usual);
-            let file = path.and_then(|path| self.site.file_at(path));
-            if let (Some((_, path)), None) = (named, file) {
+            let file = path.and_then(|path| {
+                let file = self.site.reply(self.site.file_at(path)?.first);
+                Some((file, file.read_body(MAX_PAGE_LEN)?))
+            });
+            if let (Some((_, path)), None) = (named, &file) {
                 report(path, &format!("error page {}", status.digits()));
             }
             let replies = match file {
-                Some(file) => error_page(status, self.site.reply(file.first)),
+                Some((file, body)) => error_page(status, file, &body),
                 None if own.is_empty() => continue,
                 None => status_page(status, &fields),
             };

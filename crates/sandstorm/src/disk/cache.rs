@@ -1,0 +1,178 @@
+//! Which chunks stay in memory: the S3-FIFO of *FIFO queues are all you need for cache eviction*
+//! (Yang and others, SOSP 2023).
+//!
+//! New chunks are in a small queue. Those that are used there again move to the main queue, and the
+//! others leave soon. So files that are asked for once do not replace those that are asked for often.
+//! The keys of chunks that have left are remembered for a while. If such a chunk returns, it begins in
+//! the main queue.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use tcpip::ContentId;
+
+/// Maximum number of uses that are counted since an entry joined its queue.
+const MAX_USES: u8 = 3;
+/// The small queue has at most 1/`SMALL_SHARE` of the bytes while the main queue has entries.
+const SMALL_SHARE: usize = 10;
+/// Maximum number of entries that a search for one to evict examines.
+const MAX_EXAMINED: usize = 128;
+
+/// The number of a file, and the index of a chunk in it.
+pub(super) type Key = (u32, u32);
+
+/// A chunk that is a content item of the TCP stack.
+#[derive(Debug)]
+pub(super) struct Entry {
+    key: Key,
+    pub(super) content: ContentId,
+    pub(super) bytes: Arc<[u8]>,
+    uses: u8,
+}
+
+/// The chunks in memory.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    places: HashMap<Key, u32>,
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    small: VecDeque<u32>,
+    main: VecDeque<u32>,
+    left: VecDeque<Key>,
+    is_left: HashSet<Key>,
+    small_bytes: usize,
+    bytes: usize,
+    max_entries: usize,
+}
+
+impl Cache {
+    /// Creates a cache of at most `max_entries` entries.
+    pub(super) fn new(max_entries: usize) -> Self {
+        Self {
+            // A table that grows would stop a worker for long.
+            places: HashMap::with_capacity(max_entries),
+            entries: Vec::with_capacity(max_entries),
+            free: Vec::with_capacity(max_entries),
+            small: VecDeque::with_capacity(max_entries),
+            main: VecDeque::with_capacity(max_entries),
+            left: VecDeque::with_capacity(max_entries),
+            is_left: HashSet::with_capacity(max_entries),
+            max_entries,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn max_entries(&self) -> usize {
+        self.max_entries
+    }
+
+    /// Length of all chunks in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Number of chunks.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Finds a chunk, and counts the use.
+    pub(super) fn find(&mut self, key: Key) -> Option<ContentId> {
+        let place = *self.places.get(&key)?;
+        let entry = self.entries[place as usize].as_mut()?;
+        entry.uses = MAX_USES.min(entry.uses + 1);
+        Some(entry.content)
+    }
+
+    pub(super) fn contains(&self, key: Key) -> bool {
+        self.places.contains_key(&key)
+    }
+
+    /// Adds a chunk, which must not be in the cache. There must be fewer than
+    /// [`max_entries`](Self::max_entries).
+    pub(super) fn insert(&mut self, key: Key, content: ContentId, bytes: Arc<[u8]>) {
+        self.bytes += bytes.len();
+        let len = bytes.len();
+        let entry = Some(Entry {
+            key,
+            content,
+            bytes,
+            uses: 0,
+        });
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.entries[place as usize] = entry;
+                place
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.places.insert(key, place);
+        if self.is_left.remove(&key) {
+            self.main.push_back(place);
+        } else {
+            self.small.push_back(place);
+            self.small_bytes += len;
+        }
+    }
+
+    /// Removes the entry that is least likely to be used again. Passes over those for which `is_in_use`
+    /// returns true. Returns `None` if no such entry is found in time.
+    pub(super) fn evict(&mut self, is_in_use: impl Fn(ContentId) -> bool) -> Option<Entry> {
+        for _ in 0..MAX_EXAMINED {
+            let is_small =
+                self.main.is_empty() || self.small_bytes * SMALL_SHARE >= self.bytes.max(1);
+            let is_small = is_small && !self.small.is_empty();
+            let queue = if is_small {
+                &mut self.small
+            } else {
+                &mut self.main
+            };
+            let place = queue.pop_front()?;
+            let entry = self.entries[place as usize].as_mut()?;
+            let (is_wanted, len) = (is_in_use(entry.content), entry.bytes.len());
+            if !is_small {
+                if entry.uses == 0 && !is_wanted {
+                    return self.remove(place);
+                }
+                entry.uses = entry.uses.saturating_sub(1);
+                self.main.push_back(place);
+            } else if is_wanted {
+                self.small.push_back(place);
+            } else {
+                self.small_bytes -= len;
+                // The first use is that of the client for whom the chunk was read.
+                if entry.uses <= 1 {
+                    let key = entry.key;
+                    self.remember(key);
+                    return self.remove(place);
+                }
+                entry.uses = 0;
+                self.main.push_back(place);
+            }
+        }
+        None
+    }
+
+    /// Remembers the key of an entry that leaves the small queue.
+    fn remember(&mut self, key: Key) {
+        if self.left.len() >= self.max_entries
+            && let Some(oldest) = self.left.pop_front()
+        {
+            self.is_left.remove(&oldest);
+        }
+        if self.is_left.insert(key) {
+            self.left.push_back(key);
+        }
+    }
+
+    fn remove(&mut self, place: u32) -> Option<Entry> {
+        let entry = self.entries[place as usize].take()?;
+        self.bytes -= entry.bytes.len();
+        self.places.remove(&entry.key);
+        self.free.push(place);
+        Some(entry)
+    }
+}

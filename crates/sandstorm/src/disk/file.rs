@@ -1,0 +1,128 @@
+//! A file on the disk, in the version that is served.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::io::Errno;
+
+use crate::root::Root;
+use crate::site::Version;
+
+/// Length of a chunk in bytes. The last chunk of a file may be shorter.
+pub(crate) const CHUNK_LEN: usize = 64 << 10;
+
+/// A file on the disk, in the version that is served.
+#[derive(Debug)]
+pub(crate) struct DiskFile {
+    number: u32,
+    root: Arc<Root>,
+    /// The path below the root, without symbolic links.
+    path: Box<Path>,
+    version: Version,
+}
+
+/// Why a chunk could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// The file has another version than the one that is served.
+    #[error("changed since it was loaded; reload it")]
+    Changed,
+    /// The file cannot be read.
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            // The file was removed, or replaced by another kind of entry.
+            Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Self::Changed,
+            // It was made shorter.
+            None if error.kind() == ErrorKind::UnexpectedEof => Self::Changed,
+            _ => Self::Unreadable(error),
+        }
+    }
+}
+
+impl DiskFile {
+    /// Describes the file at `path` below `root`, which must not contain symbolic links.
+    pub(crate) fn new(root: &Arc<Root>, path: &Path, version: Version) -> Self {
+        static NUMBERS: AtomicU32 = AtomicU32::new(0);
+        Self {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            root: Arc::clone(root),
+            path: path.into(),
+            version,
+        }
+    }
+
+    /// A number that no other file of this process has.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.version.len as usize
+    }
+
+    /// The path below the folder that is served.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length of the chunk with this index, in bytes.
+    pub(crate) fn chunk_len(&self, chunk: u32) -> usize {
+        let from = chunk as usize * CHUNK_LEN;
+        CHUNK_LEN.min(self.len().saturating_sub(from))
+    }
+
+    /// Opens the file.
+    pub(crate) fn open(&self) -> Result<File, ReadError> {
+        Ok(self.root.file(&self.path)?)
+    }
+
+    /// Reads the chunk with this index from the open file. The version is checked afterwards, so that
+    /// no byte of a later version is returned.
+    pub(crate) fn read(&self, file: &File, chunk: u32) -> Result<Arc<[u8]>, ReadError> {
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, self.chunk_len(chunk)).collect();
+        if let Some(buffer) = Arc::get_mut(&mut bytes) {
+            file.read_exact_at(buffer, u64::from(chunk) * CHUNK_LEN as u64)?;
+        }
+        self.check(file)?;
+        Ok(bytes)
+    }
+
+    /// Reads the whole file.
+    pub(crate) fn read_all(&self) -> Result<Vec<u8>, ReadError> {
+        let file = self.open()?;
+        let mut bytes = vec![0; self.len()];
+        file.read_exact_at(&mut bytes, 0)?;
+        self.check(&file)?;
+        Ok(bytes)
+    }
+
+    /// Fails if the open file has another version than the one that is served.
+    fn check(&self, file: &File) -> Result<(), ReadError> {
+        let metadata = file.metadata()?;
+        let now = Version::of(&metadata);
+        let known = self.version;
+        // Removing a file changes the time of its metadata, but not its content.
+        let is_removed = metadata.nlink() == 0;
+        let is_same = now == known
+            || is_removed
+                && Version {
+                    changed: known.changed,
+                    ..now
+                } == known;
+        if is_same {
+            Ok(())
+        } else {
+            Err(ReadError::Changed)
+        }
+    }
+}

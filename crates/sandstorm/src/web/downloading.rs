@@ -1,0 +1,230 @@
+//! Sends files on the disk as responses.
+
+use nmio::Instant;
+use tcpip::{CongestionControl, Connections};
+
+use super::Web;
+use super::conversation::{Conn, Conversation};
+use super::core::{Continuation, Core};
+use super::downloads::{Download, Pumped};
+use crate::app::App;
+use crate::disk::Chunks;
+use crate::pending::{Outgoing, OutgoingContent, Place};
+use crate::status::Status;
+
+impl Core {
+    /// Begins a response whose assembled bytes are in `out`, and whose body is on the disk. Its status
+    /// and the length of its body are `response`. `head` is that of the request.
+    #[cold]
+    pub(super) fn begin_download<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        response: (Status, usize),
+        head: &[u8],
+        outgoing: Outgoing,
+    ) -> Continuation {
+        let OutgoingContent::Disk(file, pieces) = outgoing.content else {
+            return Continuation::End;
+        };
+        conn.clear_deadline();
+        self.pending.release(conn.state().place);
+        conn.state().place = Place::NONE;
+        let (status, body_len) = response;
+        let download = Download {
+            file,
+            own: self.out.as_slice().into(),
+            pieces,
+            status,
+            body_len,
+            request: self.access_log.is_some().then(|| head.into()),
+            closes: outgoing.stamp.closes(),
+        };
+        let (last, id, now) = (conn.state().download, conn.id(), conn.now());
+        conn.state().download = self.downloads.add(last, download, id, now);
+        let continuation = self.continue_download(conn);
+        if continuation == Continuation::Wait {
+            conn.park();
+        }
+        continuation
+    }
+
+    /// Writes more of a download.
+    fn continue_download<S>(&mut self, conn: &mut Conn<'_, S>) -> Continuation {
+        let place = conn.state().download;
+        let had_begun = self.downloads.has_begun(place);
+        if self.downloads.chunks().is_none() {
+            return self.fail_download(conn);
+        }
+        let pumped = self.downloads.pump(conn);
+        if !had_begun && self.downloads.has_begun(place) {
+            self.note_download(conn, None);
+        }
+        match pumped {
+            Pumped::Waits => Continuation::Wait,
+            Pumped::Ended => {
+                conn.abort();
+                Continuation::End
+            }
+            Pumped::Done => {
+                let closes = self.downloads.download(place).is_some_and(|one| one.closes);
+                if closes || self.now.closes() {
+                    conn.close();
+                    return Continuation::End;
+                }
+                if conn.state().unread > 0 {
+                    self.expect_more(conn);
+                }
+                Continuation::ReadNext
+            }
+        }
+    }
+
+    /// Counts and logs a download that begins, or the status that is sent instead.
+    fn note_download<S>(&mut self, conn: &mut Conn<'_, S>, instead: Option<(Status, usize)>) {
+        let Some(download) = self.downloads.download_mut(conn.state().download) else {
+            return;
+        };
+        let (status, body_len) = instead.unwrap_or((download.status, download.body_len));
+        let request = download.request.take();
+        self.count_own(status);
+        if let Some(head) = request {
+            self.log(conn.peer(), status.into(), body_len, &head);
+        }
+    }
+
+    /// Continues the connection's download because the client has acknowledged something. Returns false
+    /// if all of the response was written before.
+    #[cold]
+    pub(super) fn has_sent_of_download<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
+        if self.downloads.is_done(conn.state().download) {
+            if !conn.has_unacknowledged() {
+                self.downloads.release(conn.state().download);
+                conn.state().download = <_>::default();
+            }
+            return false;
+        }
+        self.resume_download(conn);
+        true
+    }
+
+    /// Continues a download whose connection is parked.
+    fn resume_download<S>(&mut self, conn: &mut Conn<'_, S>) {
+        match self.continue_download(conn) {
+            Continuation::ReadNext => conn.resume(),
+            Continuation::Wait | Continuation::Stream | Continuation::End => {}
+        }
+    }
+
+    /// Ends a download whose file cannot be read: with 503 if nothing has been sent, and otherwise with
+    /// a reset, so that the client never takes the rest of another version for that of the first one.
+    #[cold]
+    fn fail_download<S>(&mut self, conn: &mut Conn<'_, S>) -> Continuation {
+        let place = conn.state().download;
+        if self.downloads.has_begun(place) {
+            conn.abort();
+            return Continuation::End;
+        }
+        let closes = self.downloads.download(place).is_some_and(|one| one.closes);
+        let stamp = self.now.or_closing(closes);
+        self.response.clear();
+        self.response.set_page(Status::ServiceUnavailable.into());
+        self.out.clear();
+        self.write_response(false, stamp);
+        let body_len = self.response.body().len();
+        self.note_download(conn, Some((Status::ServiceUnavailable, body_len)));
+        self.downloads.release(place);
+        conn.state().download = <_>::default();
+        if conn.write_bytes(&self.out).is_err() {
+            conn.abort();
+            return Continuation::End;
+        }
+        if stamp.closes() {
+            conn.close();
+            return Continuation::End;
+        }
+        Continuation::ReadNext
+    }
+
+    /// Continues the downloads whose chunks have arrived, and those that have waited for memory.
+    fn continue_downloads<S, C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Conversation<S>, C>,
+    ) {
+        let mut told = std::mem::take(&mut self.downloads.told);
+        if let Some(chunks) = self.downloads.chunks_mut() {
+            chunks.take_arrived(connections.contents_mut(), &mut told);
+        }
+        for (id, is_here) in told.drain(..) {
+            let Some(mut conn) = connections.get(id) else {
+                continue;
+            };
+            // The response may have ended meanwhile.
+            if self.downloads.is_done(conn.state().download) {
+                continue;
+            }
+            if is_here {
+                self.resume_download(&mut conn);
+            } else if self.fail_download(&mut conn) == Continuation::ReadNext {
+                conn.resume();
+            }
+        }
+        self.downloads.told = told;
+        self.retry_downloads(connections);
+    }
+
+    /// Continues downloads that wait for memory. If there is still none, a client that does not receive
+    /// what it has asked for gives way.
+    fn retry_downloads<S, C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Conversation<S>, C>,
+    ) {
+        for id in self.downloads.take_starved() {
+            if let Some(mut conn) = connections.get(id)
+                && !self.downloads.is_done(conn.state().download)
+            {
+                self.resume_download(&mut conn);
+            }
+        }
+        let is_starved = self.downloads.chunks().is_some_and(Chunks::is_starved);
+        if is_starved
+            && let Some(laggard) = self.downloads.laggard(connections.now())
+            && let Some(mut conn) = connections.get(laggard)
+        {
+            self.downloads.gave_way += 1;
+            conn.abort();
+        }
+    }
+}
+
+impl<A: App> Web<A> {
+    /// Sends files on the disk, by chunks that are in memory or read for this worker.
+    pub(crate) fn set_chunks(&mut self, chunks: Chunks) {
+        self.core.downloads.set_chunks(chunks);
+    }
+
+    /// When downloads that wait for memory are to be tried again.
+    #[inline(always)]
+    pub(crate) fn retry_downloads_at(&self) -> Option<Instant> {
+        self.core.downloads.retry_at()
+    }
+
+    /// Whether that time has come.
+    #[inline(always)]
+    pub(crate) fn retries_downloads(&self, now: Instant) -> bool {
+        self.retry_downloads_at().is_some_and(|at| at <= now)
+    }
+
+    /// What has been read for this worker, and how many connections gave way.
+    pub(crate) fn disk_counts(&self) -> Option<(&Chunks, u64)> {
+        let downloads = &self.core.downloads;
+        Some((downloads.chunks()?, downloads.gave_way))
+    }
+
+    /// Continues the downloads whose chunks have arrived, and those that have waited for memory.
+    pub(crate) fn continue_downloads<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Conversation<A::State>, C>,
+    ) {
+        self.core.continue_downloads(connections);
+    }
+}

@@ -1,0 +1,321 @@
+//! Responses whose bodies are files on the disk. A response is written chunk by chunk, as the client
+//! acknowledges what it has got. Reads are one or two flights ahead of the client, as in the Atlas
+//! server (Marinos and others, SIGCOMM 2017).
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nmio::Instant;
+use tcpip::{ConnectionId, WriteError};
+
+use super::conversation::Conn;
+use crate::assembled::Piece;
+use crate::disk::{CHUNK_LEN, Chunks, DiskFile, Found};
+use crate::status::Status;
+
+/// Maximum length of data that is written ahead of the client, in bytes. It is less if the congestion
+/// window is small.
+const MAX_AHEAD: usize = 1 << 20;
+/// Time after which a download that waits for memory is tried again.
+const RETRY: Duration = Duration::from_millis(10);
+/// Maximum number of downloads that are tried again at a time.
+const MAX_RETRIES: usize = 128;
+/// While others wait for memory, a client that has acknowledged nothing for this time gives way.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Index of a place in [`Downloads`]. Each connection has at most one place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DownloadPlace(u32);
+
+impl DownloadPlace {
+    /// The absence of a place.
+    const NONE: Self = Self(u32::MAX);
+
+    #[inline(always)]
+    pub(super) fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+}
+
+impl Default for DownloadPlace {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// A response whose body is a file on the disk.
+#[derive(Debug)]
+pub(super) struct Download {
+    pub(super) file: Arc<DiskFile>,
+    /// The bytes of the response that are not in the file.
+    pub(super) own: Box<[u8]>,
+    /// The pieces of the response. Prepared ones are ranges of the file.
+    pub(super) pieces: Box<[Piece]>,
+    pub(super) status: Status,
+    pub(super) body_len: usize,
+    /// The head of the request, if it is logged.
+    pub(super) request: Option<Box<[u8]>>,
+    /// Whether the connection closes after the response.
+    pub(super) closes: bool,
+}
+
+/// A download, and how far it is.
+#[derive(Debug)]
+struct Progress {
+    download: Download,
+    connection: ConnectionId,
+    /// Index of the piece to write next, and the number of its bytes that are written.
+    next: usize,
+    written: usize,
+    has_begun: bool,
+    /// When something was last written.
+    at: Instant,
+}
+
+/// What became of a download when it was continued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pumped {
+    /// All of it is written.
+    Done,
+    /// It waits for the disk, for memory, or for the client.
+    Waits,
+    /// The connection cannot send any more.
+    Ended,
+}
+
+/// The downloads of a worker.
+#[derive(Debug, Default)]
+pub(super) struct Downloads {
+    list: Vec<Option<Progress>>,
+    free: Vec<DownloadPlace>,
+    chunks: Option<Chunks>,
+    /// Length of the own bytes of all downloads.
+    own_bytes: usize,
+    /// The connections whose chunks have arrived, kept for its memory.
+    pub(super) told: Vec<(ConnectionId, bool)>,
+    /// When downloads that wait for memory are tried again.
+    retry_at: Option<Instant>,
+    /// Number of connections that were reset because others waited for memory.
+    pub(super) gave_way: u64,
+}
+
+impl Downloads {
+    pub(super) fn set_chunks(&mut self, chunks: Chunks) {
+        self.chunks = Some(chunks);
+    }
+
+    pub(super) fn chunks(&self) -> Option<&Chunks> {
+        self.chunks.as_ref()
+    }
+
+    pub(super) fn chunks_mut(&mut self) -> Option<&mut Chunks> {
+        self.chunks.as_mut()
+    }
+
+    /// Length of the text between parts of files, and of heads, in bytes.
+    pub(super) fn own_bytes(&self) -> usize {
+        self.own_bytes
+    }
+
+    /// Adds a download, which nothing of has been written. `place` is that of the connection's last
+    /// download.
+    pub(super) fn add(
+        &mut self,
+        place: DownloadPlace,
+        download: Download,
+        connection: ConnectionId,
+        now: Instant,
+    ) -> DownloadPlace {
+        self.release(place);
+        self.own_bytes += download.own.len();
+        let progress = Some(Progress {
+            download,
+            connection,
+            next: 0,
+            written: 0,
+            has_begun: false,
+            at: now,
+        });
+        match self.free.pop() {
+            Some(place) => {
+                self.list[place.0 as usize] = progress;
+                place
+            }
+            None => {
+                self.list.push(progress);
+                DownloadPlace(self.list.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// Frees a place, if there is one.
+    pub(super) fn release(&mut self, place: DownloadPlace) {
+        if let Some(one) = self.list.get_mut(place.0 as usize)
+            && let Some(progress) = one.take()
+        {
+            self.own_bytes -= progress.download.own.len();
+            self.free.push(place);
+        }
+    }
+
+    fn get(&self, place: DownloadPlace) -> Option<&Progress> {
+        self.list.get(place.0 as usize)?.as_ref()
+    }
+
+    pub(super) fn download(&self, place: DownloadPlace) -> Option<&Download> {
+        Some(&self.get(place)?.download)
+    }
+
+    pub(super) fn download_mut(&mut self, place: DownloadPlace) -> Option<&mut Download> {
+        Some(&mut self.list.get_mut(place.0 as usize)?.as_mut()?.download)
+    }
+
+    /// Whether something of the response has been written.
+    pub(super) fn has_begun(&self, place: DownloadPlace) -> bool {
+        self.get(place).is_some_and(|progress| progress.has_begun)
+    }
+
+    /// Whether all of the response is written.
+    pub(super) fn is_done(&self, place: DownloadPlace) -> bool {
+        self.get(place).is_none_or(Progress::is_done)
+    }
+
+    /// Writes what is in memory and fits into the flights ahead, and has the next chunks read.
+    pub(super) fn pump<S>(&mut self, conn: &mut Conn<'_, S>) -> Pumped {
+        let place = conn.state().download;
+        let Some(Some(progress)) = self.list.get_mut(place.0 as usize) else {
+            return Pumped::Ended;
+        };
+        let Some(chunks) = &mut self.chunks else {
+            return Pumped::Ended;
+        };
+        let info = conn.info();
+        let ahead = (2 * info.cwnd as usize).clamp(CHUNK_LEN, MAX_AHEAD);
+        let mut queued = (info.unacked + info.unsent) as usize;
+        while !progress.is_done() {
+            if queued >= ahead || conn.room() == 0 {
+                conn.notify_of_room();
+                break;
+            }
+            match progress.write_next(conn, chunks) {
+                Ok(Some(len)) => queued += len,
+                Ok(None) | Err(WriteError::Full) => break,
+                Err(_) => return Pumped::Ended,
+            }
+        }
+        progress.read_ahead(conn, chunks, ahead);
+        if chunks.is_starved() && self.retry_at.is_none() {
+            self.retry_at = Some(conn.now() + RETRY);
+        }
+        if progress.is_done() {
+            Pumped::Done
+        } else {
+            Pumped::Waits
+        }
+    }
+
+    /// When downloads that wait for memory are to be tried again.
+    #[inline(always)]
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// Returns the connections that are to be tried again, because they wait for memory.
+    pub(super) fn take_starved(&mut self) -> Vec<ConnectionId> {
+        self.retry_at = None;
+        let chunks = self.chunks.as_mut();
+        chunks.map_or_else(Vec::new, |chunks| chunks.take_starved(MAX_RETRIES))
+    }
+
+    /// Returns the connection that has made no progress for the longest time, if that is too long.
+    pub(super) fn laggard(&self, now: Instant) -> Option<ConnectionId> {
+        let all = self.list.iter().flatten();
+        let oldest = all.filter(|one| one.has_begun).min_by_key(|one| one.at)?;
+        (oldest.at + PATIENCE < now).then_some(oldest.connection)
+    }
+}
+
+impl Progress {
+    fn is_done(&self) -> bool {
+        self.next >= self.download.pieces.len()
+    }
+
+    /// Writes the next piece, or a chunk of it. Returns the number of bytes, or `None` if a chunk is
+    /// missing. The head waits for the first chunk, because the file may turn out to be unreadable.
+    fn write_next<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        chunks: &mut Chunks,
+    ) -> Result<Option<usize>, WriteError> {
+        let id = conn.id();
+        let piece = &self.download.pieces[self.next];
+        let len = match piece {
+            Piece::Assembled(range) => {
+                if let Some((chunk, _)) = self.next_in_file().filter(|_| !self.has_begun)
+                    && chunks.find(conn.contents_mut(), &self.download.file, chunk, id)
+                        == Found::Later
+                {
+                    return Ok(None);
+                }
+                conn.write_bytes(&self.download.own[range.clone()])?;
+                self.next += 1;
+                range.len()
+            }
+            Piece::Prepared(range) => {
+                let Some((chunk, part)) = self.next_in_file() else {
+                    self.next += 1;
+                    return Ok(Some(0));
+                };
+                let len = part.len();
+                let found = chunks.find(conn.contents_mut(), &self.download.file, chunk, id);
+                let Found::Here(content) = found else {
+                    return Ok(None);
+                };
+                conn.write_slice(content, part.start as u32..part.end as u32, 0)?;
+                self.written += len;
+                if self.written == range.len() {
+                    self.next += 1;
+                    self.written = 0;
+                }
+                len
+            }
+        };
+        self.has_begun = true;
+        self.at = conn.now();
+        Ok(Some(len))
+    }
+
+    /// Returns the chunk that is needed next, and the part of it.
+    fn next_in_file(&self) -> Option<(u32, Range<usize>)> {
+        let mut pieces = self.download.pieces[self.next..].iter().enumerate();
+        pieces.find_map(|(at, piece)| {
+            let Piece::Prepared(range) = piece else {
+                return None;
+            };
+            let from = range.start + if at == 0 { self.written } else { 0 };
+            let chunk = from / CHUNK_LEN;
+            let base = chunk * CHUNK_LEN;
+            let end = range.end.min(base + CHUNK_LEN);
+            (from < range.end).then_some((chunk as u32, from - base..end - base))
+        })
+    }
+
+    /// Has chunks read that will be needed soon.
+    fn read_ahead<S>(&self, conn: &mut Conn<'_, S>, chunks: &mut Chunks, ahead: usize) {
+        let Some((chunk, _)) = self.next_in_file() else {
+            return;
+        };
+        let piece = self.download.pieces[self.next..]
+            .iter()
+            .find_map(|piece| match piece {
+                Piece::Prepared(range) => Some(range),
+                Piece::Assembled(_) => None,
+            });
+        let end = piece.map_or(0, |range| range.end.div_ceil(CHUNK_LEN) as u32);
+        let last = end.min(chunk + ahead.div_ceil(CHUNK_LEN) as u32 + 1);
+        for next in chunk..last {
+            chunks.read_ahead(conn.contents_mut(), &self.download.file, next);
+        }
+    }
+}
