@@ -231,6 +231,8 @@ mod coder;
 mod coding;
 pub mod date;
 mod disk;
+#[cfg(test)]
+mod disk_tests;
 mod exchange;
 mod fields;
 mod framing;

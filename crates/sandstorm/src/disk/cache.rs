@@ -176,3 +176,97 @@ impl Cache {
         Some(entry)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcpip::{Contents, Stack};
+
+    /// Makes contents for a cache to refer to.
+    fn with_contents(act: impl FnOnce(&mut Contents)) {
+        let capabilities = nmio::Port::capabilities(&nmio::sim::Sink::new(1500, 16, 0));
+        let make = |contents: &mut Contents| {
+            act(contents);
+            Err::<crate::web::Web, _>(tcpip::ContentError::TooMany)
+        };
+        let config = tcpip::Config::on_ports(&[80]);
+        let now = nmio::Instant::ZERO;
+        let _ = <Stack<_>>::load(&config, make, &capabilities, [1; 4], now);
+    }
+
+    struct Filled<'c> {
+        cache: Cache,
+        contents: &'c mut Contents,
+    }
+
+    impl Filled<'_> {
+        fn insert(&mut self, file: u32) {
+            let bytes: Arc<[u8]> = Arc::from([0; 10]);
+            let content = self.contents.add(Arc::clone(&bytes), None).unwrap();
+            self.cache.insert((file, 0), content, bytes);
+        }
+
+        fn evict(&mut self) -> Option<u32> {
+            Some(self.cache.evict(|_| false)?.key.0)
+        }
+    }
+
+    #[test]
+    fn what_is_used_again_outlives_what_is_used_once() {
+        with_contents(|contents| {
+            let cache = Cache::new(100);
+            let mut filled = Filled { cache, contents };
+            for file in 0..10 {
+                filled.insert(file);
+                filled.cache.find((file, 0));
+            }
+            for file in [3, 4] {
+                filled.cache.find((file, 0));
+            }
+            assert_eq!(filled.cache.bytes(), 100);
+            // A scan of files that are used once.
+            for file in 100..150 {
+                filled.insert(file);
+                filled.cache.find((file, 0));
+                filled.evict();
+            }
+            assert!(filled.cache.contains((3, 0)) && filled.cache.contains((4, 0)));
+            assert!(!filled.cache.contains((0, 0)) && !filled.cache.contains((100, 0)));
+            assert_eq!(filled.cache.len(), 10);
+        });
+    }
+
+    #[test]
+    fn what_returns_soon_begins_in_the_main_queue() {
+        with_contents(|contents| {
+            let cache = Cache::new(100);
+            let mut filled = Filled { cache, contents };
+            for file in [1, 2] {
+                filled.insert(file);
+            }
+            assert_eq!(filled.evict(), Some(1));
+            filled.insert(1);
+            // The small queue goes first while it has more than its share.
+            assert_eq!(filled.evict(), Some(2));
+            assert_eq!(filled.evict(), Some(1));
+            assert_eq!(filled.evict(), None);
+            assert_eq!((filled.cache.bytes(), filled.cache.small_bytes), (0, 0));
+        });
+    }
+
+    #[test]
+    fn what_is_being_sent_stays() {
+        with_contents(|contents| {
+            let cache = Cache::new(100);
+            let mut filled = Filled { cache, contents };
+            for file in 0..5 {
+                filled.insert(file);
+            }
+            assert!(filled.cache.evict(|_| true).is_none());
+            assert_eq!(filled.cache.len(), 5);
+            let sent = filled.cache.find((0, 0));
+            let evicted = filled.cache.evict(|content| Some(content) == sent).unwrap();
+            assert_ne!(evicted.key, (0, 0));
+        });
+    }
+}

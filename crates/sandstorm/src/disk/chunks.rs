@@ -184,9 +184,9 @@ impl Chunks {
         self.starved.drain(..count).collect()
     }
 
-    /// Whether connections wait for room.
-    pub(crate) fn is_starved(&self) -> bool {
-        !self.starved.is_empty()
+    /// Number of connections that wait for room.
+    pub(crate) fn starved(&self) -> usize {
+        self.starved.len()
     }
 
     /// What has been read so far.

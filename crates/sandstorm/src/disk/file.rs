@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -106,19 +106,15 @@ impl DiskFile {
         Ok(bytes)
     }
 
-    /// Fails if the open file has another version than the one that is served.
+    /// Fails if the open file has another version than the one that is served. The time of the metadata
+    /// does not count, because a new name or new permissions change it too.
     fn check(&self, file: &File) -> Result<(), ReadError> {
-        let metadata = file.metadata()?;
-        let now = Version::of(&metadata);
-        let known = self.version;
-        // Removing a file changes the time of its metadata, but not its content.
-        let is_removed = metadata.nlink() == 0;
-        let is_same = now == known
-            || is_removed
-                && Version {
-                    changed: known.changed,
-                    ..now
-                } == known;
+        let now = Version::of(&file.metadata()?);
+        let is_same = self.version
+            == Version {
+                changed: self.version.changed,
+                ..now
+            };
         if is_same {
             Ok(())
         } else {

@@ -82,6 +82,24 @@ impl Reads {
         }
     }
 
+    /// Reads a chunk for a worker.
+    fn read(
+        &self,
+        open: &mut OpenFiles,
+        file: Arc<DiskFile>,
+        chunk: u32,
+        to: &mailbox::Sender<Arrived>,
+    ) {
+        let outcome = open.read(&file, chunk);
+        if let Err(error) = &outcome {
+            self.warn(&file, error);
+        }
+        let bytes = outcome.ok();
+        // The mailbox has room for all chunks that its worker has asked for. A worker that has ended
+        // needs none.
+        drop(to.send(Arrived { file, chunk, bytes }));
+    }
+
     fn next(&self) -> Result<Work, RecvTimeoutError> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.recv_timeout(IDLE)
@@ -98,15 +116,7 @@ impl control::Readers for Reads {
         while !self.is_closed.load(Ordering::Relaxed) {
             match self.next() {
                 Ok(Work::Read { file, chunk, to }) => {
-                    let outcome = open.read(&file, chunk);
-                    if let Err(error) = &outcome {
-                        self.warn(&file, error);
-                    }
-                    let bytes = outcome.ok();
-                    let arrived = Arrived { file, chunk, bytes };
-                    // The mailbox has room for all chunks that its worker has asked for. A worker that
-                    // has ended needs none.
-                    drop(to.send(arrived));
+                    self.read(&mut open, file, chunk, &to);
                 }
                 Ok(Work::Free(_)) => {}
                 Ok(Work::End) | Err(RecvTimeoutError::Disconnected) => break,
@@ -143,5 +153,22 @@ impl OpenFiles {
         }
         self.0.push((file.number(), opened));
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+impl Reads {
+    /// Does all work that waits in the queue.
+    pub(crate) fn work_all(&self) {
+        let mut open = OpenFiles::default();
+        let work: Vec<Work> = {
+            let queue = self.queue.lock().unwrap();
+            queue.try_iter().collect()
+        };
+        for one in work {
+            if let Work::Read { file, chunk, to } = one {
+                self.read(&mut open, file, chunk, &to);
+            }
+        }
     }
 }

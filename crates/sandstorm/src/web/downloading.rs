@@ -103,6 +103,8 @@ impl Core {
             }
             return false;
         }
+        let now = conn.now();
+        self.downloads.note_progress(conn.state().download, now);
         self.resume_download(conn);
         true
     }
@@ -172,26 +174,24 @@ impl Core {
         self.retry_downloads(connections);
     }
 
-    /// Continues downloads that wait for memory. If there is still none, a client that does not receive
-    /// what it has asked for gives way.
+    /// Continues downloads that wait for memory. If there is still none, clients that do not receive
+    /// what they have asked for give way.
     fn retry_downloads<S, C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Conversation<S>, C>,
     ) {
-        for id in self.downloads.take_starved() {
+        for id in self.downloads.take_starved(connections.now()) {
             if let Some(mut conn) = connections.get(id)
                 && !self.downloads.is_done(conn.state().download)
             {
                 self.resume_download(&mut conn);
             }
         }
-        let is_starved = self.downloads.chunks().is_some_and(Chunks::is_starved);
-        if is_starved
-            && let Some(laggard) = self.downloads.laggard(connections.now())
-            && let Some(mut conn) = connections.get(laggard)
-        {
-            self.downloads.gave_way += 1;
-            conn.abort();
+        for laggard in self.downloads.laggards(connections.now()) {
+            if let Some(mut conn) = connections.get(laggard) {
+                self.downloads.gave_way += 1;
+                conn.abort();
+            }
         }
     }
 }

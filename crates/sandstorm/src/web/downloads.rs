@@ -21,6 +21,8 @@ const MAX_AHEAD: usize = 1 << 20;
 const RETRY: Duration = Duration::from_millis(10);
 /// Maximum number of downloads that are tried again at a time.
 const MAX_RETRIES: usize = 128;
+/// Maximum number of clients that give way at a time.
+const MAX_LAGGARDS: usize = 16;
 /// While others wait for memory, a client that has acknowledged nothing for this time gives way.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -69,7 +71,9 @@ struct Progress {
     next: usize,
     written: usize,
     has_begun: bool,
-    /// When something was last written.
+    /// Whether the client has to acknowledge something.
+    is_owed: bool,
+    /// When something was last written or acknowledged.
     at: Instant,
 }
 
@@ -135,6 +139,7 @@ impl Downloads {
             next: 0,
             written: 0,
             has_begun: false,
+            is_owed: false,
             at: now,
         });
         match self.free.pop() {
@@ -204,8 +209,9 @@ impl Downloads {
                 Err(_) => return Pumped::Ended,
             }
         }
+        progress.is_owed = conn.has_unacknowledged();
         progress.read_ahead(conn, chunks, ahead);
-        if chunks.is_starved() && self.retry_at.is_none() {
+        if chunks.starved() > 0 && self.retry_at.is_none() {
             self.retry_at = Some(conn.now() + RETRY);
         }
         if progress.is_done() {
@@ -222,17 +228,35 @@ impl Downloads {
     }
 
     /// Returns the connections that are to be tried again, because they wait for memory.
-    pub(super) fn take_starved(&mut self) -> Vec<ConnectionId> {
-        self.retry_at = None;
-        let chunks = self.chunks.as_mut();
-        chunks.map_or_else(Vec::new, |chunks| chunks.take_starved(MAX_RETRIES))
+    pub(super) fn take_starved(&mut self, now: Instant) -> Vec<ConnectionId> {
+        let Some(chunks) = &mut self.chunks else {
+            return Vec::new();
+        };
+        let starved = chunks.take_starved(MAX_RETRIES);
+        self.retry_at = (chunks.starved() > 0).then(|| now + RETRY);
+        starved
     }
 
-    /// Returns the connection that has made no progress for the longest time, if that is too long.
-    pub(super) fn laggard(&self, now: Instant) -> Option<ConnectionId> {
+    /// Notes that the client has acknowledged something.
+    pub(super) fn note_progress(&mut self, place: DownloadPlace, now: Instant) {
+        if let Some(Some(progress)) = self.list.get_mut(place.0 as usize) {
+            progress.at = now;
+        }
+    }
+
+    /// Returns connections whose clients have acknowledged nothing for too long, those with the longest
+    /// time first. They are not more than the downloads that wait for memory.
+    pub(super) fn laggards(&self, now: Instant) -> Vec<ConnectionId> {
+        let starved = self.chunks.as_ref().map_or(0, Chunks::starved);
+        if starved == 0 {
+            return Vec::new();
+        }
         let all = self.list.iter().flatten();
-        let oldest = all.filter(|one| one.has_begun).min_by_key(|one| one.at)?;
-        (oldest.at + PATIENCE < now).then_some(oldest.connection)
+        let late = all.filter(|one| one.is_owed && one.at + PATIENCE < now);
+        let mut late: Vec<_> = late.map(|one| (one.at, one.connection)).collect();
+        late.sort_by_key(|(at, _)| *at);
+        late.truncate(starved.min(MAX_LAGGARDS));
+        late.into_iter().map(|(_, connection)| connection).collect()
     }
 }
 

@@ -1,0 +1,315 @@
+//! Tests responses with files on the disk: a whole server and an independent TCP client on a simulated
+//! link. The chunks are read between two steps of the virtual clock.
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use eth::{Mac, Station};
+use ip::Host;
+use nmio::sim::{EndConfig, LinkConfig, PathConfig};
+use nmio::{Bell, Instant};
+use tcpip::{Config, SendMode};
+use testkit::smol::{Client, Talk};
+use testkit::{Link, SERVER, SERVER_MAC, noise};
+
+use crate::disk::{CHUNK_LEN, Chunks, Reads};
+use crate::load::Limits;
+use crate::memory_budget::MemoryBudget;
+use crate::settings::Settings;
+use crate::{Http, Server, Site, Status};
+
+/// Maximum simulated time of a run.
+const LONGEST: Duration = Duration::from_mins(2);
+const MODES: [SendMode; 2] = [SendMode::PreCopy, SendMode::MemCopy];
+
+/// Loads a folder whose files do not fit into memory.
+fn load(folder: &Path) -> Site {
+    let settings = Settings {
+        memory: Some(MemoryBudget::new(0)),
+        ..Settings::default()
+    };
+    Site::load_with(folder, &Limits::default(), &settings, |_| {}).unwrap()
+}
+
+/// A server, a client, and the link between them.
+struct World {
+    link: Link,
+    server: Server,
+    client: Client,
+    reads: Reads,
+}
+
+impl World {
+    fn new(site: &Arc<Site>, mode: SendMode, capacity: usize) -> Self {
+        let mut config = LinkConfig::symmetric(PathConfig {
+            delay: Duration::from_millis(5),
+            ..PathConfig::default()
+        });
+        config.b = EndConfig {
+            resident_frames: 512,
+            ..EndConfig::default()
+        };
+        let link = Link::new(&config, 1);
+        let (reads, bell) = (Reads::default(), Bell::new().unwrap());
+        let config = Config {
+            mode,
+            ..Config::on_ports(&[80])
+        };
+        let (keys, now) = ([1, 2, 3, 4], Instant::ZERO);
+        let http = Http::new(Arc::clone(site), &SERVER, &config, &link.server, keys, now);
+        let http = http
+            .unwrap()
+            .with_wall_clock(|| UNIX_EPOCH)
+            .with_chunks(Chunks::new(&reads, capacity, &bell));
+        let station = Station::new(Mac(SERVER_MAC), &SERVER);
+        Self {
+            link,
+            server: Server::new(Host::own(station), http).with_bell(bell),
+            client: Client::new(1500),
+            reads,
+        }
+    }
+
+    fn connect(&mut self, requests: &str) {
+        let talk = Talk {
+            bytes: requests.as_bytes().to_vec(),
+            ..Talk::default()
+        };
+        self.client.connect(80, talk);
+    }
+
+    /// Runs until all clients are done, or until `until` returns true. Returns true if it did not take
+    /// too long.
+    fn run(&mut self, mut until: impl FnMut(&Client) -> bool) -> bool {
+        let reads = &self.reads;
+        let done = |client: &Client, _: &Server| {
+            reads.work_all();
+            client.done() || until(client)
+        };
+        self.link
+            .run(&mut self.client, &mut self.server, LONGEST, done)
+    }
+
+    /// What the connection with this index has received.
+    fn received(&self, index: usize) -> &[u8] {
+        &self.client.connections[index].received
+    }
+}
+
+fn request(method: &str, path: &str, fields: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+}
+
+/// Removes a response from the start of `bytes`, and returns its status line, fields and body.
+fn take_response<'b>(bytes: &mut &'b [u8], has_body: bool) -> (&'b str, &'b str, &'b [u8]) {
+    let end = bytes
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap()
+        + 4;
+    let head = std::str::from_utf8(&bytes[..end]).unwrap();
+    let (line, fields) = head.split_once("\r\n").unwrap();
+    let length = fields
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "));
+    let len = length
+        .filter(|_| has_body)
+        .map_or(0, |len| len.parse().unwrap());
+    let body = &bytes[end..end + len];
+    *bytes = &bytes[end + len..];
+    (line, fields, body)
+}
+
+#[test]
+fn files_on_the_disk_are_sent_whole_and_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = [
+        1,
+        1_000,
+        CHUNK_LEN - 1,
+        CHUNK_LEN,
+        CHUNK_LEN + 1,
+        5 * CHUNK_LEN + 77,
+    ];
+    let contents: Vec<_> = (0..)
+        .zip(sizes)
+        .map(|(seed, len)| noise(seed, len))
+        .collect();
+    for (len, content) in sizes.iter().zip(&contents) {
+        fs::write(folder.path().join(format!("{len}.bin")), content).unwrap();
+    }
+    let site = Arc::new(load(folder.path()));
+    assert_eq!(site.totals().disk_files, sizes.len() as u64);
+    assert_eq!(site.totals().disk_bytes, sizes.iter().sum::<usize>() as u64);
+    for mode in MODES {
+        // The capacity is less than the files have, so chunks are evicted and read again.
+        let mut world = World::new(&site, mode, 0);
+        let mut requests = String::new();
+        for len in sizes {
+            let path = format!("/{len}.bin");
+            requests += &request("GET", &path, "");
+            requests += &request("HEAD", &path, "");
+            requests += &request("GET", &path, &format!("Range: bytes={}-\r\n", len / 3));
+            requests += &request("GET", &path, &format!("Range: bytes={len}-\r\n"));
+            requests += &request(
+                "GET",
+                &path,
+                "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n",
+            );
+        }
+        let long = *sizes.last().unwrap();
+        let path = format!("/{long}.bin");
+        requests += &request("GET", &path, "Range: bytes=0-9,100000-200000,-5\r\n");
+        requests += &request("GET", &path, "Connection: close\r\n");
+        world.connect(&requests);
+        world.connect(&requests);
+        assert!(world.run(|_| false), "{mode:?}");
+        for index in 0..2 {
+            let mut rest = world.received(index);
+            for (len, content) in sizes.iter().zip(&contents) {
+                let (line, fields, body) = take_response(&mut rest, true);
+                assert_eq!(line, "HTTP/1.1 200 OK");
+                assert!(body == content, "{len}");
+                assert!(fields.contains("Last-Modified: "));
+                assert!(!fields.contains("ETag"), "nothing has read the file yet");
+                let (line, of_head, _) = take_response(&mut rest, false);
+                assert_eq!((line, of_head), ("HTTP/1.1 200 OK", fields));
+                let (line, fields, body) = take_response(&mut rest, true);
+                assert_eq!(line, "HTTP/1.1 206 Partial Content");
+                assert!(body == &content[len / 3..], "{len}");
+                let range = format!("Content-Range: bytes {}-{}/{len}\r\n", len / 3, len - 1);
+                assert!(fields.contains(&range), "{fields}");
+                let (line, fields, _) = take_response(&mut rest, true);
+                assert_eq!(line, "HTTP/1.1 416 Range Not Satisfiable");
+                assert!(fields.contains(&format!("Content-Range: bytes */{len}\r\n")));
+                let (line, fields, _) = take_response(&mut rest, false);
+                assert_eq!(line, "HTTP/1.1 304 Not Modified");
+                assert!(fields.contains("Last-Modified: "), "{fields}");
+            }
+            let content = contents.last().unwrap();
+            let (line, _, body) = take_response(&mut rest, true);
+            assert_eq!(line, "HTTP/1.1 206 Partial Content");
+            for part in [0..10, 100_000..200_001, long - 5..long] {
+                let part = &content[part];
+                assert!(body.windows(part.len()).any(|bytes| bytes == part));
+            }
+            let (line, _, body) = take_response(&mut rest, true);
+            assert_eq!(line, "HTTP/1.1 200 OK");
+            assert!(body == content && rest.is_empty());
+        }
+        let web = world.server.transports.stack().app();
+        assert_eq!(
+            web.counters().of(Status::Ok),
+            2 * (2 * sizes.len() as u64 + 1)
+        );
+        let (chunks, gave_way) = web.disk_counts().unwrap();
+        assert!(chunks.counts().read > 0 && chunks.counts().failed == 0);
+        assert_eq!(gave_way, 0);
+    }
+}
+
+#[test]
+fn a_file_that_has_changed_is_refused_and_one_that_changes_ends_with_a_reset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bin");
+    let content = noise(1, 40 * CHUNK_LEN);
+    fs::write(&path, &content).unwrap();
+    let site = Arc::new(load(folder.path()));
+    let mut world = World::new(&site, SendMode::MemCopy, 0);
+    world.connect(&request("GET", "/a.bin", ""));
+    let has_some = |client: &Client| client.connections[0].received.len() > 2 * CHUNK_LEN;
+    assert!(world.run(has_some));
+    // The time is set, because two versions may otherwise have the same one.
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&noise(2, content.len()), 0).unwrap();
+    file.set_modified(UNIX_EPOCH).unwrap();
+    assert!(world.run(|_| false));
+    let mut rest = world.received(0);
+    let end = rest
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap()
+        + 4;
+    rest = &rest[end..];
+    assert!(
+        rest.len() < content.len() && content.starts_with(rest),
+        "bytes are mixed"
+    );
+    let aborted = world.server.transports.stack().counters().aborted;
+    assert!(aborted > 0, "the response did not end with a reset");
+
+    // Nothing of this range is in memory.
+    let last = format!(
+        "Range: bytes={}-\r\nConnection: close\r\n",
+        content.len() - 1
+    );
+    world.connect(&request("GET", "/a.bin", &last));
+    assert!(world.run(|_| false));
+    let mut rest = world.received(1);
+    let (line, _, _) = take_response(&mut rest, true);
+    assert_eq!(line, "HTTP/1.1 503 Service Unavailable");
+    let counters = world.server.transports.stack().app().counters();
+    assert_eq!(counters.of(Status::ServiceUnavailable), 1);
+    assert_eq!(counters.of(Status::PartialContent), 0);
+}
+
+#[test]
+fn a_file_that_was_removed_or_made_shorter_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["gone", "short", "renamed"] {
+        fs::write(folder.path().join(name), noise(1, 1_000)).unwrap();
+    }
+    let site = Arc::new(load(folder.path()));
+    fs::remove_file(folder.path().join("gone")).unwrap();
+    let short = fs::File::options()
+        .write(true)
+        .open(folder.path().join("short"));
+    short.unwrap().set_len(999).unwrap();
+    // A new name and back changes only the time of the metadata.
+    let [name, other] = ["renamed", "other"].map(|name| folder.path().join(name));
+    fs::rename(&name, &other).unwrap();
+    fs::rename(&other, &name).unwrap();
+    let mut world = World::new(&site, SendMode::MemCopy, 0);
+    world.connect(
+        &[
+            request("GET", "/gone", ""),
+            request("GET", "/short", ""),
+            request("GET", "/renamed", "Connection: close\r\n"),
+        ]
+        .concat(),
+    );
+    assert!(world.run(|_| false));
+    let mut rest = world.received(0);
+    for expected in [
+        "503 Service Unavailable",
+        "503 Service Unavailable",
+        "200 OK",
+    ] {
+        let (line, _, _) = take_response(&mut rest, true);
+        assert_eq!(line.strip_prefix("HTTP/1.1 "), Some(expected));
+    }
+}
+
+#[test]
+fn short_files_come_into_memory_first_and_a_reload_keeps_all() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, len) in [("a", 400_000), ("b", 10_000), ("c", 50_000), ("d", 20_000)] {
+        fs::write(folder.path().join(name), noise(1, len)).unwrap();
+    }
+    let settings = Settings {
+        memory: Some(MemoryBudget::new(160_000)),
+        ..Settings::default()
+    };
+    let site = Site::load_with(folder.path(), &Limits::default(), &settings, |_| {}).unwrap();
+    let totals = site.totals();
+    assert_eq!((totals.files, totals.content_bytes), (4, 480_000));
+    assert_eq!((totals.disk_files, totals.disk_bytes), (1, 400_000));
+    let next = site
+        .load_next(folder.path(), &Limits::default(), |_| {})
+        .unwrap();
+    assert_eq!(next.site.totals().disk_bytes, 400_000);
+    assert_eq!(next.site.totals().content_bytes, 480_000);
+}
