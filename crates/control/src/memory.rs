@@ -11,8 +11,8 @@ use tokio::time::{MissedTickBehavior, interval};
 /// Interval at which freed memory is returned to the kernel.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Returns the memory that this process may still take, in bytes: what the system has free, or what its
-/// control group (version 2) leaves, whichever is less. Returns `None` if the system does not say it.
+/// Returns the memory that this process may still take, in bytes. It is what the system has free, or
+/// what the control group (version 2) leaves if that is less. Returns `None` if the system does not say it.
 pub fn free_memory() -> Option<u64> {
     let free = available(&read_to_string("/proc/meminfo").ok()?)?;
     let group = read_to_string("/proc/self/cgroup").unwrap_or_default();

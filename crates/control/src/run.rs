@@ -28,7 +28,7 @@ use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::Program;
 use crate::progress::{self, Loading, Place};
-use crate::readers::Reading;
+use crate::readers::{Readers, Reading};
 use crate::records::{RecordLog, Writers};
 use crate::reload::Reloader;
 use crate::report::Block;
@@ -174,7 +174,7 @@ impl Start<'_> {
             let start = || Reloader::start(scope, program, privileges, supervisor);
             let reloader = can_reload.then(start).transpose()?;
             let writers = Writers::start(scope, P::NAME, program.logs(), privileges)?;
-            let reading = self.reading(scope, program, privileges)?;
+            let reading = Reading::start(scope, P::NAME, readers(program), privileges)?;
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
             let server = Observed::of(program, Arc::clone(&published), state, reloads);
@@ -210,6 +210,16 @@ impl Start<'_> {
     }
 }
 
+/// Returns the threads that read files for the workers. On FreeBSD, a thread cannot drop its
+/// privileges alone, so there are none.
+fn readers<P: Program>(program: &P) -> Vec<&dyn Readers> {
+    if cfg!(target_os = "linux") {
+        program.readers()
+    } else {
+        Vec::new()
+    }
+}
+
 /// Starts to watch the interface.
 fn follower(interface: &QueueAccess) -> Result<(Arc<InterfaceState>, Follower), Error> {
     let state = Arc::new(InterfaceState::of(interface));
@@ -222,19 +232,6 @@ impl Start<'_> {
     /// Follows the changes of the interface, with the help of the helper process.
     async fn keep_following(&self, follower: Follower) -> Infallible {
         follower.keep_following(|| self.helper.follow()).await
-    }
-
-    /// Starts the threads that read files for the workers. On FreeBSD, a thread cannot drop its
-    /// privileges alone, so there are none.
-    fn reading<'scope, 'env, P: Program>(
-        &self,
-        scope: &'scope thread::Scope<'scope, 'env>,
-        program: &'env P,
-        privileges: &'env Privileges,
-    ) -> Result<Reading<'env>, Error> {
-        let can_read = cfg!(target_os = "linux");
-        let readers = can_read.then(|| program.readers()).unwrap_or_default();
-        Reading::start(scope, P::NAME, readers, privileges)
     }
 
     /// Starts the thread that watches the content, if `--watch` asks for it.

@@ -1,5 +1,5 @@
-//! The memory of a site: what is kept in it from the start, and what is left for files that are read
-//! when clients ask for them.
+//! The memory of a site: what is kept in it from the start, and what is left for other files. Those
+//! are read when clients ask for them.
 
 /// A file that is longer than 1/`BIG_SHARE` of the memory that is left waits until the shorter ones are
 /// in memory.

@@ -218,13 +218,13 @@ mod tests {
             ranges in prop::collection::vec((0_usize..70, 0_usize..70, any::<bool>()), 1..20),
             len in 1_usize..60,
         ) {
-            let mut asked = vec![false; len as usize];
+            let mut asked = vec![false; len];
             let mut text = Vec::new();
             for (a, b, is_suffix) in ranges {
                 let (first, last) = (a.min(b), a.max(b));
                 let range = if is_suffix { len.saturating_sub(a)..len } else { first..last + 1 };
                 text.push(if is_suffix { format!("-{a}") } else { format!("{first}-{last}") });
-                range.filter(|at| *at < len).for_each(|at| asked[at as usize] = true);
+                range.filter(|at| *at < len).for_each(|at| asked[at] = true);
             }
             let found = match of(&format!("bytes={}", text.join(", ")), len) {
                 Selection::Whole => return Err(TestCaseError::fail("the ranges are valid")),
@@ -232,15 +232,15 @@ mod tests {
                 Selection::Part(part) => vec![part],
                 Selection::Parts(parts) => parts,
             };
-            let mut sent = vec![false; len as usize];
+            let mut sent = vec![false; len];
             for part in found {
                 prop_assert!(!part.is_empty());
                 // Between two parts lies at least one byte.
-                prop_assert!(part.start == 0 || !sent[part.start as usize - 1]);
-                prop_assert!(part.end == len || !sent[part.end as usize]);
+                prop_assert!(part.start == 0 || !sent[part.start - 1]);
+                prop_assert!(part.end == len || !sent[part.end]);
                 for at in part {
-                    prop_assert!(!sent[at as usize]);
-                    sent[at as usize] = true;
+                    prop_assert!(!sent[at]);
+                    sent[at] = true;
                 }
             }
             prop_assert_eq!(sent, asked);

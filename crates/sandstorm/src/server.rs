@@ -158,7 +158,7 @@ impl<A: App, C: CongestionControl> Http<A, C> {
     #[cold]
     fn continue_downloads<P: Port>(&mut self, port: &mut P, now: Instant) {
         self.stack.reach(port, now, |web, connections| {
-            web.continue_downloads(connections)
+            web.continue_downloads(connections);
         });
     }
 

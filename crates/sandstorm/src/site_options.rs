@@ -24,6 +24,10 @@ use crate::rule_args::{RuleArgs, SITE};
 use crate::settings::Settings;
 use crate::web::REQUEST_TIMEOUT;
 
+/// Whether threads beside the workers can read files while the server runs. On FreeBSD, no thread can
+/// open files then, so files that do not fit into memory are left out.
+const CAN_READ_LATER: bool = cfg!(target_os = "linux");
+
 /// Minimum memory of a site in bytes.
 const MIN_MEMORY: u64 = 16 << 20;
 /// Default memory in bytes, if the system does not say how much is free.
@@ -116,7 +120,7 @@ impl SiteSource<'_> {
             },
             None => error,
         })?;
-        Ok(sandstorm.with_reloads(options.limits(), options.strict))
+        Ok(sandstorm.with_reloads(options.limits(memory), options.strict))
     }
 
     /// The name of the site: its folder.
@@ -146,10 +150,14 @@ impl SiteOptions {
         self.web_addresses.clone()
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self, memory: MemoryBudget) -> Limits {
         Limits {
             files: self.max_files,
-            bytes: u64::MAX,
+            bytes: if CAN_READ_LATER {
+                u64::MAX
+            } else {
+                memory.bytes()
+            },
             ..Limits::default()
         }
     }
@@ -178,10 +186,10 @@ impl SiteOptions {
     {
         let fields = Fields::of_all(fields.iter().copied())?;
         let settings = Settings {
-            memory: Some(memory),
+            memory: CAN_READ_LATER.then_some(memory),
             ..self.rules.settings(fields, coder)?
         };
-        let site = load(folder, &self.limits(), self.strict, &settings)?;
+        let site = load(folder, &self.limits(memory), self.strict, &settings)?;
         let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make)
             .with_access_log(self.log.open(A::NAME)?);
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))

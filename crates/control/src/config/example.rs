@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 31] = [
+const EXAMPLES: [(&str, &str); 32] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -35,6 +35,7 @@ const EXAMPLES: [(&str, &str); 31] = [
     ("user_timeout", r#""2 min""#),
     ("min_rate", r#""16 kB""#),
     ("root", r#""/srv/www""#),
+    ("memory", r#""2 GB""#),
     ("web_addresses", r#"["192.0.2.80"]"#),
     ("hosts", r#"["example.org", "*.example.org"]"#),
     (

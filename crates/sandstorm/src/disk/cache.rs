@@ -99,16 +99,11 @@ impl Cache {
             bytes,
             uses: 0,
         });
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.entries[place as usize] = entry;
-                place
-            }
-            None => {
-                self.entries.push(entry);
-                self.entries.len() as u32 - 1
-            }
-        };
+        let place = self.free.pop().unwrap_or(self.entries.len() as u32);
+        match self.entries.get_mut(place as usize) {
+            Some(free) => *free = entry,
+            None => self.entries.push(entry),
+        }
         self.places.insert(key, place);
         if self.is_left.remove(&key) {
             self.main.push_back(place);

@@ -118,7 +118,7 @@ impl Core {
     }
 
     /// Ends a download whose file cannot be read: with 503 if nothing has been sent, and otherwise with
-    /// a reset, so that the client never takes the rest of another version for that of the first one.
+    /// a reset. So a client never gets the rest of another version.
     #[cold]
     fn fail_download<S>(&mut self, conn: &mut Conn<'_, S>) -> Continuation {
         let place = conn.state().download;

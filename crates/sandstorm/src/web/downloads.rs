@@ -142,16 +142,13 @@ impl Downloads {
             is_owed: false,
             at: now,
         });
-        match self.free.pop() {
-            Some(place) => {
-                self.list[place.0 as usize] = progress;
-                place
-            }
-            None => {
-                self.list.push(progress);
-                DownloadPlace(self.list.len() as u32 - 1)
-            }
+        let next = DownloadPlace(self.list.len() as u32);
+        let place = self.free.pop().unwrap_or(next);
+        match self.list.get_mut(place.0 as usize) {
+            Some(free) => *free = progress,
+            None => self.list.push(progress),
         }
+        place
     }
 
     /// Frees a place, if there is one.
