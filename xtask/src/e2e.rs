@@ -4,6 +4,7 @@
 mod abusers;
 pub(crate) mod checks;
 mod crawl;
+mod disk;
 mod dns;
 mod flood;
 pub(crate) mod http;
@@ -69,12 +70,13 @@ pub(crate) struct Options {
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that run by default, by name. Those that take longest come first.
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("who gives way", pressure::sample),
     ("privileges", privileges::run),
     ("bad input", refusals::run),
     ("super-segments", supers::run),
     ("slow readers", many::readers),
+    ("files on the disk", disk::run),
     ("secrets", secrets::run),
     ("other stations", stations::run),
 ];
