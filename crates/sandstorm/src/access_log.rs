@@ -16,7 +16,7 @@ use control::{
 /// Maximum number of bytes of a request's head that a record has.
 const HEAD_MAX: usize = 2_048;
 /// Length of a record without the request's head, in bytes.
-const ENTRY_LEN: usize = 14 + CLIENT_LEN;
+const ENTRY_LEN: usize = 18 + CLIENT_LEN;
 
 /// The options of the access log, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug, Default)]
@@ -75,7 +75,7 @@ pub(crate) struct Entry {
     pub(crate) peer: SocketAddr,
     pub(crate) status: u16,
     /// Length of the answer's body. 0 if it is not known when the answer begins.
-    pub(crate) body_len: u32,
+    pub(crate) body_len: u64,
 }
 
 impl Entry {
@@ -83,9 +83,9 @@ impl Entry {
     fn to_bytes(self) -> [u8; ENTRY_LEN] {
         let mut bytes = [0; ENTRY_LEN];
         bytes[..8].copy_from_slice(&self.second.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.body_len.to_le_bytes());
-        bytes[12..14].copy_from_slice(&self.status.to_le_bytes());
-        bytes[14..].copy_from_slice(&client_to_bytes(self.peer));
+        bytes[8..16].copy_from_slice(&self.body_len.to_le_bytes());
+        bytes[16..18].copy_from_slice(&self.status.to_le_bytes());
+        bytes[18..].copy_from_slice(&client_to_bytes(self.peer));
         bytes
     }
 
@@ -96,11 +96,11 @@ impl Entry {
             u64::from_le_bytes(number)
         };
         let mut client = [0; CLIENT_LEN];
-        client.copy_from_slice(&bytes[14..]);
+        client.copy_from_slice(&bytes[18..]);
         Self {
             second: number(0, 8),
-            body_len: number(8, 4) as u32,
-            status: number(12, 2) as u16,
+            body_len: number(8, 8),
+            status: number(16, 2) as u16,
             peer: client_from_bytes(&client),
         }
     }
@@ -353,7 +353,7 @@ mod tests {
             second: 784_111_777,
             peer: peer.parse().unwrap(),
             status: 404,
-            body_len: 70_000,
+            body_len: 32_212_254_720,
         };
         let mut line = Vec::new();
         let record = [&entry.to_bytes(), head].concat();
@@ -368,7 +368,7 @@ mod tests {
     fn the_combined_format_is_the_one_of_other_servers() {
         assert_eq!(
             line("combined", "192.0.2.1:1234", HEAD),
-            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/1.1\" 404 70000 \"-\" \
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/1.1\" 404 32212254720 \"-\" \
              \"curl/8 \\x22x\\x22\""
         );
     }
@@ -379,7 +379,7 @@ mod tests {
             line("json", "[2001:db8::1]:1234", HEAD),
             "{\"time\":\"1994-11-06T08:49:37Z\",\"client\":\"2001:db8::1\",\"port\":1234,\
              \"method\":\"GET\",\"target\":\"/a?b\",\"version\":\"HTTP/1.1\",\"status\":404,\
-             \"bytes\":70000,\"host\":\"example.org\",\"referer\":\"\",\
+             \"bytes\":32212254720,\"host\":\"example.org\",\"referer\":\"\",\
              \"user-agent\":\"curl/8 \\\"x\\\"\"}"
         );
     }
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(
             line("combined", "192.0.2.1:1", head),
             "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /\\x00\\x22\\xFF\\x09\\x5C HTTP/1.1\" \
-             404 70000 \"a\\x0Db\" \"-\""
+             404 32212254720 \"a\\x0Db\" \"-\""
         );
         let json = line("json", "192.0.2.1:1", head);
         assert!(!json.contains(char::is_control), "{json}");

@@ -45,7 +45,7 @@ impl Core {
                 second: self.now.seconds(),
                 peer,
                 status: status.code(),
-                body_len: body_len as u32,
+                body_len: body_len as u64,
             };
             access_log::send(sender, entry, head);
         }
