@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use eth::{Mac, Station};
 use ip::Host;
 use nmio::sim::{EndConfig, LinkConfig, PathConfig};
-use nmio::{Bell, Instant};
+use nmio::{Bell, Clock as _, Instant};
 use tcpip::{Config, SendMode};
 use testkit::smol::{Client, Talk};
 use testkit::{Link, SERVER, SERVER_MAC, noise};
@@ -23,6 +23,8 @@ use crate::{Http, Server, Site, Status};
 
 /// Maximum simulated time of a run.
 const LONGEST: Duration = Duration::from_mins(2);
+/// Time between two looks at the server.
+const STEP: Duration = Duration::from_millis(5);
 const MODES: [SendMode; 2] = [SendMode::PreCopy, SendMode::MemCopy];
 
 /// Loads a folder whose files do not fit into memory.
@@ -91,6 +93,12 @@ impl World {
         };
         self.link
             .run(&mut self.client, &mut self.server, LONGEST, done)
+    }
+
+    /// Same as [`run`](Self::run), for what depends on the time.
+    fn run_until(&mut self, mut until: impl FnMut(&Client, Instant) -> bool) -> bool {
+        let clock = self.link.clock.clone();
+        self.run(|client| until(client, clock.now()))
     }
 
     /// What the connection with this index has received.
@@ -209,6 +217,50 @@ fn files_on_the_disk_are_sent_whole_and_in_parts() {
         assert!(chunks.counts().read > 0 && chunks.counts().failed == 0);
         assert_eq!(gave_way, 0);
     }
+}
+
+#[test]
+fn clients_that_want_more_memory_than_there_is_take_turns() {
+    const CLIENTS: usize = 80;
+    const PART: usize = 3 * CHUNK_LEN;
+    let folder = tempfile::tempdir().unwrap();
+    let content = noise(1, CLIENTS * PART);
+    fs::write(folder.path().join("a.bin"), &content).unwrap();
+    let site = Arc::new(load(folder.path()));
+    let mut world = World::new(&site, SendMode::MemCopy, 0);
+    for client in 0..CLIENTS {
+        let (from, end) = (client * PART, (client + 1) * PART);
+        let fields = format!("Range: bytes={from}-{}\r\nConnection: close\r\n", end - 1);
+        world.connect(&request("GET", "/a.bin", &fields));
+    }
+    let mut most = 0;
+    let server_memory = |world: &World| {
+        let (chunks, _) = world.server.transports.stack().app().disk_counts().unwrap();
+        chunks.bytes()
+    };
+    while !world.client.done() {
+        let start = world.link.clock.now();
+        let is_later = |client: &Client, now: Instant| client.done() || now > start + STEP;
+        assert!(
+            world.run_until(is_later),
+            "some clients have to wait for ever"
+        );
+        most = most.max(server_memory(&world));
+    }
+    assert!((63 * CHUNK_LEN..=64 * CHUNK_LEN).contains(&most), "{most}");
+    for client in 0..CLIENTS {
+        let mut rest = world.received(client);
+        let (line, _, body) = take_response(&mut rest, true);
+        assert_eq!(line, "HTTP/1.1 206 Partial Content");
+        assert!(
+            body == &content[client * PART..(client + 1) * PART],
+            "{client}"
+        );
+    }
+    let web = world.server.transports.stack().app();
+    let (_, gave_way) = web.disk_counts().unwrap();
+    assert_eq!(gave_way, 0, "all of them make progress");
+    assert_eq!(web.retry_downloads_at(), None);
 }
 
 #[test]

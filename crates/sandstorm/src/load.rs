@@ -38,8 +38,7 @@ pub(crate) const MAX_DEPTH: usize = 64;
 pub struct Limits {
     /// Maximum number of files; 1,000,000 by default.
     pub files: u64,
-    /// Maximum total size of the files in bytes; 16 GiB by default. The server keeps all files in
-    /// memory.
+    /// Maximum total size of the files in bytes; 16 GiB by default. Further files are left out.
     pub bytes: u64,
     /// Maximum number of folders to search; 1,000,000 by default. A folder counts once per path
     /// that leads to it, because a few links can create a huge number of paths.

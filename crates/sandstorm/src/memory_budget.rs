@@ -1,6 +1,10 @@
 //! The memory of a site: what is kept in it from the start, and what is left for other files. Those
 //! are read when clients ask for them.
 
+use control::report;
+
+use crate::site::Totals;
+
 /// A file that is longer than 1/`BIG_SHARE` of the memory that is left waits until the shorter ones are
 /// in memory.
 const BIG_SHARE: u64 = 8;
@@ -17,6 +21,19 @@ impl MemoryBudget {
     /// All of the budget.
     pub(crate) fn bytes(self) -> u64 {
         self.0
+    }
+
+    /// Describes the budget of a site with these totals, for the operator.
+    pub(crate) fn describe(self, totals: &Totals) -> String {
+        let all = report::bytes(self.0);
+        match totals.disk_files {
+            0 => format!("at most {all}; all files are in it"),
+            n => format!(
+                "at most {all}; on the disk and read when they are asked for: {}, {}",
+                report::counted(n, "file"),
+                report::bytes(totals.disk_bytes)
+            ),
+        }
     }
 
     /// The part for responses that stay in memory: three quarters.

@@ -24,7 +24,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::part::Part;
 use crate::prepared::Replies;
 use crate::server::{Http, PacketTotals, packets};
-use crate::site::{HostedSite, NextSite, Site, Totals};
+use crate::site::{HostedSite, NextSite, Site};
 use crate::status::Status;
 use crate::turnover::{Share, hand_over};
 use crate::verdict::Sees;
@@ -280,19 +280,6 @@ fn together(parts: &[Part]) -> Arc<Site> {
     }
 }
 
-/// Describes what the memory of a site is for.
-fn memory_line(budget: MemoryBudget, totals: &Totals) -> String {
-    let all = report::bytes(budget.bytes());
-    match totals.disk_files {
-        0 => format!("at most {all}; all files are in it"),
-        n => format!(
-            "at most {all}; on the disk and read when they are asked for: {}, {}",
-            report::counted(n, "file"),
-            report::bytes(totals.disk_bytes)
-        ),
-    }
-}
-
 /// Adds what a worker has read from the disk.
 fn tally_disk(tally: &mut Tally, chunks: &Chunks, gave_way: u64) {
     let counts = chunks.counts();
@@ -421,8 +408,10 @@ where
     }
 
     fn readers(&self) -> Vec<&dyn Readers> {
-        let has_files = self.can_reload() || self.site().totals().disk_files > 0;
-        has_files.then_some(&*self.reads as _).into_iter().collect()
+        let has_files = self.site().totals().disk_files > 0;
+        self.reads.expect_files(has_files);
+        let reads = (has_files || self.can_reload()).then_some(&*self.reads as _);
+        reads.into_iter().collect()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {
@@ -510,7 +499,7 @@ where
         };
         let memory = self
             .memory_budget()
-            .map(|budget| ("memory", memory_line(budget, totals)));
+            .map(|budget| ("memory", budget.describe(totals)));
         let mode = match self.tcp.mode {
             SendMode::PreCopy => "pre-copy: packets are patched and sent in place",
             SendMode::MemCopy => "memcopy: each packet is copied into a free frame and sent",

@@ -59,8 +59,8 @@ pub struct Totals {
 /// The server's own prepared replies: files, redirects and error pages. A site is immutable and
 /// shared by all workers.
 ///
-/// The decoded path of a request must match a path in the site exactly. Requests never access the
-/// file system, so no path can escape the loaded folder.
+/// The decoded path of a request must match a path in the site exactly. A request leads
+/// only to files that were found when the folder was loaded, so no path can escape the folder.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// The pages of files and folders. The key is the decoded path.

@@ -99,12 +99,11 @@ pub struct SiteSource<'o> {
 }
 
 impl SiteSource<'_> {
-    /// Loads the folder for a program that serves it with these options.
+    /// Loads the folder for a program that serves it with these options. `sites` is the number of all
+    /// sites, which share the memory.
     ///
     /// # Errors
     /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
-    ///
-    /// `sites` is the number of all sites, which share the memory.
     pub(crate) fn load(&self, sites: usize) -> Result<Sandstorm, NotLoaded> {
         let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
         let Self { options, .. } = self;
@@ -171,8 +170,8 @@ impl SiteOptions {
         MemoryBudget::new(self.memory.unwrap_or_else(share))
     }
 
-    /// Loads a folder within its memory, for a program with an application. All responses contain `fields`. `coder` makes
-    /// compressed forms.
+    /// Loads a folder within its memory, for a program with an application. All responses contain
+    /// `fields`. `coder` makes compressed forms.
     pub(crate) fn load_with<A: App + Named, F>(
         &self,
         (folder, memory): (&Path, MemoryBudget),

@@ -123,7 +123,7 @@ impl Table {
     /// Describes the file access of the threads for reloads and for logs, for the start block.
     pub(super) fn describe_file_access(&self) -> String {
         let described = [
-            ("read access for reloads below", &self.readable),
+            ("read access to content below", &self.readable),
             ("write access for logs in", &self.writable),
             ("write access for prepared files in", &self.stored),
         ]
@@ -203,19 +203,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_reload_thread_may_read_files() {
+    fn only_threads_that_read_content_may_read_files() {
         let [folder, file] = ["pages", "pages/index"].map(PathBuf::from);
         let table = Table::for_server(vec![folder.clone()], vec![file.clone()]);
         assert_eq!(
             table.describe_file_access(),
-            "read access for reloads below pages"
+            "read access to content below pages"
         );
-        assert_eq!(table.readable(Kind::Reload), [folder]);
+        for kind in [Kind::Reload, Kind::Read, Kind::Watch] {
+            assert_eq!(table.readable(kind), std::slice::from_ref(&folder));
+        }
         assert_eq!(table.to_read_again(Kind::Reload), [file]);
         let table = table.with_logs_in(vec!["logs".into()]);
         assert_eq!(
             table.describe_file_access(),
-            "read access for reloads below pages, write access for logs in logs"
+            "read access to content below pages, write access for logs in logs"
         );
         assert_eq!(table.reload_kind(), Kind::Reload);
         let table = table.with_store_in(vec!["store".into()]);

@@ -1,6 +1,6 @@
 //! The chunks of files that a worker has in memory, and those that are being read for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -29,8 +29,6 @@ pub(crate) struct Chunks {
     /// The chunks being read, each with the connections that wait for it.
     reading: HashMap<Key, Vec<ConnectionId>>,
     reading_bytes: usize,
-    /// Connections that wait until a chunk can be read for them.
-    starved: VecDeque<ConnectionId>,
     work: Sender<Work>,
     mailbox: Mailbox<Arrived>,
     reply_to: mailbox::Sender<Arrived>,
@@ -53,8 +51,10 @@ pub(crate) struct Counts {
 pub(crate) enum Found {
     /// The chunk is this content item.
     Here(ContentId),
-    /// The chunk is being read, or there is no memory for it yet. The connection will be told.
+    /// The chunk is being read. The connection will be told.
     Later,
+    /// There is no memory for the chunk yet.
+    NoRoom,
 }
 
 impl Chunks {
@@ -67,7 +67,6 @@ impl Chunks {
             capacity,
             reading: HashMap::with_capacity(MAX_READS),
             reading_bytes: 0,
-            starved: VecDeque::new(),
             work: reads.sender(),
             mailbox,
             reply_to,
@@ -88,10 +87,9 @@ impl Chunks {
             return Found::Here(content);
         }
         if !self.read(contents, file, chunk) {
-            self.starved.push_back(connection);
-        } else if let Some(waiting) = self.reading.get_mut(&key) {
-            waiting.push(connection);
+            return Found::NoRoom;
         }
+        self.reading.entry(key).or_default().push(connection);
         Found::Later
     }
 
@@ -144,13 +142,10 @@ impl Chunks {
         true
     }
 
-    /// Adds the chunks that have arrived to `contents`. Appends the connections that have waited for them
-    /// to `told`, each with whether its chunk is here.
-    pub(crate) fn take_arrived(
-        &mut self,
-        contents: &mut Contents,
-        told: &mut Vec<(ConnectionId, bool)>,
-    ) {
+    /// Adds the chunks that have arrived to `contents`. Returns the connections that have waited for them,
+    /// each with whether its chunk is here.
+    pub(crate) fn take_arrived(&mut self, contents: &mut Contents) -> Vec<(ConnectionId, bool)> {
+        let mut told = Vec::new();
         let Self {
             cache,
             reading,
@@ -176,17 +171,7 @@ impl Chunks {
             }
             told.extend(waiting.into_iter().map(|waiting| (waiting, is_here)));
         });
-    }
-
-    /// Removes and returns at most `max` connections that wait for room, those that have waited longest.
-    pub(crate) fn take_starved(&mut self, max: usize) -> Vec<ConnectionId> {
-        let count = max.min(self.starved.len());
-        self.starved.drain(..count).collect()
-    }
-
-    /// Number of connections that wait for room.
-    pub(crate) fn starved(&self) -> usize {
-        self.starved.len()
+        told
     }
 
     /// What has been read so far.

@@ -2,21 +2,21 @@
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nmio::mailbox;
 
 use super::file::{DiskFile, ReadError};
 
-/// Maximum number of files that a thread keeps open.
-const MAX_OPEN: usize = 32;
+/// Maximum number of files that are kept open.
+const MAX_OPEN: usize = 64;
 /// Files that were not read for this time are closed.
 const IDLE: Duration = Duration::from_secs(1);
 /// Minimum time between two warnings.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of threads. An SSD reads several chunks at a time.
+/// Number of threads if files are on the disk. An SSD reads several chunks at a time.
 const THREADS: usize = 8;
 
 /// A piece of work for a thread.
@@ -49,7 +49,10 @@ pub(crate) struct Arrived {
 pub(crate) struct Reads {
     work: Mutex<Sender<Work>>,
     queue: Mutex<Receiver<Work>>,
+    open: Mutex<OpenFiles>,
     is_closed: AtomicBool,
+    /// Whether files are on the disk at the start.
+    has_files: AtomicBool,
     /// When the last warning was logged.
     warned: Mutex<Option<Instant>>,
 }
@@ -60,7 +63,9 @@ impl Default for Reads {
         Self {
             work: Mutex::new(work),
             queue: Mutex::new(queue),
+            open: Mutex::default(),
             is_closed: AtomicBool::new(false),
+            has_files: AtomicBool::new(false),
             warned: Mutex::default(),
         }
     }
@@ -82,15 +87,20 @@ impl Reads {
         }
     }
 
+    /// Says whether files are on the disk. If not, one thread suffices for those that a reload finds.
+    pub(crate) fn expect_files(&self, has_files: bool) {
+        self.has_files.store(has_files, Ordering::Relaxed);
+    }
+
     /// Reads a chunk for a worker.
-    fn read(
-        &self,
-        open: &mut OpenFiles,
-        file: Arc<DiskFile>,
-        chunk: u32,
-        to: &mailbox::Sender<Arrived>,
-    ) {
-        let outcome = open.read(&file, chunk);
+    fn read(&self, file: Arc<DiskFile>, chunk: u32, to: &mailbox::Sender<Arrived>) {
+        let opened = self.open().find(&file);
+        let opened = opened.map_or_else(|| file.open().map(Arc::new), Ok);
+        let outcome = opened.and_then(|opened| {
+            let bytes = file.read(&opened, chunk)?;
+            self.open().keep(file.number(), opened);
+            Ok(bytes)
+        });
         if let Err(error) = &outcome {
             self.warn(&file, error);
         }
@@ -100,27 +110,34 @@ impl Reads {
         drop(to.send(Arrived { file, chunk, bytes }));
     }
 
-    fn next(&self) -> Result<Work, RecvTimeoutError> {
+    fn open(&self) -> MutexGuard<'_, OpenFiles> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for work. Returns `None` if there was none for a while. Only one thread waits for the queue,
+    /// and the others wait for this thread.
+    fn next(&self) -> Option<Work> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.recv_timeout(IDLE)
+        queue.recv_timeout(IDLE).ok()
     }
 }
 
 impl control::Readers for Reads {
     fn threads(&self) -> usize {
-        THREADS
+        if self.has_files.load(Ordering::Relaxed) {
+            THREADS
+        } else {
+            1
+        }
     }
 
     fn run(&self) {
-        let mut open = OpenFiles::default();
         while !self.is_closed.load(Ordering::Relaxed) {
             match self.next() {
-                Ok(Work::Read { file, chunk, to }) => {
-                    self.read(&mut open, file, chunk, &to);
-                }
-                Ok(Work::Free(_)) => {}
-                Ok(Work::End) | Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => open.0.clear(),
+                Some(Work::Read { file, chunk, to }) => self.read(file, chunk, &to),
+                Some(Work::Free(_)) => {}
+                Some(Work::End) => break,
+                None => self.open().0.clear(),
             }
         }
         // The next thread ends as well.
@@ -133,26 +150,27 @@ impl control::Readers for Reads {
     }
 }
 
-/// The files that a thread has read lately, the latest one last.
+/// The files that were read lately, the latest one last.
 #[derive(Debug, Default)]
-struct OpenFiles(Vec<(u32, File)>);
+struct OpenFiles(Vec<(u32, Arc<File>)>);
 
 impl OpenFiles {
-    fn read(&mut self, file: &DiskFile, chunk: u32) -> Result<Arc<[u8]>, ReadError> {
-        let known = self
-            .0
-            .iter()
-            .position(|(number, _)| *number == file.number());
-        let opened = match known {
-            Some(at) => self.0.remove(at).1,
-            None => file.open()?,
-        };
-        let bytes = file.read(&opened, chunk)?;
-        if self.0.len() >= MAX_OPEN {
+    /// Returns a file if it is open.
+    fn find(&self, file: &DiskFile) -> Option<Arc<File>> {
+        let mut latest = self.0.iter().rev();
+        let (_, opened) = latest.find(|(number, _)| *number == file.number())?;
+        Some(Arc::clone(opened))
+    }
+
+    /// Keeps a file open.
+    fn keep(&mut self, number: u32, opened: Arc<File>) {
+        let known = self.0.iter().position(|(known, _)| *known == number);
+        if let Some(at) = known {
+            self.0.remove(at);
+        } else if self.0.len() >= MAX_OPEN {
             self.0.remove(0);
         }
-        self.0.push((file.number(), opened));
-        Ok(bytes)
+        self.0.push((number, opened));
     }
 }
 
@@ -160,14 +178,13 @@ impl OpenFiles {
 impl Reads {
     /// Does all work that waits in the queue.
     pub(crate) fn work_all(&self) {
-        let mut open = OpenFiles::default();
         let work: Vec<Work> = {
             let queue = self.queue.lock().unwrap();
             queue.try_iter().collect()
         };
         for one in work {
             if let Work::Read { file, chunk, to } = one {
-                self.read(&mut open, file, chunk, &to);
+                self.read(file, chunk, &to);
             }
         }
     }

@@ -152,11 +152,7 @@ impl Core {
         &mut self,
         connections: &mut Connections<'_, Conversation<S>, C>,
     ) {
-        let mut told = std::mem::take(&mut self.downloads.told);
-        if let Some(chunks) = self.downloads.chunks_mut() {
-            chunks.take_arrived(connections.contents_mut(), &mut told);
-        }
-        for (id, is_here) in told.drain(..) {
+        for (id, is_here) in self.downloads.take_arrived(connections.contents_mut()) {
             let Some(mut conn) = connections.get(id) else {
                 continue;
             };
@@ -164,13 +160,13 @@ impl Core {
             if self.downloads.is_done(conn.state().download) {
                 continue;
             }
+            self.downloads.note_arrival(conn.state().download);
             if is_here {
                 self.resume_download(&mut conn);
             } else if self.fail_download(&mut conn) == Continuation::ReadNext {
                 conn.resume();
             }
         }
-        self.downloads.told = told;
         self.retry_downloads(connections);
     }
 
@@ -189,7 +185,7 @@ impl Core {
         }
         for laggard in self.downloads.laggards(connections.now()) {
             if let Some(mut conn) = connections.get(laggard) {
-                self.downloads.gave_way += 1;
+                self.downloads.count_gave_way();
                 conn.abort();
             }
         }
@@ -217,7 +213,7 @@ impl<A: App> Web<A> {
     /// What has been read for this worker, and how many connections gave way.
     pub(crate) fn disk_counts(&self) -> Option<(&Chunks, u64)> {
         let downloads = &self.core.downloads;
-        Some((downloads.chunks()?, downloads.gave_way))
+        Some((downloads.chunks()?, downloads.gave_way()))
     }
 
     /// Continues the downloads whose chunks have arrived, and those that have waited for memory.

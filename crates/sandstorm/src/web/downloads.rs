@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nmio::Instant;
-use tcpip::{ConnectionId, WriteError};
+use tcpip::{ConnectionId, ContentId, Contents, WriteError};
 
 use super::conversation::Conn;
 use crate::assembled::Piece;
@@ -71,10 +71,22 @@ struct Progress {
     next: usize,
     written: usize,
     has_begun: bool,
+    waits: Waits,
     /// Whether the client has to acknowledge something.
     is_owed: bool,
     /// When something was last written or acknowledged.
     at: Instant,
+}
+
+/// What a download waits for, besides the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waits {
+    /// For nothing.
+    No,
+    /// For a chunk that is being read for it.
+    ForChunk,
+    /// For memory, before a chunk can be read.
+    ForMemory,
 }
 
 /// What became of a download when it was continued.
@@ -96,12 +108,12 @@ pub(super) struct Downloads {
     chunks: Option<Chunks>,
     /// Length of the own bytes of all downloads.
     own_bytes: usize,
-    /// The connections whose chunks have arrived, kept for its memory.
-    pub(super) told: Vec<(ConnectionId, bool)>,
-    /// When downloads that wait for memory are tried again.
+    /// When downloads that wait for memory are tried again, and the place at which the search for them
+    /// begins.
     retry_at: Option<Instant>,
+    next_retry: usize,
     /// Number of connections that were reset because others waited for memory.
-    pub(super) gave_way: u64,
+    gave_way: u64,
 }
 
 impl Downloads {
@@ -111,10 +123,6 @@ impl Downloads {
 
     pub(super) fn chunks(&self) -> Option<&Chunks> {
         self.chunks.as_ref()
-    }
-
-    pub(super) fn chunks_mut(&mut self) -> Option<&mut Chunks> {
-        self.chunks.as_mut()
     }
 
     /// Length of the text between parts of files, and of heads, in bytes.
@@ -139,6 +147,7 @@ impl Downloads {
             next: 0,
             written: 0,
             has_begun: false,
+            waits: Waits::No,
             is_owed: false,
             at: now,
         });
@@ -195,6 +204,11 @@ impl Downloads {
         let info = conn.info();
         let ahead = (2 * info.cwnd as usize).clamp(CHUNK_LEN, MAX_AHEAD);
         let mut queued = (info.unacked + info.unsent) as usize;
+        progress.waits = match progress.waits {
+            // The connection is told when the chunk arrives.
+            Waits::ForChunk => return Pumped::Waits,
+            Waits::No | Waits::ForMemory => Waits::No,
+        };
         while !progress.is_done() {
             if queued >= ahead || conn.room() == 0 {
                 conn.notify_of_room();
@@ -208,8 +222,8 @@ impl Downloads {
         }
         progress.is_owed = conn.has_unacknowledged();
         progress.read_ahead(conn, chunks, ahead);
-        if chunks.starved() > 0 && self.retry_at.is_none() {
-            self.retry_at = Some(conn.now() + RETRY);
+        if progress.waits == Waits::ForMemory {
+            self.retry_at.get_or_insert(conn.now() + RETRY);
         }
         if progress.is_done() {
             Pumped::Done
@@ -224,14 +238,49 @@ impl Downloads {
         self.retry_at
     }
 
-    /// Returns the connections that are to be tried again, because they wait for memory.
+    /// Returns the connections that are to be tried again, because they wait for memory. They take turns.
     pub(super) fn take_starved(&mut self, now: Instant) -> Vec<ConnectionId> {
-        let Some(chunks) = &mut self.chunks else {
-            return Vec::new();
-        };
-        let starved = chunks.take_starved(MAX_RETRIES);
-        self.retry_at = (chunks.starved() > 0).then(|| now + RETRY);
-        starved
+        let len = self.list.len();
+        let (mut found, mut at) = (Vec::new(), self.next_retry);
+        for place in (self.next_retry..len).chain(0..self.next_retry.min(len)) {
+            if found.len() == MAX_RETRIES {
+                break;
+            }
+            at = place + 1;
+            found.extend(
+                self.list[place]
+                    .as_ref()
+                    .filter(|one| one.is_starved())
+                    .map(|one| one.connection),
+            );
+        }
+        self.next_retry = if found.len() == MAX_RETRIES { at } else { 0 };
+        self.retry_at = (found.len() == MAX_RETRIES).then(|| now + RETRY);
+        found
+    }
+
+    /// Takes the chunks that have arrived. Returns the connections that have waited for them, each with
+    /// whether its chunk is here.
+    pub(super) fn take_arrived(&mut self, contents: &mut Contents) -> Vec<(ConnectionId, bool)> {
+        let chunks = self.chunks.as_mut();
+        chunks.map_or_else(Vec::new, |chunks| chunks.take_arrived(contents))
+    }
+
+    /// Notes that the chunk that a download has waited for has arrived.
+    pub(super) fn note_arrival(&mut self, place: DownloadPlace) {
+        if let Some(Some(progress)) = self.list.get_mut(place.0 as usize) {
+            progress.waits = Waits::No;
+        }
+    }
+
+    /// Number of connections that were reset because others waited for memory.
+    pub(super) fn gave_way(&self) -> u64 {
+        self.gave_way
+    }
+
+    /// Counts a connection that is reset because others wait for memory.
+    pub(super) fn count_gave_way(&mut self) {
+        self.gave_way += 1;
     }
 
     /// Notes that the client has acknowledged something.
@@ -244,11 +293,8 @@ impl Downloads {
     /// Returns connections whose clients have acknowledged nothing for too long, those with the longest
     /// time first. They are not more than the downloads that wait for memory.
     pub(super) fn laggards(&self, now: Instant) -> Vec<ConnectionId> {
-        let starved = self.chunks.as_ref().map_or(0, Chunks::starved);
-        if starved == 0 {
-            return Vec::new();
-        }
         let all = self.list.iter().flatten();
+        let starved = all.clone().filter(|one| one.is_starved()).count();
         let late = all.filter(|one| one.is_owed && one.at + PATIENCE < now);
         let mut late: Vec<_> = late.map(|one| (one.at, one.connection)).collect();
         late.sort_by_key(|(at, _)| *at);
@@ -262,6 +308,26 @@ impl Progress {
         self.next >= self.download.pieces.len()
     }
 
+    fn is_starved(&self) -> bool {
+        self.waits == Waits::ForMemory
+    }
+
+    /// Returns a chunk of the file. If it is not in memory, notes what the download waits for.
+    fn find(
+        &mut self,
+        conn: &mut Conn<'_, impl Sized>,
+        chunks: &mut Chunks,
+        chunk: u32,
+    ) -> Option<ContentId> {
+        let id = conn.id();
+        match chunks.find(conn.contents_mut(), &self.download.file, chunk, id) {
+            Found::Here(content) => return Some(content),
+            Found::Later => self.waits = Waits::ForChunk,
+            Found::NoRoom => self.waits = Waits::ForMemory,
+        }
+        None
+    }
+
     /// Writes the next piece, or a chunk of it. Returns the number of bytes, or `None` if a chunk is
     /// missing. The head waits for the first chunk, because the file may turn out to be unreadable.
     fn write_next<S>(
@@ -269,13 +335,11 @@ impl Progress {
         conn: &mut Conn<'_, S>,
         chunks: &mut Chunks,
     ) -> Result<Option<usize>, WriteError> {
-        let id = conn.id();
-        let piece = &self.download.pieces[self.next];
+        let piece = self.download.pieces[self.next].clone();
         let len = match piece {
             Piece::Assembled(range) => {
                 if let Some((chunk, _)) = self.next_in_file().filter(|_| !self.has_begun)
-                    && chunks.find(conn.contents_mut(), &self.download.file, chunk, id)
-                        == Found::Later
+                    && self.find(conn, chunks, chunk).is_none()
                 {
                     return Ok(None);
                 }
@@ -289,8 +353,7 @@ impl Progress {
                     return Ok(Some(0));
                 };
                 let len = part.len();
-                let found = chunks.find(conn.contents_mut(), &self.download.file, chunk, id);
-                let Found::Here(content) = found else {
+                let Some(content) = self.find(conn, chunks, chunk) else {
                     return Ok(None);
                 };
                 conn.write_slice(content, part.start as u32..part.end as u32, 0)?;
