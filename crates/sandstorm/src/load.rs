@@ -468,7 +468,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         {
             return Ok(());
         }
-        let used = self.site.totals().reply_bytes;
+        let used = self.site.totals().memory();
         let memory = self.settings.memory;
         if memory.is_some_and(|memory| memory.is_big(len, used)) {
             self.late.push(Late {
@@ -496,7 +496,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
 
     fn add_late(&mut self, file: &Late) -> Result<(), Reason> {
         self.check_limits(file.len)?;
-        let used = self.site.totals().reply_bytes;
+        let used = self.site.totals().memory();
         let memory = self.settings.memory;
         if file.len <= MAX_FILE_LEN && memory.is_none_or(|memory| memory.fits(file.len, used)) {
             return self.read_or_keep(&file.path, &file.real);

@@ -261,7 +261,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
 
     /// Makes the cache of a worker for chunks of files on the disk.
     fn chunks(&self, context: &WorkerContext) -> Chunks {
-        let used = self.site().totals().reply_bytes;
+        let used = self.site().totals().memory();
         let memory = self.memory_budget();
         let capacity = memory.map_or(0, |memory| memory.for_pieces(used, context.workers));
         Chunks::new(&self.reads, capacity as usize, &context.bell)
