@@ -131,8 +131,11 @@ fn change(server: &Server, place: &Place, site: &Path) -> Result<()> {
     server.signal(Signal::HUP)?;
     let is_new = || {
         let mut connection = Connection::open(place.socket(place.v4))?;
-        let response = connection.request("GET", &url, "")?;
-        Ok((response.status == 200 && response.body == new).then_some(()))
+        // Until the reload is done, a response with the old version may end with a reset.
+        let response = connection.request("GET", &url, "").ok();
+        Ok(response
+            .filter(|response| response.status == 200 && response.body == new)
+            .map(drop))
     };
     interrupt::wait_for(RELOAD, is_new)?.context("the new version is not served")
 }

@@ -6,7 +6,7 @@ use tcpip::{CongestionControl, Connections};
 use super::Web;
 use super::conversation::{Conn, Conversation};
 use super::core::{Continuation, Core};
-use super::downloads::{Download, Pumped};
+use super::downloads::{Download, Pumped, owed};
 use crate::app::App;
 use crate::disk::Chunks;
 use crate::pending::{Outgoing, OutgoingContent, Place};
@@ -103,8 +103,9 @@ impl Core {
             }
             return false;
         }
-        let now = conn.now();
-        self.downloads.note_progress(conn.state().download, now);
+        let (owed, now) = (owed(&conn.info()), conn.now());
+        self.downloads
+            .note_progress(conn.state().download, owed, now);
         self.resume_download(conn);
         true
     }
@@ -180,13 +181,27 @@ impl Core {
             if let Some(mut conn) = connections.get(id)
                 && !self.downloads.is_done(conn.state().download)
             {
+                let place = conn.state().download;
                 self.resume_download(&mut conn);
+                if self.downloads.is_starved(place) {
+                    // There is no memory for those behind it either.
+                    break;
+                }
             }
         }
-        for laggard in self.downloads.laggards(connections.now()) {
-            if let Some(mut conn) = connections.get(laggard) {
-                self.downloads.count_gave_way();
-                conn.abort();
+        let now = connections.now();
+        for late in self.downloads.late(now) {
+            let Some(mut conn) = connections.get(late) else {
+                continue;
+            };
+            let (place, info) = (conn.state().download, conn.info());
+            match self.downloads.is_too_slow(place, &info, now) {
+                None => {}
+                Some(true) => {
+                    self.downloads.count_gave_way();
+                    conn.abort();
+                }
+                Some(false) => self.downloads.note_progress(place, owed(&info), now),
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nmio::Instant;
-use tcpip::{ConnectionId, ContentId, Contents, WriteError};
+use tcpip::{ConnectionId, ContentId, Contents, Info, WriteError};
 
 use super::conversation::Conn;
 use crate::assembled::Piece;
@@ -21,10 +21,13 @@ const MAX_AHEAD: usize = 1 << 20;
 const RETRY: Duration = Duration::from_millis(10);
 /// Maximum number of downloads that are tried again at a time.
 const MAX_RETRIES: usize = 128;
-/// Maximum number of clients that give way at a time.
-const MAX_LAGGARDS: usize = 16;
-/// While others wait for memory, a client that has acknowledged nothing for this time gives way.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum number of clients that are examined, and may give way, at a time.
+const MAX_LAGGARDS: usize = 64;
+/// While others wait for memory, a client gives way if it has acknowledged less than [`MIN_RATE`] in this
+/// time and four round-trip times.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Bytes in a second that a client must acknowledge while others wait for memory.
+const MIN_RATE: u128 = 16_000;
 
 /// Index of a place in [`Downloads`]. Each connection has at most one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,9 +75,10 @@ struct Progress {
     written: usize,
     has_begun: bool,
     waits: Waits,
-    /// Whether the client has to acknowledge something.
-    is_owed: bool,
-    /// When something was last written or acknowledged.
+    /// Number of bytes that the client had to acknowledge when something was last written, or when it had
+    /// acknowledged enough.
+    owed: u32,
+    /// That time.
     at: Instant,
 }
 
@@ -85,8 +89,8 @@ enum Waits {
     No,
     /// For a chunk that is being read for it.
     ForChunk,
-    /// For memory, before a chunk can be read.
-    ForMemory,
+    /// For memory since this time, before a chunk can be read.
+    ForMemory(Instant),
 }
 
 /// What became of a download when it was continued.
@@ -108,10 +112,8 @@ pub(super) struct Downloads {
     chunks: Option<Chunks>,
     /// Length of the own bytes of all downloads.
     own_bytes: usize,
-    /// When downloads that wait for memory are tried again, and the place at which the search for them
-    /// begins.
+    /// When downloads that wait for memory are tried again.
     retry_at: Option<Instant>,
-    next_retry: usize,
     /// Number of connections that were reset because others waited for memory.
     gave_way: u64,
 }
@@ -148,7 +150,7 @@ impl Downloads {
             written: 0,
             has_begun: false,
             waits: Waits::No,
-            is_owed: false,
+            owed: 0,
             at: now,
         });
         let next = DownloadPlace(self.list.len() as u32);
@@ -202,27 +204,39 @@ impl Downloads {
             return Pumped::Ended;
         };
         let info = conn.info();
-        let ahead = (2 * info.cwnd as usize).clamp(CHUNK_LEN, MAX_AHEAD);
-        let mut queued = (info.unacked + info.unsent) as usize;
-        progress.waits = match progress.waits {
-            // The connection is told when the chunk arrives.
-            Waits::ForChunk => return Pumped::Waits,
-            Waits::No | Waits::ForMemory => Waits::No,
+        let is_short = self.retry_at.is_some();
+        let ahead = if is_short {
+            CHUNK_LEN
+        } else {
+            // A client that receives nothing has no window.
+            let window = info.cwnd.min(info.snd_wnd) as usize;
+            (2 * window).clamp(CHUNK_LEN, MAX_AHEAD)
         };
+        let mut queued = owed(&info) as usize;
+        if progress.waits == Waits::ForChunk {
+            // The connection is told when the chunk arrives.
+            return Pumped::Waits;
+        }
         while !progress.is_done() {
             if queued >= ahead || conn.room() == 0 {
+                // It waits only for the client.
+                progress.waits = Waits::No;
                 conn.notify_of_room();
                 break;
             }
             match progress.write_next(conn, chunks) {
-                Ok(Some(len)) => queued += len,
+                Ok(Some(len)) => {
+                    queued += len;
+                    progress.note(queued as u32, conn.now());
+                }
                 Ok(None) | Err(WriteError::Full) => break,
                 Err(_) => return Pumped::Ended,
             }
         }
-        progress.is_owed = conn.has_unacknowledged();
-        progress.read_ahead(conn, chunks, ahead);
-        if progress.waits == Waits::ForMemory {
+        if !is_short {
+            progress.read_ahead(conn, chunks, ahead);
+        }
+        if progress.is_starved() {
             self.retry_at.get_or_insert(conn.now() + RETRY);
         }
         if progress.is_done() {
@@ -238,25 +252,31 @@ impl Downloads {
         self.retry_at
     }
 
-    /// Returns the connections that are to be tried again, because they wait for memory. They take turns.
+    /// Returns connections that are to be tried again, because they wait for memory. Those that have
+    /// waited longest come first.
     pub(super) fn take_starved(&mut self, now: Instant) -> Vec<ConnectionId> {
-        let len = self.list.len();
-        let (mut found, mut at) = (Vec::new(), self.next_retry);
-        for place in (self.next_retry..len).chain(0..self.next_retry.min(len)) {
-            if found.len() == MAX_RETRIES {
-                break;
-            }
-            at = place + 1;
-            found.extend(
-                self.list[place]
-                    .as_ref()
-                    .filter(|one| one.is_starved())
-                    .map(|one| one.connection),
-            );
-        }
-        self.next_retry = if found.len() == MAX_RETRIES { at } else { 0 };
-        self.retry_at = (found.len() == MAX_RETRIES).then(|| now + RETRY);
-        found
+        let waiting = self
+            .list
+            .iter()
+            .flatten()
+            .filter_map(|one| match one.waits {
+                Waits::ForMemory(since) => Some((since, one.connection)),
+                Waits::No | Waits::ForChunk => None,
+            });
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_by_key(|(since, _)| *since);
+        waiting.truncate(MAX_RETRIES);
+        // Memory counts as short until no download waits for it.
+        self.retry_at = (!waiting.is_empty()).then(|| now + RETRY);
+        waiting
+            .into_iter()
+            .map(|(_, connection)| connection)
+            .collect()
+    }
+
+    /// Whether a download waits for memory.
+    pub(super) fn is_starved(&self, place: DownloadPlace) -> bool {
+        self.get(place).is_some_and(Progress::is_starved)
     }
 
     /// Takes the chunks that have arrived. Returns the connections that have waited for them, each with
@@ -283,24 +303,47 @@ impl Downloads {
         self.gave_way += 1;
     }
 
-    /// Notes that the client has acknowledged something.
-    pub(super) fn note_progress(&mut self, place: DownloadPlace, now: Instant) {
+    /// Notes that the client has made progress, and has to acknowledge `owed` bytes.
+    pub(super) fn note_progress(&mut self, place: DownloadPlace, owed: u32, now: Instant) {
         if let Some(Some(progress)) = self.list.get_mut(place.0 as usize) {
-            progress.at = now;
+            progress.note(owed, now);
         }
     }
 
-    /// Returns connections whose clients have acknowledged nothing for too long, those with the longest
-    /// time first. They are not more than the downloads that wait for memory.
-    pub(super) fn laggards(&self, now: Instant) -> Vec<ConnectionId> {
+    /// Returns connections that may have to give way, because downloads wait for memory. Those whose
+    /// last progress is longest ago come first.
+    pub(super) fn late(&self, now: Instant) -> Vec<ConnectionId> {
         let all = self.list.iter().flatten();
-        let starved = all.clone().filter(|one| one.is_starved()).count();
-        let late = all.filter(|one| one.is_owed && one.at + PATIENCE < now);
+        if !all.clone().any(Progress::is_starved) {
+            return Vec::new();
+        }
+        let late = all.filter(|one| one.owed > 0 && one.at + PATIENCE < now);
         let mut late: Vec<_> = late.map(|one| (one.at, one.connection)).collect();
         late.sort_by_key(|(at, _)| *at);
-        late.truncate(starved.min(MAX_LAGGARDS));
+        late.truncate(MAX_LAGGARDS);
         late.into_iter().map(|(_, connection)| connection).collect()
     }
+
+    /// Whether the client is too slow, or has closed its window. Returns `None` if its round-trip time
+    /// does not tell it yet.
+    pub(super) fn is_too_slow(
+        &self,
+        place: DownloadPlace,
+        info: &Info,
+        now: Instant,
+    ) -> Option<bool> {
+        let progress = self.get(place)?;
+        let acked = progress.owed.saturating_sub(owed(info));
+        let time = now.since(progress.at);
+        let is_slow = u128::from(acked) * 1_000 < MIN_RATE * time.as_millis();
+        let is_closed = info.snd_wnd < u32::from(info.mss);
+        (time >= PATIENCE + 4 * info.srtt).then_some(is_slow || is_closed)
+    }
+}
+
+/// Returns the number of bytes that the client has to acknowledge.
+pub(super) fn owed(info: &Info) -> u32 {
+    info.unacked + info.unsent
 }
 
 impl Progress {
@@ -308,8 +351,13 @@ impl Progress {
         self.next >= self.download.pieces.len()
     }
 
+    /// Notes that the client has made progress, and has to acknowledge `owed` bytes.
+    fn note(&mut self, owed: u32, now: Instant) {
+        (self.owed, self.at) = (owed, now);
+    }
+
     fn is_starved(&self) -> bool {
-        self.waits == Waits::ForMemory
+        matches!(self.waits, Waits::ForMemory(_))
     }
 
     /// Returns a chunk of the file. If it is not in memory, notes what the download waits for.
@@ -321,9 +369,13 @@ impl Progress {
     ) -> Option<ContentId> {
         let id = conn.id();
         match chunks.find(conn.contents_mut(), &self.download.file, chunk, id) {
-            Found::Here(content) => return Some(content),
+            Found::Here(content) => {
+                self.waits = Waits::No;
+                return Some(content);
+            }
             Found::Later => self.waits = Waits::ForChunk,
-            Found::NoRoom => self.waits = Waits::ForMemory,
+            Found::NoRoom if self.is_starved() => {}
+            Found::NoRoom => self.waits = Waits::ForMemory(conn.now()),
         }
         None
     }
@@ -366,7 +418,6 @@ impl Progress {
             }
         };
         self.has_begun = true;
-        self.at = conn.now();
         Ok(Some(len))
     }
 
