@@ -89,12 +89,14 @@ fn numbered(port: &XdpPort, number: u32) -> Frame {
     frame
 }
 
-/// Receives up to [`MAX_BATCH`] frames from the tap device's queue, and returns their numbers.
+/// Receives up to [`MAX_BATCH`] frames from the tap device's queue, and returns the numbers of
+/// those that [`numbered`] made. The kernel sends frames of its own, for example to find routers.
 fn numbers(tap: &mut TapPort) -> Vec<u32> {
     let mut batch = Batch::new();
     tap.receive(&mut batch, MAX_BATCH).unwrap();
     let number = |frame: Frame| u32::from_be_bytes(frame[14..18].try_into().unwrap());
-    batch.drain(..).map(number).collect()
+    let is_ours = |frame: &Frame| frame[..14] == [0; 14];
+    batch.drain(..).filter(is_ours).map(number).collect()
 }
 
 #[test]
