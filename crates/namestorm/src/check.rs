@@ -42,7 +42,7 @@ pub(crate) fn check(zone: &Zone, report: &mut Report) {
 /// 2181, section 6.1).
 fn check_apex(zone: &Zone, report: &mut Report) {
     let apex = zone.apex_name();
-    let start = Place { file: 0, line: 0 };
+    let start = Place::of_line(0, 0);
     let shown = Shown(zone.apex());
     match apex.and_then(|apex| apex.rrset(SOA)) {
         None => report.error(

@@ -40,7 +40,7 @@ fn the_first_error_of_a_broken_zone_has_its_place() {
     let spec = zone(folder.path(), "a.example.zone", &wrong);
     let gathered = gather(std::slice::from_ref(&spec), &mut |_| {});
     let error = gathered.unserved[0].error();
-    let place = format!("{}:4: ", spec.file.display());
+    let place = format!("{}:4:8: ADDRESS must be ", spec.file.display());
     assert!(error.starts_with(&place), "{error}");
 }
 

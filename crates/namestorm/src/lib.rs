@@ -144,6 +144,7 @@ mod service;
 mod tail;
 mod tcp;
 mod turnover;
+mod words;
 mod zone;
 mod zone_args;
 mod zones;

@@ -15,7 +15,7 @@ use domain::base::name::ToName;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::ScannedRecord;
 
-use self::entry::{EntryParser, Parsed, State};
+use self::entry::{EntryError, EntryParser, Parsed, State};
 pub use self::origin::ZoneSpec;
 use self::origin::{leading_origin, origin_of_file};
 use crate::check;
@@ -26,7 +26,7 @@ use crate::report::Report;
 use crate::rtype;
 use crate::zone::{Builder, Place, PushError, Zone};
 
-/// Maximum depth of nested `$INCLUDE`s. The limit stops files that include each other.
+/// Maximum depth of nested `$INCLUDE`s.
 pub(crate) const MAX_INCLUDE_DEPTH: usize = 8;
 /// Maximum number of files of one zone. A file that is included twice counts twice.
 pub(crate) const MAX_FILES: usize = 1024;
@@ -95,9 +95,10 @@ struct Loader<'p> {
     progress: &'p mut dyn FnMut(usize),
     /// The folder of the zone's file, without symbolic links.
     folder: PathBuf,
+    /// The files that are being read, without symbolic links. Each includes the next one.
+    open: Vec<PathBuf>,
     owner: Vec<u8>,
     data: Vec<u8>,
-    recomposed: Vec<u8>,
 }
 
 impl<'p> Loader<'p> {
@@ -108,9 +109,9 @@ impl<'p> Loader<'p> {
             apex: Apex::Guessed(None),
             progress,
             folder: PathBuf::new(),
+            open: Vec::new(),
             owner: Vec::new(),
             data: Vec::new(),
-            recomposed: Vec::new(),
         }
     }
 
@@ -123,7 +124,7 @@ impl<'p> Loader<'p> {
                     None => Apex::Guessed(origin_of_file(&spec.file)),
                 };
                 let file = self.report.add_file(&spec.file);
-                let place = Place { file, line: 0 };
+                let place = Place::of_line(file, 0);
                 let by = control::config::place_of(&spec.to_string());
                 let by = by.map_or(String::new(), |by| format!(", which {by} names"));
                 self.report
@@ -138,6 +139,7 @@ impl<'p> Loader<'p> {
         // Without a folder, no file is included.
         let folder = Path::new(".").join(path).parent().map(Path::canonicalize);
         self.folder = folder.and_then(Result::ok).unwrap_or_default();
+        self.open.extend(path.canonicalize());
         let first = leading_origin(text);
         let mut skip_line = None;
         self.apex = match (given, first) {
@@ -154,17 +156,10 @@ impl<'p> Loader<'p> {
         };
         let origin = self.apex.clone().into_name();
         let state = State { origin, ttl: None };
-        self.read_text(path, text, &state, skip_line, 0);
+        self.read_text(path, text, &state, skip_line);
     }
 
-    fn read_text(
-        &mut self,
-        path: &Path,
-        text: &str,
-        state: &State,
-        skip_line: Option<u32>,
-        depth: usize,
-    ) {
+    fn read_text(&mut self, path: &Path, text: &str, state: &State, skip_line: Option<u32>) {
         let file = self.report.add_file(path);
         let mut parser = EntryParser::new(state);
         for entry in Entries::new(text) {
@@ -178,28 +173,20 @@ impl<'p> Loader<'p> {
                         Unclosed::Quote { line } => (line, "a quoted string is not closed"),
                         Unclosed::Parenthesis { line } => (line, "a parenthesis is not closed"),
                     };
-                    self.report.error(Place { file, line }, message);
+                    self.report.error(Place::of_line(file, line), message);
                     continue;
                 }
             };
             if Some(entry.line) == skip_line {
                 continue;
             }
-            let place = Place {
-                file,
-                line: entry.line,
-            };
+            let place = Place::of_line(file, entry.line);
             match parser.parse(entry.text) {
                 Ok(Parsed::Record {
                     record,
                     assumed_ttl,
                 }) => {
-                    if let Some(ttl) = assumed_ttl {
-                        self.report.warning(
-                            place,
-                            format!("no TTL here, and no $TTL before: using {ttl} s"),
-                        );
-                    }
+                    self.warn_of_ttl(assumed_ttl, place);
                     self.add_record(&record, place);
                 }
                 Ok(Parsed::Include {
@@ -208,36 +195,55 @@ impl<'p> Loader<'p> {
                 }) => {
                     let state = parser.state(origin);
                     let included = path.parent().unwrap_or(Path::new("")).join(included);
-                    self.include(&included, &state, place, depth + 1);
+                    self.include(&included, &state, place);
                 }
                 Ok(Parsed::Nothing) => {}
-                Err(message) => self.report.error(place, message),
+                Err(EntryError { message, position }) => {
+                    let at = position.map_or(place, |position| Place {
+                        file,
+                        line: entry.line + position.lines,
+                        column: position.column,
+                    });
+                    self.report.error(at, message);
+                }
             }
         }
     }
 
-    fn include(&mut self, path: &Path, state: &State, place: Place, depth: usize) {
-        if depth > MAX_INCLUDE_DEPTH || self.report.file_count() >= MAX_FILES {
-            self.report.error(
-                place,
-                format!(
-                    "files are included more than {MAX_INCLUDE_DEPTH} levels deep, or there are \
-                     more than {MAX_FILES} files"
-                ),
-            );
-            return;
+    fn warn_of_ttl(&mut self, assumed_ttl: Option<u32>, place: Place) {
+        if let Some(ttl) = assumed_ttl {
+            let message = format!("no TTL here, and no $TTL before: using {ttl} s");
+            self.report.warning(place, message);
         }
-        match self.read_included(path) {
-            Ok(text) => self.read_text(path, &text, state, None, depth),
-            Err(reason) => self
-                .report
-                .error(place, format!("cannot read {}: {reason}", path.display())),
-        }
+    }
+
+    fn include(&mut self, path: &Path, state: &State, place: Place) {
+        let read = self.read_included(path);
+        let (text, real) = match read {
+            Ok(read) => read,
+            Err(reason) => {
+                let message = format!("cannot read {}: {reason}", path.display());
+                return self.report.error(place, message);
+            }
+        };
+        self.open.push(real);
+        self.read_text(path, &text, state, None);
+        self.open.pop();
     }
 
     /// Reads a file below the folder of the zone's file. The server may read more than the zone's
     /// author may, and its messages show words of the file, so it reads no other file.
-    fn read_included(&self, path: &Path) -> Result<String, String> {
+    ///
+    /// Returns the file's text and its path without symbolic links.
+    fn read_included(&self, path: &Path) -> Result<(String, PathBuf), String> {
+        if self.report.file_count() >= MAX_FILES {
+            return Err(format!("a zone may have at most {MAX_FILES} files"));
+        }
+        if self.open.len() > MAX_INCLUDE_DEPTH {
+            return Err(format!(
+                "files are included more than {MAX_INCLUDE_DEPTH} levels deep"
+            ));
+        }
         let real = fs::canonicalize(path).map_err(|error| error.to_string())?;
         if self.folder.as_os_str().is_empty() || !real.starts_with(&self.folder) {
             return Err(format!(
@@ -245,7 +251,10 @@ impl<'p> Loader<'p> {
                 self.folder.display()
             ));
         }
-        source::read(&real)
+        if self.open.contains(&real) {
+            return Err("it includes itself, perhaps through other files; remove this line".into());
+        }
+        source::read(&real).map(|text| (text, real))
     }
 
     /// Checks one record and adds it to the zone.
@@ -313,7 +322,7 @@ impl<'p> Loader<'p> {
         }
     }
 
-    fn check_record(&mut self, rtype: u16) -> Result<(), String> {
+    fn check_record(&self, rtype: u16) -> Result<(), String> {
         let type_name = || rtype::show(rtype);
         if !rtype::is_data(rtype) {
             return Err(format!("{} records cannot be in a zone", type_name()));
@@ -325,12 +334,8 @@ impl<'p> Loader<'p> {
             return Err(format!("the data of this {} is too long", type_name()));
         }
         // This check also covers data in the generic form of RFC 3597.
-        let is_valid = rdata::is_data_of(rtype, &self.data, &mut self.recomposed);
-        if is_valid {
-            Ok(())
-        } else {
-            Err(format!("the data is not valid for type {}", type_name()))
-        }
+        rdata::check(rtype, &self.data)
+            .map_err(|fault| format!("the data is not valid for type {}: {fault}", type_name()))
     }
 
     fn finish(mut self) -> Result<Loaded, Broken> {
@@ -343,7 +348,7 @@ impl<'p> Loader<'p> {
             // would report misleading problems.
             _ if report.errors() > 0 => {}
             Some(zone) => check::check(zone, report),
-            None => report.error(Place { file: 0, line: 0 }, "the file has no records"),
+            None => report.error(Place::of_line(0, 0), "the file has no records"),
         }
         report.sort();
         match zone {
@@ -376,3 +381,7 @@ impl Apex {
 #[cfg(test)]
 #[path = "load_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "load_include_tests.rs"]
+mod include_tests;

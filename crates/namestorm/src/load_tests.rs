@@ -9,12 +9,14 @@ use super::*;
 use crate::compile::compile;
 use crate::key::{Form, Key};
 use crate::program::check;
-use crate::report::Severity;
+use crate::report::{Finding, Severity};
 use crate::zones::Zones;
 
-const START: &str = "@ 60 IN SOA ns host 1 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
+pub(super) const START: &str =
+    "@ 60 IN SOA ns host 1 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
 
-/// Appends `text` to a valid zone of three lines. Returns the zone's errors and warnings.
+/// Appends `text` to a valid zone of three lines. Returns the zone's errors and warnings, without
+/// columns.
 fn findings(text: &str) -> Vec<String> {
     let text = format!("{START}{text}");
     let report = match load_text("f", Some("example.org"), &text) {
@@ -24,7 +26,12 @@ fn findings(text: &str) -> Vec<String> {
             report
         }
     };
-    report.findings().iter().map(ToString::to_string).collect()
+    let without_column = |finding: &Finding| Finding {
+        column: 0,
+        ..finding.clone()
+    };
+    let findings = report.findings().iter().map(without_column);
+    findings.map(|finding| finding.to_string()).collect()
 }
 
 #[track_caller]
@@ -50,7 +57,10 @@ fn errors_have_their_line_numbers() {
         "www A 1.2.3.4 5\n",
         &["f:4: more fields than the record type has; write A ADDRESS: \"www A 1.2.3.4 5\""],
     );
-    finds("www NOTYPE x\n", &["f:4: a known record type is missing"]);
+    finds(
+        "www NOTYPE x\n",
+        &["f:4: NOTYPE is not a known record type; a type without a name is written as TYPE and"],
+    );
     finds("www IN\n", &["f:4: "]);
     finds(
         "www TYPE65280 x\n",
@@ -90,7 +100,7 @@ fn errors_have_their_line_numbers() {
     );
     finds(
         "@ SOA ns host 1 4294967296 3 4 5\n",
-        &["f:4: a number is too large for its field: "],
+        &["f:4: REFRESH must be a number of seconds; write SOA "],
     );
     for escape in ["\\999", "\\256x", "\\12", "\\1x2"] {
         finds(
@@ -102,13 +112,9 @@ fn errors_have_their_line_numbers() {
         );
     }
     finds(
-        "www TXT \"caf\u{e9}\"\n",
-        &["f:4: only printable ASCII is allowed here; "],
-    );
-    finds(
         "www \u{1b}[31m A\n",
         &[
-            "f:4: only printable ASCII is allowed here; write each other byte as an escape, \\ and three digits: \"www \u{fffd}[31m A\"",
+            "f:4: a control character is allowed only as an escape, \\ and three digits: \"www \u{fffd}[31m A\"",
         ],
     );
     finds(
@@ -138,11 +144,13 @@ fn errors_have_their_line_numbers() {
 fn errors_name_the_fields_of_the_type() {
     finds(
         "www mx host\n",
-        &["f:4: a field must be a number; write MX PREFERENCE HOST-NAME: \"www mx "],
+        &[
+            "f:4: PREFERENCE must be a number from 0 to 65535; write MX PREFERENCE HOST-NAME: \"www mx ",
+        ],
     );
     finds(
         "www SRV 0 0 host\n",
-        &["f:4: a field must be a number; write SRV PRIORITY WEIGHT PORT HOST-NAME: "],
+        &["f:4: PORT must be a number from 0 to 65535; write SRV PRIORITY WEIGHT PORT HOST-NAME: "],
     );
     finds(
         "www CAA 0 issue\n",
@@ -523,97 +531,6 @@ fn an_at_sign_elsewhere_is_an_ordinary_character() {
     ] {
         let text = |data: &str| format!("{START}a 60 {data}\n");
         same(&text(data), &text(written_out));
-    }
-}
-
-#[test]
-fn included_files_are_read_where_they_are_included() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-    write(
-        "zone",
-        &format!("$TTL 60\n{START}$INCLUDE hosts @\n$INCLUDE hosts sub\nlast A 192.0.2.9\n"),
-    );
-    write("hosts", "$ORIGIN deep\nhost A 192.0.2.7\n");
-    let spec = |file: &str| ZoneSpec {
-        origin: Some(b"\x07example\x03org\x00".to_vec()),
-        file: folder.path().join(file),
-        group: None,
-    };
-    let loaded = load(&spec("zone"), &mut |_| {}).unwrap();
-    let names: Vec<_> = loaded
-        .zone
-        .names()
-        .map(|name| name::Shown(name.owner()).to_string())
-        .collect();
-    assert_eq!(
-        names,
-        [
-            "example.org.",
-            "host.deep.example.org.",
-            "last.example.org.",
-            "ns.example.org.",
-            "host.deep.sub.example.org."
-        ]
-    );
-    write("bad", &format!("{START}$INCLUDE worse\n"));
-    write("worse", "\n\nx A nonsense\n");
-    let wrong = |file: &str| {
-        let broken = load(&spec(file), &mut |_| {}).unwrap_err();
-        assert_eq!(broken.apex.as_deref(), Some(&b"\x07example\x03org\0"[..]));
-        broken.report.to_string()
-    };
-    let report = wrong("bad");
-    assert!(report.contains("/worse:3: "), "{report}");
-    write("loop", &format!("{START}$INCLUDE loop\n"));
-    let report = wrong("loop");
-    assert!(report.contains("levels deep"), "{report}");
-    let missing = wrong("missing");
-    let ends = "/missing: cannot read the file: No such file or directory (os error 2)";
-    assert!(missing.ends_with(ends), "{missing}");
-    write("gone", &format!("{START}$INCLUDE .\n"));
-    let ends = "cannot read the file: it is a folder, not a file";
-    assert!(wrong("").ends_with(ends), "{}", wrong(""));
-    assert!(wrong("gone").contains("/gone:4: "), "{}", wrong("gone"));
-    assert!(wrong("gone").ends_with("it is a folder, not a file"));
-}
-
-#[test]
-fn only_files_below_the_zones_folder_are_included() {
-    let folder = tempfile::tempdir().unwrap();
-    let zones = folder.path().join("zones");
-    fs::create_dir_all(zones.join("parts")).unwrap();
-    fs::write(folder.path().join("secret"), "token 12345\n").unwrap();
-    fs::write(zones.join("parts/hosts"), "host A 192.0.2.7\n").unwrap();
-    std::os::unix::fs::symlink("../secret", zones.join("link")).unwrap();
-    std::os::unix::fs::symlink("parts/hosts", zones.join("inner")).unwrap();
-    let secret = folder.path().join("secret");
-    for (included, is_read) in [
-        ("parts/hosts", true),
-        ("inner", true),
-        ("parts/../parts/hosts", true),
-        (zones.join("parts/hosts").to_str().unwrap(), true),
-        ("../secret", false),
-        ("link", false),
-        (secret.to_str().unwrap(), false),
-    ] {
-        let text = format!("$TTL 60\n{START}$INCLUDE {included}\n");
-        fs::write(zones.join("example.org.zone"), text).unwrap();
-        let spec = ZoneSpec {
-            origin: None,
-            file: zones.join("example.org.zone"),
-            group: None,
-        };
-        let report = match load(&spec, &mut |_| {}) {
-            Ok(loaded) => loaded.report.to_string(),
-            Err(broken) => broken.report.to_string(),
-        };
-        let is_refused = report.contains("it is not below the folder of the zone's file, ");
-        assert_eq!(is_refused, !is_read, "{included}: {report}");
-        assert!(
-            !report.contains("token") && !report.contains("12345"),
-            "{report}"
-        );
     }
 }
 

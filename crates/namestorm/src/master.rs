@@ -8,7 +8,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::fields;
+use crate::fields::{self, Form};
+use crate::rtype;
+use crate::words::{self, line_end, quoted_end};
 
 /// The largest TTL, in seconds (RFC 2181, section 8).
 pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
@@ -103,26 +105,6 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Returns the offset of the newline that ends the line containing `at`. Without a newline, returns
-/// the end of the text.
-fn line_end(bytes: &[u8], at: usize) -> usize {
-    let rest = &bytes[at..];
-    at + rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())
-}
-
-/// Returns the offset of the quote that closes a quoted string. `at` is the offset after the
-/// opening quote. Returns `None` if the string is not closed on its line.
-fn quoted_end(bytes: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        match bytes.get(at)? {
-            b'"' => return Some(at),
-            b'\n' => return None,
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
-}
-
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<Entry<'a>, Unclosed>;
 
@@ -151,41 +133,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Index of the refresh interval among the data fields of an SOA record. All fields from this index
-/// on are times.
-const FIRST_SOA_TIME: usize = 3;
 /// The text that replaces `@`. The `domain` crate reads an empty string as the origin.
 const ORIGIN: &str = "\"\"";
-
-/// Returns the ranges of an entry's tokens: quoted strings with their quotes, and unquoted text
-/// between blanks, parentheses, quotes and comments.
-fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        loop {
-            match bytes.get(at)? {
-                b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' => at += 1,
-                b';' => at = line_end(bytes, at),
-                _ => break,
-            }
-        }
-        let start = at;
-        if bytes[at] == b'"' {
-            at = quoted_end(bytes, at + 1)? + 1;
-            return Some(start..at);
-        }
-        while let Some(byte) = bytes.get(at) {
-            match byte {
-                b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' | b';' | b'"' => break,
-                b'\\' => at += 2,
-                _ => at += 1,
-            }
-        }
-        at = at.min(bytes.len());
-        Some(start..at)
-    })
-}
 
 /// A text in which some tokens are replaced.
 #[derive(Default)]
@@ -244,79 +193,166 @@ fn seconds(token: &str) -> Option<u32> {
     (number.is_none() && !token.is_empty()).then_some(total)
 }
 
+/// The record type that an entry states.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatedType<'a> {
+    /// The type as written.
+    pub word: &'a str,
+    /// Index of the type among the entry's words.
+    pub index: usize,
+    /// The fields of the type's data, if the type is known and has a text form.
+    pub form: Option<&'static Form>,
+}
+
 /// An entry's text, rewritten for the `domain` crate, and the fields that were found in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct EntryFields<'a> {
     /// The entry's text, rewritten as [`prepare`] says. Text that the `domain` crate reads as the
-    /// origin replaces `@`.
+    /// origin replaces `@`. It has the same words as the entry, so their indices hold in both.
     pub text: Cow<'a, str>,
     /// Whether the entry states a TTL, or is a `$TTL` directive.
     pub has_ttl: bool,
     /// Whether the entry is a directive (`$…`), not a record.
     pub is_directive: bool,
     /// The record type, if the entry is a record and states one.
-    pub rtype: Option<&'a str>,
-    /// The word in the place of the TTL, if that word is not a valid TTL.
-    pub bad_ttl: Option<&'a str>,
+    pub rtype: Option<StatedType<'a>>,
+    /// The word in the place of the TTL and its index, if that word is not a valid TTL.
+    pub bad_ttl: Option<(&'a str, usize)>,
+}
+
+/// Replaces bytes that the `domain` crate refuses by escapes: bytes beyond ASCII, and tabs in
+/// quoted strings. The path in an `$INCLUDE` directive stays as it is.
+pub(crate) fn escape(text: &str) -> Cow<'_, str> {
+    let may_quote_tabs = text.contains('\t') && text.contains('"');
+    if text.is_ascii() && !may_quote_tabs || is_named(text, "$INCLUDE") {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = Vec::with_capacity(2 * text.len());
+    let bytes = text.as_bytes();
+    let (mut at, mut is_quoted) = (0, false);
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, bytes.get(at + 1)) {
+            // Before a byte beyond ASCII, a backslash changes nothing.
+            (b'\\', Some(next)) if next.is_ascii() => {
+                escaped.extend([byte, *next]);
+                at += 1;
+            }
+            (b'\\', Some(_)) => {}
+            (b';', _) if !is_quoted => {
+                // A comment has no meaning, so it can lose its bytes.
+                at = line_end(bytes, at);
+                continue;
+            }
+            (b'\t', _) if is_quoted => escaped.extend(b"\\009"),
+            (0x80.., _) => escaped.extend(format!("\\{byte:03}").bytes()),
+            _ => {
+                is_quoted ^= byte == b'"';
+                escaped.push(byte);
+            }
+        }
+        at += 1;
+    }
+    // All bytes are ASCII now.
+    Cow::Owned(String::from_utf8(escaped).unwrap_or_default())
+}
+
+/// Returns true if an entry is the directive `name`, in any case.
+pub(crate) fn is_named(text: &str, name: &str) -> bool {
+    let word = words::ranges(text).next();
+    text.starts_with('$') && word.is_some_and(|word| text[word].eq_ignore_ascii_case(name))
 }
 
 /// Reads the fields before an entry's type. Converts times with units to seconds: the TTL, `$TTL`,
 /// and the times of an SOA record. Replaces each `@` that stands for the origin (RFC 1035, section
 /// 5.1) in record data and directives. The `domain` crate accepts `@` only as owner.
+///
+/// The data of a type that the `domain` crate lacks stays as it is.
 pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let is_directive = text.starts_with('$');
-    let directive = tokens(text).next().filter(|_| is_directive);
+    let directive = words::ranges(text).next().filter(|_| is_directive);
     let directive = directive.map(|range| &text[range]);
     let is_ttl_directive = directive.is_some_and(|name| name.eq_ignore_ascii_case("$TTL"));
     let mut rewritten = Rewritten::default();
-    let mut has_ttl = is_ttl_directive;
-    let mut bad_ttl = None;
-    // The first token of an entry that is not indented is the owner or the directive's name.
+    let mut prepared = EntryFields {
+        text: Cow::Borrowed(text),
+        has_ttl: is_ttl_directive,
+        is_directive,
+        rtype: None,
+        bad_ttl: None,
+    };
+    // The first word of an entry that is not indented is the owner or the directive's name.
     let indented = text.starts_with([' ', '\t', '\r']);
-    // The fields of the data, and the index of the next field. Set once the type is known.
-    let directive = directive.filter(|_| !is_ttl_directive);
-    let mut data = directive.map(|name| (fields::of_directive(name), 0));
-    let mut rtype = None;
-    let mut is_soa = false;
-    for range in tokens(text).skip(usize::from(!indented)) {
-        let token = &text[range.clone()];
-        let mut time = seconds(token);
-        let mut is_origin = false;
-        if let Some((fields, index)) = &mut data {
-            if fields.is_empty() && !is_soa {
+    // Index among the data of the next field, once the type is known.
+    let mut data = directive.filter(|_| !is_ttl_directive).map(|_| 0);
+    let words = words::ranges(text).enumerate();
+    for (index, range) in words.skip(usize::from(!indented)) {
+        let word = &text[range.clone()];
+        let mut time = seconds(word);
+        if let Some(field) = &mut data {
+            let form = prepared.rtype.and_then(|rtype| rtype.form);
+            let is_name = match directive {
+                Some(name) => is_name_of_directive(name, *field),
+                None => form.is_some_and(|form| form.is_name(*field)),
+            };
+            time = time.filter(|_| form.is_some_and(|form| form.is_time(*field)));
+            if word == "@" && is_name {
+                rewritten.replace(text, range.clone(), ORIGIN);
+            }
+            *field += 1;
+        } else if let Some(rtype) = read_before_data(&mut prepared, word, index, time) {
+            // To save time, the data is read only if a word in it may be `@` or a time.
+            let may_be_origin = text[range.end..].contains('@');
+            let may_be_rewritten = rtype.form.is_some_and(|form| {
+                form.is_known_to_domain() && (may_be_origin || form.rtype() == rtype::SOA)
+            });
+            if !may_be_rewritten {
                 break;
             }
-            is_origin = token == "@" && fields::is_name(fields, *index);
-            time = time.filter(|_| is_soa && *index >= FIRST_SOA_TIME);
-            *index += 1;
-        } else {
-            let ttl = time.or_else(|| token.parse().ok());
-            if ttl.is_some_and(|ttl| ttl <= MAX_TTL) {
-                has_ttl = true;
-            } else if is_ttl_directive || ttl.is_some() || is_like_time(token) {
-                has_ttl = true;
-                bad_ttl = bad_ttl.or(Some(token));
-            } else if !is_class(token) {
-                rtype = Some(token);
-                is_soa = token.eq_ignore_ascii_case("SOA");
-                // To save time, the fields are looked up only if one of them may be `@`.
-                let may_be_origin = text[range.end..].contains('@');
-                data = Some((if may_be_origin { fields::of(token) } else { "" }, 0));
-            }
+            data = Some(0);
+            continue;
         }
         if let Some(time) = time {
             rewritten.replace(text, range, &time.to_string());
-        } else if is_origin {
-            rewritten.replace(text, range, ORIGIN);
         }
     }
-    EntryFields {
-        text: rewritten.finish(text),
-        has_ttl,
-        is_directive,
-        rtype,
-        bad_ttl,
+    prepared.text = rewritten.finish(text);
+    prepared
+}
+
+/// Reads a word before an entry's data: a TTL, a class, or the type. `time` is the word's value if
+/// it is a time with units. Returns the type.
+fn read_before_data<'a>(
+    prepared: &mut EntryFields<'a>,
+    word: &'a str,
+    index: usize,
+    time: Option<u32>,
+) -> Option<StatedType<'a>> {
+    let is_ttl_directive = prepared.is_directive;
+    let ttl = time.or_else(|| word.parse().ok());
+    if ttl.is_some_and(|ttl| ttl <= MAX_TTL) {
+        prepared.has_ttl = true;
+    } else if is_ttl_directive || ttl.is_some() || is_like_time(word) {
+        prepared.has_ttl = true;
+        prepared.bad_ttl = prepared.bad_ttl.or(Some((word, index)));
+    } else if !is_class(word) {
+        prepared.rtype = Some(StatedType {
+            word,
+            index,
+            form: fields::of_text(word),
+        });
+        return prepared.rtype;
     }
+    None
+}
+
+/// Returns true if the word at `index` after the name of a directive is a domain name.
+fn is_name_of_directive(name: &str, index: usize) -> bool {
+    let at = if name.eq_ignore_ascii_case("$ORIGIN") {
+        Some(0)
+    } else {
+        name.eq_ignore_ascii_case("$INCLUDE").then_some(1)
+    };
+    at == Some(index)
 }
 
 /// Returns true if a token is probably meant as a time. Such a token consists of digits and letters
@@ -392,7 +428,7 @@ mod tests {
 
     #[test]
     fn invalid_ttls_are_found() {
-        let bad = |text: &str| prepare(text).bad_ttl.map(str::to_owned);
+        let bad = |text: &str| prepare(text).bad_ttl.map(|(word, _)| word.to_owned());
         for good in [
             "a 2147483647 A 1",
             "a IN 3550w A 1",
@@ -425,7 +461,7 @@ mod tests {
         fn arbitrary_zone_text_causes_no_panic(text in "[ -~\n\t\\\\\"();$@ü]{0,200}") {
             for entry in Entries::new(&text).flatten() {
                 prop_assert!(entry.line as usize <= text.lines().count().max(1));
-                prepare(entry.text);
+                prepare(&escape(entry.text));
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::body::Body;
 use crate::edns::OPT_LEN;
 use crate::name::Name;
 use crate::rcode;
-use crate::rdata::is_data_of;
+use crate::rdata;
 use crate::rtype;
 use crate::tail::{Base, FIELDS, MAX_TCP_MESSAGE, POINTER, QUESTION_AT, TailWriter};
 
@@ -94,10 +94,10 @@ impl Rrset {
         ttl: u32,
         data: impl IntoIterator<Item = D>,
     ) -> Result<Self, RecordError> {
-        let (mut bytes, mut count, mut recomposed) = (Vec::new(), 0, Vec::new());
+        let (mut bytes, mut count) = (Vec::new(), 0);
         for data in data {
             let data = data.as_ref();
-            check(rtype, ttl, data, &mut recomposed)?;
+            check(rtype, ttl, data)?;
             bytes.extend((0xc000 | QUESTION_AT as u16).to_be_bytes());
             bytes.extend(rtype.to_be_bytes());
             bytes.extend(CLASS_IN.to_be_bytes());
@@ -137,7 +137,7 @@ impl Rrset {
 const _: () = assert!(MAX_MESSAGE / (POINTER + FIELDS) < u16::MAX as usize);
 
 /// Checks the type, TTL and data of a record.
-fn check(rtype: u16, ttl: u32, data: &[u8], recomposed: &mut Vec<u8>) -> Result<(), RecordError> {
+fn check(rtype: u16, ttl: u32, data: &[u8]) -> Result<(), RecordError> {
     if !rtype::is_data(rtype) {
         return Err(RecordError::Type(rtype));
     }
@@ -147,7 +147,7 @@ fn check(rtype: u16, ttl: u32, data: &[u8], recomposed: &mut Vec<u8>) -> Result<
     if data.len() > MAX_DATA {
         return Err(RecordError::TooLong);
     }
-    if !is_data_of(rtype, data, recomposed) {
+    if rdata::check(rtype, data).is_err() {
         return Err(RecordError::Data(rtype));
     }
     Ok(())
@@ -157,7 +157,6 @@ fn check(rtype: u16, ttl: u32, data: &[u8], recomposed: &mut Vec<u8>) -> Result<
 #[derive(Debug)]
 pub(crate) struct Composer {
     writer: TailWriter,
-    recomposed: Vec<u8>,
     /// Number of records in each section.
     counts: [u16; 3],
     /// Length of the answer and authority sections, in bytes.
@@ -169,7 +168,6 @@ impl Composer {
     pub(crate) fn new() -> Self {
         Self {
             writer: TailWriter::new(),
-            recomposed: Vec::new(),
             counts: [0; 3],
             required: 0,
         }
@@ -179,13 +177,12 @@ impl Composer {
     /// during queries.
     pub(crate) fn reserve(&mut self) {
         self.writer.reserve();
-        self.recomposed.reserve(MAX_DATA);
     }
 
     /// Returns the capacity of each buffer.
     #[cfg(test)]
-    fn memory(&self) -> ([usize; 5], usize) {
-        (self.writer.memory(), self.recomposed.capacity())
+    fn memory(&self) -> [usize; 5] {
+        self.writer.memory()
     }
 
     /// Starts an empty answer to a question for `name`.
@@ -336,7 +333,7 @@ impl Records<'_> {
         ttl: u32,
         data: &[u8],
     ) -> Result<(), RecordError> {
-        check(rtype, ttl, data, &mut self.composer.recomposed)?;
+        check(rtype, ttl, data)?;
         let owner = owner.map_or(self.name, Name::as_wire);
         self.composer.write(section, 1, |writer| {
             writer.record(owner, rtype, ttl, data).is_ok()

@@ -28,6 +28,8 @@ pub struct Finding {
     pub file: PathBuf,
     /// The line number, from 1; 0 if the finding concerns the whole file.
     pub line: u32,
+    /// The column of the wrong word, from 1; 0 if the finding concerns the whole entry.
+    pub column: u16,
     /// What is wrong, and often how to correct it.
     pub message: String,
 }
@@ -37,6 +39,9 @@ impl fmt::Display for Finding {
         write!(f, "{}", self.file.display())?;
         if self.line > 0 {
             write!(f, ":{}", self.line)?;
+        }
+        if self.column > 0 {
+            write!(f, ":{}", self.column)?;
         }
         let severity = match self.severity {
             Severity::Warning => "warning: ",
@@ -90,6 +95,7 @@ impl Report {
             severity,
             file: file.cloned().unwrap_or_default(),
             line: place.line,
+            column: place.column,
             message,
         });
     }
@@ -115,12 +121,12 @@ impl Report {
         self.findings.iter().find(is_error)
     }
 
-    /// Sorts the findings by file and line.
+    /// Sorts the findings by file, line and column.
     pub fn sort(&mut self) {
         let files = &self.files;
         let number = |finding: &Finding| files.iter().position(|file| *file == finding.file);
         self.findings
-            .sort_by_key(|finding| (number(finding), finding.line));
+            .sort_by_key(|finding| (number(finding), finding.line, finding.column));
     }
 }
 

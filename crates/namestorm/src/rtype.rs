@@ -1,6 +1,7 @@
 //! Record types (RFC 1035, section 3.2.2, and later RFCs) that the server treats specially, or that
 //! hooks use most often.
 
+use crate::fields;
 use crate::name;
 
 /// An IPv4 address.
@@ -21,6 +22,8 @@ pub const TXT: u16 = 16;
 pub const AAAA: u16 = 28;
 /// The location of a service (RFC 2782).
 pub const SRV: u16 = 33;
+/// A rule that rewrites a name (RFC 3403).
+pub(crate) const NAPTR: u16 = 35;
 /// An alias for all names below a name (RFC 6672).
 pub const DNAME: u16 = 39;
 /// The EDNS pseudo-record (RFC 6891). It is never part of a zone.
@@ -35,6 +38,10 @@ pub(crate) const NSEC: u16 = 47;
 pub(crate) const DNSKEY: u16 = 48;
 /// Parameters of hashed denial of existence (RFC 5155).
 pub(crate) const NSEC3PARAM: u16 = 51;
+/// A delegation signer that the parent zone should publish (RFC 7344).
+pub(crate) const CDS: u16 = 59;
+/// A DNSSEC key whose delegation signer the parent zone should publish (RFC 7344).
+pub(crate) const CDNSKEY: u16 = 60;
 /// Service binding (RFC 9460).
 pub const SVCB: u16 = 64;
 /// Service binding for HTTPS (RFC 9460).
@@ -75,6 +82,18 @@ pub(crate) const fn layout(rtype: u16) -> Layout {
     Layout { fixed, names }
 }
 
+/// Returns true if the canonical form of this type's data has names in lower case. See RFC 4034,
+/// section 6.2, and its correction in RFC 6840, section 5.1.
+pub(crate) const fn has_canonical_names(rtype: u16) -> bool {
+    // Besides the types of RFC 1035: RP, AFSDB, RT, SIG, PX, NXT, KX and A6.
+    let is_of_rfc1035 = layout(rtype).names > 0;
+    is_of_rfc1035
+        || matches!(
+            rtype,
+            17 | 18 | 21 | 24 | 26 | 30 | SRV | NAPTR | 36 | 38 | DNAME | RRSIG
+        )
+}
+
 /// Returns the target: the name in a record's data whose addresses belong in the additional
 /// section. Returns `None` if the type has no target, or if the target is the root.
 ///
@@ -98,7 +117,10 @@ pub(crate) const fn is_data(rtype: u16) -> bool {
 
 /// Returns the mnemonic of a type, or `TYPEn` (RFC 3597, section 5).
 pub(crate) fn show(rtype: u16) -> String {
-    domain::base::iana::Rtype::from_int(rtype).to_string()
+    match fields::of(rtype) {
+        Some(form) => form.mnemonic().to_owned(),
+        None => domain::base::iana::Rtype::from_int(rtype).to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::name;
+use crate::rdata;
 use crate::rtype;
 
 /// One record. All offsets are positions in the zone's `bytes`.
@@ -31,6 +32,19 @@ pub struct Place {
     pub file: u16,
     /// Line number, from 1; 0 stands for the whole file.
     pub line: u32,
+    /// Column, from 1; 0 stands for the whole entry.
+    pub column: u16,
+}
+
+impl Place {
+    /// Returns the place of a whole line, or of a whole file if `line` is 0.
+    pub fn of_line(file: u16, line: u32) -> Self {
+        Self {
+            file,
+            line,
+            column: 0,
+        }
+    }
 }
 
 /// The status of a name in the zone that holds its records.
@@ -179,7 +193,7 @@ impl Builder {
                 } else {
                     seen.clear();
                     for record in same_type {
-                        if seen.insert(data(record)) {
+                        if seen.insert(rdata::canonical(record.rtype, data(record))) {
                             records.push(*record);
                         } else {
                             duplicate(record.place);

@@ -2,8 +2,9 @@
 //! appended to it (RFC 1035, section 5.1).
 
 use crate::name::{self, Shown};
+use crate::rdata;
 use crate::report::Report;
-use crate::rtype::{self, DNAME, PTR, SRV};
+use crate::rtype::PTR;
 use crate::zone::{NameRef, RrsetRef, Zone};
 
 /// Top-level domains that make a name such as `x.com.example.org` suspicious.
@@ -71,20 +72,8 @@ fn without_apex(zone: &Zone, name: &[u8]) -> Vec<u8> {
 
 /// Returns the names in the data of an RRset.
 fn names(rrset: RrsetRef<'_>) -> impl Iterator<Item = &[u8]> {
-    let (fixed, count) = match rrset.rtype() {
-        DNAME => (0, 1),
-        SRV => (6, 1),
-        rtype => {
-            let layout = rtype::layout(rtype);
-            (layout.fixed, layout.names)
-        }
-    };
-    rrset.data().flat_map(move |data| {
-        let mut rest = data.get(fixed..).unwrap_or_default();
-        (0..count).map_while(move |_| {
-            let (name, after) = rest.split_at(name::prefix_len(rest)?);
-            rest = after;
-            Some(name)
-        })
-    })
+    let rtype = rrset.rtype();
+    rrset
+        .data()
+        .flat_map(move |data| rdata::names(rtype, data).map(|name| &data[name]))
 }

@@ -1,6 +1,10 @@
 //! Parses one entry of a master file with the `domain` crate. The crate's error messages are
 //! rewritten so that they say how to correct the entry.
+//!
+//! The `domain` crate lacks the text form of many types. Data of these types is converted to the
+//! generic form of RFC 3597, which the crate reads for all types.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use domain::base::Name;
@@ -8,14 +12,18 @@ use domain::base::iana::Class;
 use domain::base::name::ToName;
 use domain::zonefile::inplace::{self, ScannedDname, ScannedRecord, Zonefile};
 
-use crate::fields;
-use crate::master::{self, MAX_TTL};
+use crate::fields::Form;
+use crate::master::{self, EntryFields, MAX_TTL, StatedType};
 use crate::name;
+use crate::rdata::text;
+use crate::words::{self, Position};
 
 /// The TTL that the `domain` crate gives to records before the first stated TTL, in seconds.
 const DEFAULT_TTL: u32 = 3600;
 /// Maximum number of characters that an error message quotes from an entry.
 const EXCERPT: usize = 60;
+/// Text that starts data in the generic form (RFC 3597, section 5).
+const GENERIC: &str = "\\#";
 
 /// The state with which a parser starts: at the zone's file, at an included file, or after an
 /// error.
@@ -40,6 +48,18 @@ pub(super) enum Parsed {
     Nothing,
 }
 
+/// Why an entry is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct EntryError {
+    /// The reason and the remedy, with the start of the entry.
+    pub(super) message: String,
+    /// The position of the wrong word in the entry, if it is known.
+    pub(super) position: Option<Position>,
+}
+
+/// A message, and the index of the wrong word if it is known.
+type Fault = (String, Option<usize>);
+
 /// A parser of entries. After an error, it can continue with the next entry.
 pub(super) struct EntryParser {
     zonefile: Zonefile,
@@ -47,6 +67,8 @@ pub(super) struct EntryParser {
     ttl: Option<u32>,
     has_ttl: bool,
     last_owner: Option<ScannedDname>,
+    /// Number of lines that the `domain` crate has got before the present entry.
+    lines: usize,
 }
 
 impl EntryParser {
@@ -61,10 +83,10 @@ impl EntryParser {
             ttl: state.ttl,
             has_ttl: state.ttl.is_some(),
             last_owner: None,
+            lines: 0,
         };
         if let Some(ttl) = state.ttl {
-            parser.feed(&format!("$TTL {ttl}"));
-            let _ = parser.zonefile.next_entry();
+            let _ = parser.read(&format!("$TTL {ttl}"));
         }
         parser
     }
@@ -83,49 +105,132 @@ impl EntryParser {
         }
     }
 
-    fn feed(&mut self, text: &str) {
+    /// Lets the `domain` crate read one entry.
+    fn read(&mut self, text: &str) -> Result<Option<inplace::Entry>, DomainError> {
         self.zonefile.extend_from_slice(text.as_bytes());
         self.zonefile.extend_from_slice(b"\n");
+        let entry = self.zonefile.next_entry();
+        let entry = entry.map_err(|error| DomainError::new(&error, self.lines, text));
+        self.lines += text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        entry
     }
 
-    pub(super) fn parse(&mut self, text: &str) -> Result<Parsed, String> {
-        let prepared = master::prepare(text);
+    pub(super) fn parse(&mut self, text: &str) -> Result<Parsed, EntryError> {
+        let escaped = master::escape(text);
+        let prepared = master::prepare(&escaped);
         self.has_ttl |= prepared.has_ttl;
-        if let Some(bad) = prepared.bad_ttl {
-            return Err(format!(
-                "'{}' is not a TTL: write 0 to {MAX_TTL} seconds, or a time such as 1h30m",
-                excerpt(bad)
-            ));
+        let fault = |message: String, index: Option<usize>| EntryError {
+            message: format!("{message}: \"{}\"", excerpt(text)),
+            position: index.and_then(|index| words::position(text, index)),
+        };
+        if let Some((bad, index)) = prepared.bad_ttl {
+            return Err(EntryError {
+                message: format!(
+                    "'{}' is not a TTL: write 0 to {MAX_TTL} seconds, or a time such as 1h30m",
+                    excerpt(bad)
+                ),
+                position: words::position(text, index),
+            });
         }
-        self.feed(&prepared.text);
-        let entry = match self.zonefile.next_entry() {
+        let rtype = prepared.rtype;
+        let lacking = rtype.and_then(|rtype| Some((rtype, rtype.form?)));
+        let lacking = lacking.filter(|(_, form)| !form.is_known_to_domain());
+        let entry = if let Some((rtype, form)) = lacking {
+            let generic = self.generic(&prepared.text, rtype, form);
+            let generic = generic.map_err(|(message, index)| fault(message, index))?;
+            self.read(&generic)
+        } else {
+            self.read(&prepared.text)
+        };
+        let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
                 self.reset_parser();
-                return Err(explain(&error, text, prepared.rtype));
+                let reread = rtype.and_then(|rtype| self.reread(&prepared.text, rtype));
+                let explained = || (explain(&error.message, rtype), error.index(rtype));
+                let entry = reread.unwrap_or_else(|| Err(explained()));
+                entry.map_err(|(message, index)| fault(message, index))?
             }
         };
+        Ok(self.parsed(entry, &prepared))
+    }
+
+    /// Reads an entry again that the `domain` crate has refused, with its data in generic form. The
+    /// crate refuses some valid forms, such as the names of algorithms. Besides, the fault that is
+    /// found here names the field. Returns `None` if the fault is not in the data.
+    fn reread(
+        &mut self,
+        text: &str,
+        rtype: StatedType<'_>,
+    ) -> Option<Result<Option<inplace::Entry>, Fault>> {
+        let form = rtype.form.filter(|form| form.is_readable())?;
+        let generic = match self.generic(text, rtype, form) {
+            Ok(generic) => generic,
+            Err(fault) => return Some(Err(fault)),
+        };
+        let entry = self.read(&generic);
+        if entry.is_err() {
+            self.reset_parser();
+        }
+        entry.ok().map(Ok)
+    }
+
+    /// Returns the entry with its data in generic form.
+    fn generic(&self, text: &str, rtype: StatedType<'_>, form: &Form) -> Result<String, Fault> {
+        let ranges: Vec<_> = words::ranges(text).skip(rtype.index).collect();
+        let (at, ranges) = ranges.split_first().unwrap_or((&(0..0), &[]));
+        let words: Vec<_> = ranges.iter().map(|range| &text[range.clone()]).collect();
+        let mut entry = format!("{}TYPE{}", &text[..at.start], form.rtype());
+        if words.first() == Some(&GENERIC) {
+            entry.push_str(&text[at.end..]);
+            return Ok(entry);
+        }
+        let data = text::parse(form, &words, self.origin().as_deref()).map_err(|error| {
+            let index = error.index().map(|index| rtype.index + 1 + index);
+            let message = if error.is_about_form() {
+                format!("{error}; write {}", form.usage())
+            } else {
+                error.to_string()
+            };
+            (message, index)
+        })?;
+        let _ = write!(entry, " {GENERIC} {} ", data.len());
+        for byte in data {
+            let _ = write!(entry, "{byte:02x}");
+        }
+        // The parentheses and the ends of lines between the words remain.
+        let mut end = at.end;
+        for range in ranges {
+            entry.push_str(&text[end..range.start]);
+            end = range.end;
+        }
+        entry.push_str(&text[end..]);
+        Ok(entry)
+    }
+
+    /// Returns what the `domain` crate has read, and notes what holds for the entries that follow.
+    fn parsed(&mut self, entry: Option<inplace::Entry>, prepared: &EntryFields<'_>) -> Parsed {
         match entry {
             Some(inplace::Entry::Record(record)) => {
-                if !text.starts_with([' ', '\t', '\r']) {
+                if !prepared.text.starts_with([' ', '\t', '\r']) {
                     self.last_owner = Some(record.owner().clone());
                 }
                 let assumed_ttl = (!self.has_ttl).then_some(DEFAULT_TTL);
-                Ok(Parsed::Record {
+                Parsed::Record {
                     record: Box::new(record),
                     assumed_ttl,
-                })
+                }
             }
-            Some(inplace::Entry::Include { path, origin }) => Ok(Parsed::Include {
+            Some(inplace::Entry::Include { path, origin }) => Parsed::Include {
                 path: PathBuf::from(&path[..]),
                 origin: origin.map(|origin| origin.as_slice().to_vec()),
-            }),
+            },
             None => {
                 if prepared.is_directive && prepared.has_ttl {
                     let mut words = prepared.text.split_whitespace();
                     self.ttl = words.nth(1).and_then(|word| word.parse().ok());
                 }
-                Ok(Parsed::Nothing)
+                Parsed::Nothing
             }
         }
     }
@@ -142,62 +247,129 @@ impl EntryParser {
             // To set the last owner, the new parser parses a record that is then ignored.
             let mut wire = Vec::new();
             let Ok(()) = owner.compose(&mut wire);
-            self.feed(&format!("{} 0 IN A 192.0.2.1", name::Shown(&wire)));
-            let _ = self.zonefile.next_entry();
+            let _ = self.read(&format!("{} 0 IN A 192.0.2.1", name::Shown(&wire)));
             self.last_owner = Some(owner);
         }
     }
 }
 
-/// Converts the parser's error to a message that says how to correct the entry. `text` is the
-/// entry, and `rtype` is its type.
-fn explain(error: &inplace::Error, text: &str, rtype: Option<&str>) -> String {
-    let shown = error.to_string();
-    // The message starts with the parser's own line and column numbers, which do not apply to the
-    // file.
-    let message = shown.split_once(": ").map_or(shown.as_str(), |(_, m)| m);
-    let meaning = match message {
-        "expected rtype" => "a known record type is missing",
-        "unknown record type with concrete data" => {
-            "data of this record type must be written as in RFC 3597: \\# LENGTH HEX"
-        }
-        "missing origin" => "a relative name without an origin: give ORIGIN=FILE, or an $ORIGIN",
-        "missing last owner" => "the record has no owner, and no earlier record has one",
-        "trailing tokens" => &with_fields("more fields than the record type has", rtype),
-        "unexpected end of entry" | "short buffer" => {
-            &with_fields("fields are missing at the end", rtype)
-        }
-        "bad name" => "a label or name is too long or empty",
-        "decimal number overflow" => "a number is too large for its field",
-        "expected decimal number" => &with_fields("a field must be a number", rtype),
-        "bad charstr" => {
-            "a string has at most 255 bytes; write a longer text as several quoted strings"
-        }
-        "bad symbol: illegal escape sequence" => {
-            "an escape is \\ and three digits, \\000 to \\255, or \\ before any other character"
-        }
-        "bad symbol" => {
-            "only printable ASCII is allowed here; write each other byte as an escape, \\ and \
-             three digits"
-        }
-        other => return explain_word(other, text),
-    };
-    format!("{meaning}: \"{}\"", excerpt(text))
+/// An error of the `domain` crate.
+struct DomainError {
+    message: String,
+    /// Number of words of the entry that start before the place at which the crate stopped, and at
+    /// that place or before it.
+    before: usize,
+    until: usize,
 }
 
-/// Appends a hint to `meaning` that lists the data fields of this record type, if they are known.
-fn with_fields(meaning: &str, rtype: Option<&str>) -> String {
-    let rtype = rtype.unwrap_or_default();
-    match fields::of(rtype) {
-        "" => meaning.to_owned(),
-        fields => format!("{meaning}; write {} {fields}", rtype.to_ascii_uppercase()),
+impl DomainError {
+    /// `lines` is the number of lines before the entry, and `text` is the entry.
+    fn new(error: &inplace::Error, lines: usize, text: &str) -> Self {
+        let shown = error.to_string();
+        let mut fields = shown.splitn(3, ':');
+        let mut number = || {
+            fields
+                .next()
+                .and_then(|field| field.parse().ok())
+                .unwrap_or(0)
+        };
+        let (line, column): (usize, usize) = (number(), number());
+        let message = fields.next().unwrap_or(&shown).trim_start().to_owned();
+        let line = line.saturating_sub(lines + 1);
+        let start = text.split_inclusive('\n').take(line).map(str::len);
+        let stop = start.sum::<usize>() + column.saturating_sub(1);
+        let starts = || words::ranges(text).map(|range| range.start);
+        Self {
+            message,
+            before: starts().take_while(|start| *start < stop).count(),
+            until: starts().take_while(|start| *start <= stop).count(),
+        }
+    }
+
+    /// Returns the index of the word that the error is about, if it is known.
+    fn index(&self, rtype: Option<StatedType<'_>>) -> Option<usize> {
+        match self.message.as_str() {
+            "unexpected end of entry"
+            | "short buffer"
+            | "missing last owner"
+            | "unbalanced parens" => None,
+            "unknown record type with concrete data" | "bad charstr" => {
+                rtype.map(|rtype| rtype.index)
+            }
+            // The crate stops after the class.
+            message if message.starts_with("different class") => self.before.checked_sub(1),
+            // The crate stops at the first word that it does not need.
+            "trailing tokens" => self.until.checked_sub(1),
+            // The crate stops at the symbol that it does not understand.
+            message if message.starts_with("bad symbol") => self.until.checked_sub(1),
+            // The crate stops after the word or within it.
+            _ => self.before.checked_sub(1),
+        }
     }
 }
 
-/// Rewrites a parser error about a class or an unknown directive. Any other error keeps its text.
-/// Appends the start of the entry to the message.
-fn explain_word(message: &str, text: &str) -> String {
-    let meaning = match message.split_once(": ") {
+/// Converts a message of the `domain` crate to one that says how to correct the entry.
+fn explain(message: &str, rtype: Option<StatedType<'_>>) -> String {
+    match message {
+        "expected rtype" => no_type(rtype),
+        "unknown record type with concrete data" => {
+            "data of this record type must be written as in RFC 3597: \\# LENGTH HEX".into()
+        }
+        "missing origin" => {
+            "a relative name without an origin: give ORIGIN=FILE, or an $ORIGIN".into()
+        }
+        "missing last owner" => "the record has no owner, and no earlier record has one".into(),
+        "trailing tokens" => with_fields("more fields than the record type has", rtype),
+        "unexpected end of entry" | "short buffer" => {
+            with_fields("fields are missing at the end", rtype)
+        }
+        "bad name" => "a label or name is too long or empty".into(),
+        "decimal number overflow" => "a number is too large for its field".into(),
+        "expected decimal number" => with_fields("a field must be a number", rtype),
+        "generic data has incorrect length" => {
+            "the length after \\# is not the number of bytes: each byte is two hexadecimal digits"
+                .into()
+        }
+        "expected hex digits" | "uneven number of hex digits" => {
+            "each byte is two hexadecimal digits".into()
+        }
+        "bad charstr" => {
+            "a string has at most 255 bytes; write a longer text as several quoted strings".into()
+        }
+        "bad symbol: illegal escape sequence" => {
+            "an escape is \\ and three digits, \\000 to \\255, or \\ before any other character"
+                .into()
+        }
+        "bad symbol" => {
+            "a control character is allowed only as an escape, \\ and three digits".into()
+        }
+        other => explain_word(other, rtype),
+    }
+}
+
+/// Says that an entry has no type, or one that is not known.
+fn no_type(rtype: Option<StatedType<'_>>) -> String {
+    match rtype {
+        Some(rtype) => format!(
+            "{} is not a known record type; a type without a name is written as TYPE and its number",
+            excerpt(rtype.word)
+        ),
+        None => "the record type is missing; write OWNER TTL TYPE DATA".into(),
+    }
+}
+
+/// Appends a hint to `meaning` that lists the data fields of this record type, if they are known.
+fn with_fields(meaning: &str, rtype: Option<StatedType<'_>>) -> String {
+    match rtype.and_then(|rtype| rtype.form) {
+        None => meaning.to_owned(),
+        Some(form) => format!("{meaning}; write {}", form.usage()),
+    }
+}
+
+/// Rewrites a parser error about a class or an unknown directive. Any other error keeps its text,
+/// and the fields of the type follow.
+fn explain_word(message: &str, rtype: Option<StatedType<'_>>) -> String {
+    match message.split_once(": ") {
         Some(("different class", classes)) => {
             let class = classes.split(' ').next().unwrap_or(classes);
             format!("class {class} is not supported; write IN, or omit the class")
@@ -205,9 +377,8 @@ fn explain_word(message: &str, text: &str) -> String {
         Some(("unknown control", word)) => {
             format!("{word} is not known; the directives are $ORIGIN, $TTL and $INCLUDE")
         }
-        _ => message.to_owned(),
-    };
-    format!("{meaning}: \"{}\"", excerpt(text))
+        _ => with_fields(message, rtype),
+    }
 }
 
 /// Returns the start of an entry as one line of printable text.

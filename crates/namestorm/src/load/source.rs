@@ -1,5 +1,6 @@
 //! Reads master files. Refuses FIFOs and devices, because reading them may block or never end.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -28,12 +29,29 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     }
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        Err(error) => escape(error.as_bytes()),
     };
     Ok(match text.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) => rest.to_owned(),
         None => text,
     })
+}
+
+/// Replaces each byte that is not part of UTF-8 text by an escape, so that its value is kept.
+fn escape(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        let backslashes = text.len() - text.trim_end_matches('\\').len();
+        if !chunk.invalid().is_empty() && !backslashes.is_multiple_of(2) {
+            // Before a byte beyond ASCII, a backslash changes nothing.
+            text.pop();
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\{byte:03}");
+        }
+    }
+    text
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {

@@ -1,0 +1,41 @@
+//! Why data in wire format is not valid.
+
+use std::fmt;
+
+/// Why data is not valid for its type. Each `word` is that of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The data ends before the end of a field.
+    Short { word: &'static str },
+    /// A field breaks a rule.
+    Rule {
+        word: &'static str,
+        rule: &'static str,
+    },
+    /// A digest does not have the length that its algorithm demands.
+    Digest {
+        word: &'static str,
+        expected: usize,
+        found: usize,
+    },
+    /// Bytes follow the last field.
+    Trailing { bytes: usize },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { word } => write!(f, "it ends before the end of {word}"),
+            Self::Rule { word, rule } => write!(f, "{word} {rule}"),
+            Self::Digest {
+                word,
+                expected,
+                found,
+            } => write!(
+                f,
+                "{word} must have {expected} bytes for this algorithm, not {found}"
+            ),
+            Self::Trailing { bytes } => write!(f, "{bytes} bytes follow its last field"),
+        }
+    }
+}

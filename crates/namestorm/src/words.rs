@@ -1,0 +1,100 @@
+//! The words of an entry in a master file (RFC 1035, section 5.1).
+
+use std::ops::Range;
+
+/// Returns the offset of the newline that ends the line containing `at`. Without a newline, returns
+/// the end of the text.
+pub(crate) fn line_end(bytes: &[u8], at: usize) -> usize {
+    let rest = &bytes[at..];
+    at + rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())
+}
+
+/// Returns the offset of the quote that closes a quoted string. `at` is the offset after the
+/// opening quote. Returns `None` if the string is not closed on its line.
+pub(crate) fn quoted_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at),
+            b'\n' => return None,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// Returns the ranges of an entry's words: quoted strings with their quotes, and unquoted text
+/// between blanks, parentheses, quotes and comments.
+pub(crate) fn ranges(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            match bytes.get(at)? {
+                b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' => at += 1,
+                b';' => at = line_end(bytes, at),
+                _ => break,
+            }
+        }
+        let start = at;
+        if bytes[at] == b'"' {
+            at = quoted_end(bytes, at + 1)? + 1;
+            return Some(start..at);
+        }
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' | b';' | b'"' => break,
+                b'\\' => at += 2,
+                _ => at += 1,
+            }
+        }
+        at = at.min(bytes.len());
+        while !text.is_char_boundary(at) {
+            at += 1;
+        }
+        Some(start..at)
+    })
+}
+
+/// Returns the content of a word: without its quotes, if it has some. Escapes are kept.
+pub(crate) fn content(word: &str) -> &str {
+    let inner = word
+        .strip_prefix('"')
+        .and_then(|word| word.strip_suffix('"'));
+    inner.unwrap_or(word)
+}
+
+/// A position in an entry: the number of lines before it in the entry, and its column from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub lines: u32,
+    pub column: u16,
+}
+
+/// Returns the position of the word at `index`, or of the last word if there are fewer.
+pub(crate) fn position(text: &str, index: usize) -> Option<Position> {
+    let range = ranges(text).take(index + 1).last()?;
+    let before = &text[..range.start];
+    let line = before.rsplit('\n').next().unwrap_or(before);
+    Some(Position {
+        lines: before.matches('\n').count() as u32,
+        column: u16::try_from(line.chars().count() + 1).unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_have_positions() {
+        let text = "a \"b c\" ( d\n ; x\n\té\\;f ) \"\"";
+        let words: Vec<_> = ranges(text).map(|range| &text[range]).collect();
+        assert_eq!(words, ["a", "\"b c\"", "d", "é\\;f", "\"\""]);
+        assert_eq!(content(words[1]), "b c");
+        let position = |index| position(text, index).map(|at| (at.lines, at.column));
+        assert_eq!(position(1), Some((0, 3)));
+        assert_eq!(position(3), Some((2, 2)));
+        assert_eq!(position(9), Some((2, 9)), "the last word");
+        assert_eq!(super::position(" ", 0), None);
+    }
+}
