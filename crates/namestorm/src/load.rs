@@ -5,6 +5,7 @@
 //! errors.
 
 mod entry;
+mod generate;
 mod origin;
 mod source;
 
@@ -16,6 +17,7 @@ use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::ScannedRecord;
 
 use self::entry::{EntryError, EntryParser, Parsed, State};
+use self::generate::Generate;
 pub use self::origin::ZoneSpec;
 use self::origin::{leading_origin, origin_of_file};
 use crate::check;
@@ -30,6 +32,8 @@ use crate::zone::{Builder, Place, PushError, Zone};
 pub(crate) const MAX_INCLUDE_DEPTH: usize = 8;
 /// Maximum number of files of one zone. A file that is included twice counts twice.
 pub(crate) const MAX_FILES: usize = 1024;
+/// Maximum number of records that all `$GENERATE` directives of a zone make.
+pub(crate) const MAX_GENERATED: u64 = 1 << 20;
 /// Number of records between two calls of [`load`]'s `progress` function.
 pub(crate) const PROGRESS_STEP: usize = 10_000;
 
@@ -97,6 +101,8 @@ struct Loader<'p> {
     folder: PathBuf,
     /// The files that are being read, without symbolic links. Each includes the next one.
     open: Vec<PathBuf>,
+    /// Number of records made by `$GENERATE` so far.
+    generated: u64,
     owner: Vec<u8>,
     data: Vec<u8>,
 }
@@ -110,6 +116,7 @@ impl<'p> Loader<'p> {
             progress,
             folder: PathBuf::new(),
             open: Vec::new(),
+            generated: 0,
             owner: Vec::new(),
             data: Vec::new(),
         }
@@ -181,6 +188,11 @@ impl<'p> Loader<'p> {
                 continue;
             }
             let place = Place::of_line(file, entry.line);
+            if generate::is_directive(entry.text) {
+                // A record without an owner takes the owner before the directive, as in BIND.
+                parser.keep_owner(|parser| self.generate(parser, entry.text, place));
+                continue;
+            }
             match parser.parse(entry.text) {
                 Ok(Parsed::Record {
                     record,
@@ -214,6 +226,41 @@ impl<'p> Loader<'p> {
         if let Some(ttl) = assumed_ttl {
             let message = format!("no TTL here, and no $TTL before: using {ttl} s");
             self.report.warning(place, message);
+        }
+    }
+
+    /// Adds the records of a `$GENERATE` directive. Reports only the first error in them, because
+    /// the others are probably the same.
+    fn generate(&mut self, parser: &mut EntryParser, text: &str, place: Place) {
+        let generate = match Generate::parse(text) {
+            Ok(generate) => generate,
+            Err(error) => return self.report.error(place, error.to_string()),
+        };
+        self.generated += generate.count();
+        if self.generated > MAX_GENERATED {
+            let message =
+                format!("the $GENERATE directives of a zone make at most {MAX_GENERATED} records");
+            return self.report.error(place, message);
+        }
+        let errors = self.report.errors();
+        for (at, record) in generate.records().enumerate() {
+            let parsed = record
+                .map_err(|error| error.to_string())
+                .and_then(|record| parser.parse(&record).map_err(|error| error.message));
+            match parsed {
+                Ok(Parsed::Record {
+                    record,
+                    assumed_ttl,
+                }) => {
+                    self.warn_of_ttl(assumed_ttl.filter(|_| at == 0), place);
+                    self.add_record(&record, place);
+                }
+                Ok(_) => self.report.error(place, "$GENERATE makes only records"),
+                Err(message) => self.report.error(place, message),
+            }
+            if self.report.errors() > errors {
+                return;
+            }
         }
     }
 
@@ -385,3 +432,7 @@ mod tests;
 #[cfg(test)]
 #[path = "load_include_tests.rs"]
 mod include_tests;
+
+#[cfg(test)]
+#[path = "load_generate_tests.rs"]
+mod generate_tests;

@@ -5,6 +5,15 @@ use std::fs;
 use super::tests::START;
 use super::*;
 
+/// The zone `example.org` in a file.
+fn spec_of(file: &Path) -> ZoneSpec {
+    ZoneSpec {
+        origin: name::parse("example.org"),
+        file: file.to_owned(),
+        group: None,
+    }
+}
+
 #[test]
 fn included_files_are_read_where_they_are_included() {
     let folder = tempfile::tempdir().unwrap();
@@ -14,11 +23,7 @@ fn included_files_are_read_where_they_are_included() {
         &format!("$TTL 60\n{START}$INCLUDE hosts @\n$INCLUDE hosts sub\nlast A 192.0.2.9\n"),
     );
     write("hosts", "$ORIGIN deep\nhost A 192.0.2.7\n");
-    let spec = |file: &str| ZoneSpec {
-        origin: Some(b"\x07example\x03org\x00".to_vec()),
-        file: folder.path().join(file),
-        group: None,
-    };
+    let spec = |file: &str| spec_of(&folder.path().join(file));
     let loaded = load(&spec("zone"), &mut |_| {}).unwrap();
     let names: Vec<_> = loaded
         .zone
@@ -78,12 +83,7 @@ fn only_files_below_the_zones_folder_are_included() {
     ] {
         let text = format!("$TTL 60\n{START}$INCLUDE {included}\n");
         fs::write(zones.join("example.org.zone"), text).unwrap();
-        let spec = ZoneSpec {
-            origin: None,
-            file: zones.join("example.org.zone"),
-            group: None,
-        };
-        let report = match load(&spec, &mut |_| {}) {
+        let report = match load(&spec_of(&zones.join("example.org.zone")), &mut |_| {}) {
             Ok(loaded) => loaded.report.to_string(),
             Err(broken) => broken.report.to_string(),
         };
@@ -94,4 +94,69 @@ fn only_files_below_the_zones_folder_are_included() {
             "{report}"
         );
     }
+}
+
+#[test]
+fn included_files_have_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let report = |text: &str| {
+        write("zone", &format!("$TTL 60\n{START}{text}\n"));
+        load(&spec_of(&folder.path().join("zone")), &mut |_| {})
+            .map_or_else(|broken| broken.report.to_string(), |_| String::new())
+    };
+    // Two files that include each other.
+    write("a", "$INCLUDE b\n");
+    write("b", "\n$INCLUDE a\n");
+    let found = report("$INCLUDE a");
+    assert!(
+        found.contains("/b:2: ") && found.ends_with("remove this line"),
+        "{found}"
+    );
+    // Files that include the next one, up to the limit and beyond it.
+    for depth in 1..=9 {
+        write(&format!("d{depth}"), &format!("$INCLUDE d{}\n", depth + 1));
+    }
+    write("d10", "");
+    assert_eq!(report("$INCLUDE d3"), "");
+    let found = report("$INCLUDE d2");
+    assert!(
+        found.ends_with("d10: files are included more than 8 levels deep"),
+        "{found}"
+    );
+    // A file may be included many times, but each time counts.
+    write("empty", "");
+    assert_eq!(report(&"$INCLUDE empty\n".repeat(MAX_FILES - 1)), "");
+    let found = report(&"$INCLUDE empty\n".repeat(MAX_FILES));
+    assert!(
+        found.ends_with("empty: a zone may have at most 1024 files"),
+        "{found}"
+    );
+}
+
+#[test]
+fn bytes_beyond_ascii_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("example.org");
+    let data = |text: &[u8]| {
+        let zone = [b"$TTL 60\n", START.as_bytes(), b"\xe9.x TXT ", text, b"\n"].concat();
+        fs::write(&file, zone).unwrap();
+        let loaded =
+            load(&spec_of(&file), &mut |_| {}).unwrap_or_else(|broken| panic!("{}", broken.report));
+        let name = loaded.zone.names().last().unwrap();
+        assert_eq!(name.owner(), b"\x01\xe9\x01x\x07example\x03org\0");
+        let data = name.rrset(rtype::TXT).unwrap().data().next().unwrap();
+        data.to_vec()
+    };
+    // Latin-1, UTF-8, escapes, and a backslash before a byte beyond ASCII.
+    assert_eq!(data(b"caf\xe9"), b"\x04caf\xe9");
+    assert_eq!(
+        data("\"caf\u{e9}\"".as_bytes()),
+        "\u{5}caf\u{e9}".as_bytes()
+    );
+    assert_eq!(data(b"\\233\\\\\\\xe9 ; \xe9"), b"\x03\xe9\\\xe9");
+    assert_eq!(
+        data("\\\u{e9}\"\t;\"".as_bytes()),
+        "\u{2}\u{e9}\u{2}\t;".as_bytes()
+    );
 }

@@ -35,7 +35,7 @@ fn findings(text: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn finds(text: &str, expected: &[&str]) {
+pub(super) fn finds(text: &str, expected: &[&str]) {
     let found = findings(text);
     assert_eq!(found.len(), expected.len(), "{text:?}: {found:#?}");
     for (found, expected) in found.iter().zip(expected) {

@@ -22,6 +22,9 @@ use crate::words::{self, Position};
 const DEFAULT_TTL: u32 = 3600;
 /// Maximum number of characters that an error message quotes from an entry.
 const EXCERPT: usize = 60;
+/// Blanks at the start of an entry without an owner.
+const INDENT: [char; 3] = [' ', '\t', '\r'];
+const NO_OWNER: &str = "the record has no owner, and no earlier record has one";
 /// Text that starts data in the generic form (RFC 3597, section 5).
 const GENERIC: &str = "\\#";
 
@@ -132,6 +135,9 @@ impl EntryParser {
                 position: words::position(text, index),
             });
         }
+        if text.starts_with(INDENT) && self.last_owner.is_none() {
+            return Err(fault(NO_OWNER.into(), None));
+        }
         let rtype = prepared.rtype;
         let lacking = rtype.and_then(|rtype| Some((rtype, rtype.form?)));
         let lacking = lacking.filter(|(_, form)| !form.is_known_to_domain());
@@ -212,7 +218,7 @@ impl EntryParser {
     fn parsed(&mut self, entry: Option<inplace::Entry>, prepared: &EntryFields<'_>) -> Parsed {
         match entry {
             Some(inplace::Entry::Record(record)) => {
-                if !prepared.text.starts_with([' ', '\t', '\r']) {
+                if !prepared.text.starts_with(INDENT) {
                     self.last_owner = Some(record.owner().clone());
                 }
                 let assumed_ttl = (!self.has_ttl).then_some(DEFAULT_TTL);
@@ -235,6 +241,25 @@ impl EntryParser {
         }
     }
 
+    /// Calls `read`, which may read any entries. Afterwards, the last owner is the one before them.
+    pub(super) fn keep_owner(&mut self, read: impl FnOnce(&mut Self)) {
+        let last_owner = self.last_owner.clone();
+        read(self);
+        match last_owner {
+            Some(owner) => self.set_owner(owner),
+            None => self.last_owner = None,
+        }
+    }
+
+    /// Sets the last owner. The `domain` crate's parser reads a record for this, which is ignored.
+    /// The record states no TTL, because that would hold for later records.
+    fn set_owner(&mut self, owner: ScannedDname) {
+        let mut wire = Vec::new();
+        let Ok(()) = owner.compose(&mut wire);
+        let _ = self.read(&format!("{} IN A 192.0.2.1", name::Shown(&wire)));
+        self.last_owner = Some(owner);
+    }
+
     /// Replaces the `domain` crate's parser, because an error leaves its state undefined. The new
     /// parser starts with the same origin, TTL and owner.
     fn reset_parser(&mut self) {
@@ -244,11 +269,7 @@ impl EntryParser {
         *self = Self::new(&state);
         self.has_ttl = has_ttl;
         if let Some(owner) = last_owner {
-            // To set the last owner, the new parser parses a record that is then ignored.
-            let mut wire = Vec::new();
-            let Ok(()) = owner.compose(&mut wire);
-            let _ = self.read(&format!("{} 0 IN A 192.0.2.1", name::Shown(&wire)));
-            self.last_owner = Some(owner);
+            self.set_owner(owner);
         }
     }
 }
@@ -318,7 +339,7 @@ fn explain(message: &str, rtype: Option<StatedType<'_>>) -> String {
         "missing origin" => {
             "a relative name without an origin: give ORIGIN=FILE, or an $ORIGIN".into()
         }
-        "missing last owner" => "the record has no owner, and no earlier record has one".into(),
+        "missing last owner" => NO_OWNER.into(),
         "trailing tokens" => with_fields("more fields than the record type has", rtype),
         "unexpected end of entry" | "short buffer" => {
             with_fields("fields are missing at the end", rtype)
@@ -375,7 +396,7 @@ fn explain_word(message: &str, rtype: Option<StatedType<'_>>) -> String {
             format!("class {class} is not supported; write IN, or omit the class")
         }
         Some(("unknown control", word)) => {
-            format!("{word} is not known; the directives are $ORIGIN, $TTL and $INCLUDE")
+            format!("{word} is not known; the directives are $ORIGIN, $TTL, $INCLUDE and $GENERATE")
         }
         _ => with_fields(message, rtype),
     }
