@@ -265,6 +265,12 @@ fn suspicious_records_cause_warnings() {
         "a 60 A 192.0.2.1\na 60 A 192.0.2.1\n",
         &["f:5: warning: duplicate record: dropped"],
     );
+    // Names in data of old types are compared without regard to case. Those of later types are not.
+    finds(
+        "a 60 MX 1 X.test.\na 60 MX 1 x.test.\n",
+        &["f:5: warning: duplicate record: dropped"],
+    );
+    finds("a 60 LP 1 X.test.\na 60 LP 1 x.test.\n", &[]);
     finds(
         "sub 60 NS ns.sub\n",
         &["f:4: warning: sub.example.org. NS: its target ns.sub.example.org. has no address"],

@@ -48,6 +48,8 @@ pub(crate) enum TextFault {
     NoOrigin { index: usize },
     /// An escape is neither a backslash with three digits nor one with another character.
     Escape { index: usize },
+    /// A control character is not written as an escape.
+    Control { index: usize },
     /// The string is too long.
     LongString { index: usize },
     /// The data is too long.
@@ -70,6 +72,9 @@ impl fmt::Display for TextFault {
             ),
             Self::Escape { .. } => f.write_str(
                 "an escape is \\ and three digits, \\000 to \\255, or \\ before any other character",
+            ),
+            Self::Control { .. } => f.write_str(
+                "a control character is allowed only as an escape, \\ and three digits",
             ),
             Self::LongString { .. } => f.write_str(
                 "a string has at most 255 bytes; write a longer text as several quoted strings",
@@ -96,6 +101,7 @@ impl TextFault {
             Self::Extra { index }
             | Self::NoOrigin { index }
             | Self::Escape { index }
+            | Self::Control { index }
             | Self::LongString { index }
             | Self::Wrong { index, .. } => Some(*index),
         }
@@ -339,7 +345,8 @@ impl<'w> Reader<'w> {
         let octets: Result<Vec<u8>, _> = symbols.by_ref().map(Symbol::into_octet).collect();
         match (octets, symbols.ok()) {
             (Ok(octets), Ok(())) => Ok(octets),
-            _ => Err(TextFault::Escape { index }),
+            (Err(_), _) => Err(TextFault::Control { index }),
+            (_, Err(_)) => Err(TextFault::Escape { index }),
         }
     }
 
