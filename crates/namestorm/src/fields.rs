@@ -31,6 +31,10 @@ pub(crate) enum Kind {
     Date,
     /// A record type.
     Type,
+    /// The flags of a KEY record in 16 bits, in text perhaps as mnemonics.
+    KeyFlags,
+    /// The protocol of a KEY record in 8 bits, in text perhaps as a mnemonic.
+    KeyProtocol,
     /// An algorithm of DNSSEC in 8 bits, in text perhaps as a mnemonic.
     Algorithm,
     /// A type of certificate in 16 bits, in text perhaps as a mnemonic.
@@ -218,8 +222,8 @@ const KEY: &[Field] = &[
     ("KEY", Kind::Base64),
 ];
 const OLD_KEY: &[Field] = &[
-    ("FLAGS", Kind::U16),
-    ("PROTOCOL", Kind::U8),
+    ("FLAGS", Kind::KeyFlags),
+    ("PROTOCOL", Kind::KeyProtocol),
     ("ALGORITHM", Kind::Algorithm),
     ("KEY", Kind::OptionalBase64),
 ];

@@ -33,8 +33,8 @@ const ADDRESS_BITS: usize = 128;
 pub(super) fn measure(kind: Kind, data: &[u8], at: usize) -> Measured {
     let rest = data.get(at..).ok_or(Flaw::Short)?;
     match kind {
-        Kind::U8 | Kind::Algorithm | Kind::Scheme => fixed(rest, 1),
-        Kind::U16 | Kind::Type | Kind::Certificate => fixed(rest, 2),
+        Kind::U8 | Kind::KeyProtocol | Kind::Algorithm | Kind::Scheme => fixed(rest, 1),
+        Kind::U16 | Kind::KeyFlags | Kind::Type | Kind::Certificate => fixed(rest, 2),
         Kind::U32 | Kind::Seconds | Kind::Date | Kind::Ipv4 => fixed(rest, 4),
         Kind::U64 | Kind::Locator => fixed(rest, 8),
         Kind::Ipv6 => fixed(rest, 16),

@@ -6,6 +6,7 @@ use crate::rtype::{CAA, CDNSKEY, CDS, DNSKEY, DS};
 const GPOS: u16 = 27;
 const X25: u16 = 19;
 const ISDN: u16 = 20;
+const KEY: u16 = 25;
 const SSHFP: u16 = 44;
 const DHCID: u16 = 49;
 const TLSA: u16 = 52;
@@ -52,6 +53,12 @@ pub(super) fn check(rtype: u16, data: &[u8]) -> Result<(), Fault> {
             // RFC 8976, section 2.2.4.
             (_, found) => rule(found >= 12, "DIGEST", "must have at least 12 bytes"),
         },
+        // RFC 2535, section 3.1.2. The first two flags are NOKEY.
+        KEY => {
+            let has_key = data.len() > 4;
+            let rule_of_flags = "must be missing with the flags NOKEY, and only then";
+            rule(has_key != (data[0] >= 0xc0), "KEY", rule_of_flags)
+        }
         // RFC 4034, section 2.1.2.
         DNSKEY | CDNSKEY => rule(data[2] == 3, "PROTOCOL", "must be 3"),
         // RFC 8659, section 4.1.

@@ -4,6 +4,7 @@
 //! Words come from [`words`], and the `domain` crate reads names, escapes, hexadecimal and base64.
 
 mod address;
+mod key;
 mod location;
 
 use std::fmt;
@@ -174,6 +175,8 @@ impl<'w> Reader<'w> {
                 let rtype = self.some(rtype, "a record type, such as A or TYPE65280")?;
                 self.out.extend(rtype.to_be_bytes());
             }
+            Kind::KeyFlags => self.key_flags()?,
+            Kind::KeyProtocol => self.key_protocol()?,
             Kind::Algorithm => self.algorithm()?,
             Kind::Certificate => self.certificate()?,
             Kind::Scheme => self.scheme()?,
