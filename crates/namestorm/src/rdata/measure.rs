@@ -237,7 +237,8 @@ fn suffix(rest: &[u8]) -> Result<Range<usize>, Flaw> {
 fn params(rest: &[u8]) -> Measured {
     let (mut at, mut last) = (0, None);
     let (mut has_alpn, mut needs_alpn) = (false, false);
-    let mut mandatory = None;
+    // The mandatory keys that have not come yet. They are in the same order as the parameters.
+    let mut mandatory: &[u8] = &[];
     while at < rest.len() {
         let [key_high, key_low, len_high, len_low] =
             *rest[at..].first_chunk().ok_or(Flaw::Short)?;
@@ -251,15 +252,16 @@ fn params(rest: &[u8]) -> Measured {
         has_alpn |= key == 1;
         needs_alpn |= key == 2;
         if key == 0 {
-            mandatory = Some(value);
+            mandatory = value;
+        } else if let Some(rest) = mandatory.strip_prefix(&key.to_be_bytes()) {
+            mandatory = rest;
         }
         (at, last) = (at + 4 + len, Some(key));
     }
     if needs_alpn && !has_alpn {
         return Err(Flaw::Rule("must have alpn besides no-default-alpn"));
     }
-    let keys = mandatory.unwrap_or_default().as_chunks::<2>().0;
-    if keys.iter().any(|key| !has_key(rest, *key)) {
+    if !mandatory.is_empty() {
         return Err(Flaw::Rule("lacks a key that mandatory lists"));
     }
     Ok(at)
@@ -299,18 +301,6 @@ fn has_empty_string(strings: &[u8]) -> bool {
             return true;
         }
         rest = &after[usize::from(*len)..];
-    }
-    false
-}
-
-/// Returns true if one of the complete parameters in `params` has this key.
-fn has_key(params: &[u8], wanted: [u8; 2]) -> bool {
-    let mut rest = params;
-    while let Some(([key_high, key_low, len_high, len_low], after)) = rest.split_first_chunk() {
-        if [*key_high, *key_low] == wanted {
-            return true;
-        }
-        rest = &after[usize::from(u16::from_be_bytes([*len_high, *len_low]))..];
     }
     false
 }

@@ -23,9 +23,10 @@ pub(super) fn check(rtype: u16, data: &[u8]) -> Result<(), Fault> {
             if rtype == CDS && data == [0, 0, 0, 0, 0] {
                 return Ok(());
             }
+            // RFC 4509, section 2; RFC 5933 and 9558, section 4; RFC 6605, section 2; RFC 9563.
             let expected = match data[3] {
                 1 => 20,
-                2 | 3 => 32,
+                2 | 3 | 5 | 6 => 32,
                 4 => 48,
                 _ => return Ok(()),
             };

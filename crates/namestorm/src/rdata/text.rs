@@ -262,14 +262,13 @@ impl<'w> Reader<'w> {
     }
 
     fn time(&mut self, kind: Kind) -> Result<(), TextFault> {
-        let word = self.word()?;
-        let (time, need) = if kind == Kind::Date {
-            let time = word.parse().ok().map(|time: Timestamp| time.into_int());
-            (time, "a time as YYYYMMDDHHMMSS, or in seconds since 1970")
+        let time = if kind == Kind::Date {
+            let time = self.word()?.parse().ok();
+            let time = time.map(|time: Timestamp| time.into_int());
+            self.some(time, "a time as YYYYMMDDHHMMSS, or in seconds since 1970")?
         } else {
-            (word.parse().ok(), "a number of seconds")
+            self.number(u64::from(u32::MAX), "a number of seconds")? as u32
         };
-        let time = self.some(time, need)?;
         self.out.extend(time.to_be_bytes());
         Ok(())
     }

@@ -61,18 +61,17 @@ impl Reader<'_> {
         need: &'static str,
     ) -> Result<u32, TextFault> {
         let mut angle = 0;
-        // Thousandths of a second in a degree, a minute and a second.
-        for (at, unit) in [3_600_000, 60_000, 1_000].into_iter().enumerate() {
+        // For degrees, minutes and seconds: digits after the point, thousandths of a second in the
+        // last digit, and a limit in thousandths.
+        let degree = 3_600_000;
+        for (places, unit, limit) in [(0, degree, i64::MAX), (0, 60_000, degree), (3, 1, 60_000)] {
             let word = self.word()?;
-            if at > 0 && is_direction(word, directions) {
+            if unit < degree && is_direction(word, directions) {
                 self.index -= 1;
                 break;
             }
-            let places = if unit == 1_000 { 3 } else { 0 };
-            let number = fraction(word, places).map(|number| number * unit);
-            let number = number.map(|number| if places == 3 { number / 1_000 } else { number });
-            let is_valid = |number: &i64| at == 0 || *number < 60 * unit;
-            angle += self.some(number.filter(is_valid), need)?;
+            let part = fraction(word, places).map(|number| number * unit);
+            angle += self.some(part.filter(|part| *part < limit), need)?;
         }
         let word = self.word()?;
         let angle = u32::try_from(angle).ok().filter(|angle| *angle <= max);
