@@ -20,6 +20,7 @@ use self::entry::{EntryError, EntryParser, Parsed, State};
 use self::generate::Generate;
 pub use self::origin::ZoneSpec;
 use self::origin::{leading_origin, origin_of_file};
+use self::source::{MAX_TEXT, TOO_MUCH_TEXT};
 use crate::check;
 use crate::master::{Entries, Unclosed};
 use crate::name;
@@ -103,6 +104,8 @@ struct Loader<'p> {
     open: Vec<PathBuf>,
     /// Number of records made by `$GENERATE` so far.
     generated: u64,
+    /// Number of bytes of text that the zone may still have.
+    text_left: u64,
     owner: Vec<u8>,
     data: Vec<u8>,
 }
@@ -117,13 +120,14 @@ impl<'p> Loader<'p> {
             folder: PathBuf::new(),
             open: Vec::new(),
             generated: 0,
+            text_left: MAX_TEXT,
             owner: Vec::new(),
             data: Vec::new(),
         }
     }
 
     fn read_first(&mut self, spec: &ZoneSpec) {
-        match source::read(&spec.file) {
+        match source::read(&spec.file, &mut self.text_left) {
             Ok(text) => self.read_zone(&spec.file, spec.origin.clone(), &text),
             Err(reason) => {
                 self.apex = match &spec.origin {
@@ -246,7 +250,7 @@ impl<'p> Loader<'p> {
         for (at, record) in generate.records().enumerate() {
             let parsed = record
                 .map_err(|error| error.to_string())
-                .and_then(|record| parser.parse(&record).map_err(|error| error.message));
+                .and_then(|record| self.parse_generated(parser, &record));
             match parsed {
                 Ok(Parsed::Record {
                     record,
@@ -262,6 +266,16 @@ impl<'p> Loader<'p> {
                 return;
             }
         }
+    }
+
+    fn parse_generated(
+        &mut self,
+        parser: &mut EntryParser,
+        record: &str,
+    ) -> Result<Parsed, String> {
+        let left = self.text_left.checked_sub(record.len() as u64);
+        self.text_left = left.ok_or(TOO_MUCH_TEXT)?;
+        parser.parse(record).map_err(|error| error.message)
     }
 
     fn include(&mut self, path: &Path, state: &State, place: Place) {
@@ -282,7 +296,7 @@ impl<'p> Loader<'p> {
     /// author may, and its messages show words of the file, so it reads no other file.
     ///
     /// Returns the file's text and its path without symbolic links.
-    fn read_included(&self, path: &Path) -> Result<(String, PathBuf), String> {
+    fn read_included(&mut self, path: &Path) -> Result<(String, PathBuf), String> {
         if self.report.file_count() >= MAX_FILES {
             return Err(format!("a zone may have at most {MAX_FILES} files"));
         }
@@ -301,7 +315,7 @@ impl<'p> Loader<'p> {
         if self.open.contains(&real) {
             return Err("it includes itself, perhaps through other files; remove this line".into());
         }
-        source::read(&real).map(|text| (text, real))
+        source::read(&real, &mut self.text_left).map(|text| (text, real))
     }
 
     /// Checks one record and adds it to the zone.

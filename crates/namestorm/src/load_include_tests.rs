@@ -4,6 +4,7 @@ use std::fs;
 
 use super::tests::START;
 use super::*;
+use crate::report::Severity;
 
 /// The zone `example.org` in a file.
 fn spec_of(file: &Path) -> ZoneSpec {
@@ -132,6 +133,43 @@ fn included_files_have_limits() {
         found.ends_with("empty: a zone may have at most 1024 files"),
         "{found}"
     );
+}
+
+#[test]
+fn all_text_of_a_zone_has_one_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let zone = folder.path().join("zone");
+    let part = "x 60 TXT y\n";
+    fs::write(folder.path().join("part"), part).unwrap();
+    let text = format!("{START}$INCLUDE part\n$INCLUDE part\n$GENERATE 1-2 a$ 60 TXT $\n");
+    fs::write(&zone, &text).unwrap();
+    let generated = "a1 60 TXT 1a2 60 TXT 2".len();
+    let size = (text.len() + 2 * part.len() + generated) as u64;
+    let errors = |limit| {
+        let mut quiet = |_| {};
+        let mut loader = Loader::new(&mut quiet);
+        loader.text_left = limit;
+        loader.read_first(&spec_of(&zone));
+        let report = loader.finish().map_or_else(|b| b.report, |l| l.report);
+        let errors = report.findings().iter();
+        let errors = errors.filter(|found| found.severity == Severity::Error);
+        errors
+            .map(|error| (error.line, error.message.clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(errors(size), []);
+    assert_eq!(errors(size - 1), [(6, TOO_MUCH_TEXT.to_owned())]);
+    let found = errors(size - generated as u64 - 1);
+    let lines: Vec<_> = found.iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [5, 6]);
+    assert!(found[0].1.ends_with(TOO_MUCH_TEXT), "{found:?}");
+    assert_eq!(errors(text.len() as u64 - 1).len(), 1);
+    // A file of the maximum size leaves no place for the file that includes it. It has no blocks,
+    // so this costs no space.
+    let sparse = fs::File::create(folder.path().join("part")).unwrap();
+    sparse.set_len(MAX_TEXT).unwrap();
+    let lines: Vec<_> = errors(MAX_TEXT).iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [4, 5]);
 }
 
 #[test]

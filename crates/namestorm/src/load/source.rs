@@ -7,19 +7,23 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
-/// Maximum size of a master file, in bytes (4 GiB). The records of a zone together have the same
-/// limit.
-const MAX_FILE: u64 = u32::MAX as u64;
+/// Maximum size of a zone's text, in bytes (4 GiB). The text is that of its files, and of the
+/// records that `$GENERATE` makes. A file counts as often as it is included.
+pub(super) const MAX_TEXT: u64 = u32::MAX as u64;
+pub(super) const TOO_MUCH_TEXT: &str = "the files of a zone, with the records of $GENERATE, may \
+                                        have at most 4 GiB of text together; divide the zone";
 /// The byte order mark that some editors write at the start of UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Reads a master file.
+/// Reads a master file. `left` is the number of bytes that the zone may still have, which the file
+/// reduces.
 ///
 /// # Errors
 ///
 /// Returns the reason why the file cannot be read or is not text.
-pub(super) fn read(path: &Path) -> Result<String, String> {
-    let bytes = read_bytes(path)?;
+pub(super) fn read(path: &Path, left: &mut u64) -> Result<String, String> {
+    let bytes = read_bytes(path, *left)?;
+    *left -= bytes.len() as u64;
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         let line = bytes[..at].split(|byte| *byte == b'\n').count();
         return Err(format!(
@@ -54,7 +58,8 @@ fn escape(bytes: &[u8]) -> String {
     text
 }
 
-fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+/// Reads the bytes of a file that has at most `limit` bytes.
+fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     let shown = |error: std::io::Error| error.to_string();
     // Without NONBLOCK, opening a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -67,14 +72,14 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     if !metadata.is_file() {
         return Err("it is a FIFO, a socket or a device, not a file".into());
     }
-    if metadata.len() > MAX_FILE {
-        return Err("it is larger than 4 GiB".into());
+    if metadata.len() > limit {
+        return Err(TOO_MUCH_TEXT.into());
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
     // The file may grow after its size was checked, so the number of bytes read is limited too.
-    let mut file = file.take(MAX_FILE + 1);
+    let mut file = file.take(limit + 1);
     match file.read_to_end(&mut bytes).map_err(shown)? as u64 {
-        len if len > MAX_FILE => Err("it is larger than 4 GiB".into()),
+        len if len > limit => Err(TOO_MUCH_TEXT.into()),
         _ => Ok(bytes),
     }
 }
