@@ -506,16 +506,36 @@ static FORMS: &[Form] = &[
     Form::lacking(Rtype::DLV, "DLV", DIGEST),
 ];
 
+/// The index in [`FORMS`] of each type below the table's length, or [`NO_FORM`]. Forms are looked
+/// up for each record, and a search takes longer.
+static INDICES: [u8; 272] = indices();
+const NO_FORM: u8 = u8::MAX;
+
+const fn indices<const N: usize>() -> [u8; N] {
+    assert!(FORMS.len() < NO_FORM as usize);
+    let mut indices = [NO_FORM; N];
+    let mut at = 0;
+    while at < FORMS.len() {
+        let rtype = FORMS[at].rtype as usize;
+        if rtype < N {
+            indices[rtype] = at as u8;
+        }
+        at += 1;
+    }
+    indices
+}
+
 /// Returns the form of a type, if the type has one.
 pub(crate) fn of(rtype: u16) -> Option<&'static Form> {
-    let found = FORMS.binary_search_by_key(&rtype, Form::rtype);
-    found.ok().map(|at| &FORMS[at])
+    match INDICES.get(usize::from(rtype)) {
+        Some(at) => FORMS.get(usize::from(*at)),
+        None => FORMS.iter().rfind(|form| form.rtype == rtype),
+    }
 }
 
 /// Returns the number of a type. `text` is a mnemonic in any case, or `TYPEn`.
 pub(crate) fn number(text: &str) -> Option<u16> {
-    let is_named = |form: &&Form| form.mnemonic.eq_ignore_ascii_case(text);
-    match FORMS.iter().find(is_named) {
+    match of_mnemonic(text) {
         Some(form) => Some(form.rtype),
         None => Rtype::from_str(text).ok().map(Rtype::to_int),
     }
@@ -523,7 +543,12 @@ pub(crate) fn number(text: &str) -> Option<u16> {
 
 /// Returns the form of the type that `text` names, if the type has one.
 pub(crate) fn of_text(text: &str) -> Option<&'static Form> {
-    of(number(text)?)
+    of_mnemonic(text).or_else(|| of(number(text)?))
+}
+
+fn of_mnemonic(text: &str) -> Option<&'static Form> {
+    let is_named = |form: &&Form| form.mnemonic.eq_ignore_ascii_case(text);
+    FORMS.iter().find(is_named)
 }
 
 #[cfg(test)]

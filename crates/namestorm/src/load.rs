@@ -22,7 +22,7 @@ pub use self::origin::ZoneSpec;
 use self::origin::{leading_origin, origin_of_file};
 use self::source::{MAX_TEXT, TOO_MUCH_TEXT};
 use crate::check;
-use crate::master::{Entries, Unclosed};
+use crate::master::{self, Entries};
 use crate::name;
 use crate::rdata;
 use crate::report::Report;
@@ -180,11 +180,8 @@ impl<'p> Loader<'p> {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(unclosed) => {
-                    let (line, message) = match unclosed {
-                        Unclosed::Quote { line } => (line, "a quoted string is not closed"),
-                        Unclosed::Parenthesis { line } => (line, "a parenthesis is not closed"),
-                    };
-                    self.report.error(Place::of_line(file, line), message);
+                    let place = Place::of_line(file, unclosed.line());
+                    self.report.error(place, unclosed.to_string());
                     continue;
                 }
             };
@@ -192,12 +189,12 @@ impl<'p> Loader<'p> {
                 continue;
             }
             let place = Place::of_line(file, entry.line);
-            if generate::is_directive(entry.text) {
+            if master::is_named(entry.text, "$GENERATE") {
                 // A record without an owner takes the owner before the directive, as in BIND.
                 parser.keep_owner(|parser| self.generate(parser, entry.text, place));
                 continue;
             }
-            match parser.parse(entry.text) {
+            match parser.parse(&entry) {
                 Ok(Parsed::Record {
                     record,
                     assumed_ttl,
@@ -275,7 +272,11 @@ impl<'p> Loader<'p> {
     ) -> Result<Parsed, String> {
         let left = self.text_left.checked_sub(record.len() as u64);
         self.text_left = left.ok_or(TOO_MUCH_TEXT)?;
-        parser.parse(record).map_err(|error| error.message)
+        match Entries::new(record).next() {
+            Some(Ok(entry)) => parser.parse(&entry).map_err(|error| error.message),
+            Some(Err(unclosed)) => Err(unclosed.to_string()),
+            None => Ok(Parsed::Nothing),
+        }
     }
 
     fn include(&mut self, path: &Path, state: &State, place: Place) {

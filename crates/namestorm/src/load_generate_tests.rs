@@ -140,6 +140,10 @@ fn errors_in_directives_say_what_to_write() {
             "f:5: ADDRESS must be an IPv4 address such as 192.0.2.1; write A ADDRESS: \"a256 A 192.0.2.256\"",
         ),
         ("1-9 a$ NOTYPE x", "f:5: NOTYPE is not a known record type"),
+        (
+            "1-9 a$ TXT \"x \\\"$\"",
+            "f:5: a quoted string is not closed",
+        ),
     ] {
         let text = format!("{start}$GENERATE {directive}\n");
         finds(&text, &[expected]);

@@ -22,21 +22,36 @@ pub(crate) struct Entry<'a> {
     pub line: u32,
     /// The entry's text, including comments but not the final newline.
     pub text: &'a str,
+    /// Number of newlines in the text.
+    pub newlines: u32,
+    /// Whether [`escape`] changes the text.
+    needs_escapes: bool,
 }
 
 /// Why an entry of the text is incomplete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unclosed {
     /// A quoted string is not closed on its line.
+    #[error("a quoted string is not closed")]
     Quote {
         /// Number of the line with the opening quote, from 1.
         line: u32,
     },
     /// A parenthesis is never closed.
+    #[error("a parenthesis is not closed")]
     Parenthesis {
         /// Number of the line on which the entry with the parenthesis starts, from 1.
         line: u32,
     },
+}
+
+impl Unclosed {
+    /// Returns the line of the fault, from 1.
+    pub(crate) fn line(self) -> u32 {
+        match self {
+            Self::Quote { line } | Self::Parenthesis { line } => line,
+        }
+    }
 }
 
 /// Splits a text into its entries. Skips lines that hold only blanks and comments.
@@ -44,6 +59,17 @@ pub(crate) enum Unclosed {
 pub(crate) struct Entries<'a> {
     rest: &'a str,
     line: u32,
+    is_ascii: bool,
+}
+
+/// What [`Entries::measure`] finds out about an entry.
+struct Measured {
+    /// Length of the entry, in bytes.
+    len: usize,
+    newlines: u32,
+    /// Whether the entry contains more than blanks and comments.
+    holds_something: bool,
+    has_quoted_tab: bool,
 }
 
 impl<'a> Entries<'a> {
@@ -52,16 +78,16 @@ impl<'a> Entries<'a> {
         Self {
             rest: text,
             line: 1,
+            is_ascii: text.is_ascii(),
         }
     }
 
-    /// Measures the entry at the start of the remaining text. Returns the entry's length in bytes,
-    /// the number of newlines in it, and whether it contains more than blanks and comments. An
-    /// error comes with the number of bytes to skip.
-    fn measure(&self) -> Result<(usize, u32, bool), (Unclosed, usize)> {
+    /// Measures the entry at the start of the remaining text. An error comes with the number of
+    /// bytes to skip.
+    fn measure(&self) -> Result<Measured, (Unclosed, usize)> {
         let bytes = self.rest.as_bytes();
         let (mut at, mut newlines, mut depth) = (0, 0, 0u32);
-        let mut holds_something = false;
+        let (mut holds_something, mut has_quoted_tab) = (false, false);
         while let Some(&byte) = bytes.get(at) {
             match byte {
                 b'\n' if depth == 0 => break,
@@ -75,8 +101,9 @@ impl<'a> Entries<'a> {
                         let line = self.line + newlines;
                         return Err((Unclosed::Quote { line }, line_end(bytes, at)));
                     };
-                    at = end;
+                    has_quoted_tab |= bytes[at..end].contains(&b'\t');
                     holds_something = true;
+                    at = end;
                 }
                 b'\\' => {
                     holds_something = true;
@@ -101,7 +128,12 @@ impl<'a> Entries<'a> {
         if depth > 0 {
             return Err((Unclosed::Parenthesis { line: self.line }, bytes.len()));
         }
-        Ok((at, newlines, holds_something))
+        Ok(Measured {
+            len: at,
+            newlines,
+            holds_something,
+            has_quoted_tab,
+        })
     }
 }
 
@@ -110,12 +142,19 @@ impl<'a> Iterator for Entries<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
-            let line = self.line;
             let (end, found) = match self.measure() {
-                Ok((end, newlines, holds_something)) => {
-                    self.line += newlines;
-                    let text = &self.rest[..end];
-                    (end, holds_something.then_some(Ok(Entry { line, text })))
+                Ok(measured) => {
+                    let text = &self.rest[..measured.len];
+                    let entry = Entry {
+                        line: self.line,
+                        text,
+                        newlines: measured.newlines,
+                        needs_escapes: measured.has_quoted_tab
+                            || !self.is_ascii && !text.is_ascii(),
+                    };
+                    self.line += measured.newlines;
+                    let found = measured.holds_something.then_some(Ok(entry));
+                    (measured.len, found)
                 }
                 Err((unclosed, end)) => {
                     let skipped = &self.rest.as_bytes()[..end];
@@ -222,9 +261,9 @@ pub(crate) struct EntryFields<'a> {
 
 /// Replaces bytes that the `domain` crate refuses by escapes: bytes beyond ASCII, and tabs in
 /// quoted strings. The path in an `$INCLUDE` directive stays as it is.
-pub(crate) fn escape(text: &str) -> Cow<'_, str> {
-    let may_quote_tabs = text.contains('\t') && text.contains('"');
-    if text.is_ascii() && !may_quote_tabs || is_named(text, "$INCLUDE") {
+pub(crate) fn escape<'a>(entry: &Entry<'a>) -> Cow<'a, str> {
+    let text = entry.text;
+    if !entry.needs_escapes || is_named(text, "$INCLUDE") {
         return Cow::Borrowed(text);
     }
     let mut escaped = Vec::with_capacity(2 * text.len());
@@ -258,8 +297,11 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
 
 /// Returns true if an entry is the directive `name`, in any case.
 pub(crate) fn is_named(text: &str, name: &str) -> bool {
-    let word = words::ranges(text).next();
-    text.starts_with('$') && word.is_some_and(|word| text[word].eq_ignore_ascii_case(name))
+    let mut words = words::ranges(text);
+    text.starts_with('$')
+        && words
+            .next()
+            .is_some_and(|word| text[word].eq_ignore_ascii_case(name))
 }
 
 /// Reads the fields before an entry's type. Converts times with units to seconds: the TTL, `$TTL`,
@@ -396,7 +438,7 @@ mod tests {
 
     #[test]
     fn unclosed_quotes_and_parentheses_are_reported_with_their_line() {
-        let mut entries = Entries::new("a TXT \"x\nb A 1\nc SOA (\nd\n");
+        let mut entries = Entries::new("a TXT \"x\\\nb A 1\nc SOA (\nd\n");
         assert_eq!(entries.next(), Some(Err(Unclosed::Quote { line: 1 })));
         assert_eq!(entries.next().unwrap().unwrap().line, 2);
         assert_eq!(entries.next(), Some(Err(Unclosed::Parenthesis { line: 3 })));
@@ -461,7 +503,7 @@ mod tests {
         fn arbitrary_zone_text_causes_no_panic(text in "[ -~\n\t\\\\\"();$@ü]{0,200}") {
             for entry in Entries::new(&text).flatten() {
                 prop_assert!(entry.line as usize <= text.lines().count().max(1));
-                prepare(&escape(entry.text));
+                prepare(&escape(&entry));
             }
         }
     }

@@ -24,12 +24,14 @@ pub(crate) fn check(rtype: u16, data: &[u8]) -> Result<(), Fault> {
     };
     let mut at = 0;
     for (word, kind) in form.fields() {
-        // A field that consists of several words has none that fits here.
-        let has_several = word.contains(' ') && !word.ends_with("...");
-        let word = if has_several { form.mnemonic() } else { word };
-        at += measure(*kind, data, at).map_err(|flaw| match flaw {
-            Flaw::Short => Fault::Short { word },
-            Flaw::Rule(rule) => Fault::Rule { word, rule },
+        at += measure(*kind, data, at).map_err(|flaw| {
+            // A field that consists of several words has none that fits here.
+            let has_several = word.contains(' ') && !word.ends_with("...");
+            let word = if has_several { form.mnemonic() } else { word };
+            match flaw {
+                Flaw::Short => Fault::Short { word },
+                Flaw::Rule(rule) => Fault::Rule { word, rule },
+            }
         })?;
     }
     if at < data.len() {
@@ -56,11 +58,9 @@ pub(crate) fn names(rtype: u16, data: &[u8]) -> impl Iterator<Item = Range<usize
 /// [`rtype::has_canonical_names`] says so.
 pub(crate) fn canonical(rtype: u16, data: &[u8]) -> Cow<'_, [u8]> {
     let mut canonical = Cow::Borrowed(data);
-    if rtype::has_canonical_names(rtype) {
+    if rtype::has_canonical_names(rtype) && data.iter().any(u8::is_ascii_uppercase) {
         for name in names(rtype, data) {
-            if data[name.clone()].iter().any(u8::is_ascii_uppercase) {
-                canonical.to_mut()[name].make_ascii_lowercase();
-            }
+            canonical.to_mut()[name].make_ascii_lowercase();
         }
     }
     canonical

@@ -16,14 +16,16 @@ pub(crate) fn quoted_end(bytes: &[u8], mut at: usize) -> Option<usize> {
         match bytes.get(at)? {
             b'"' => return Some(at),
             b'\n' => return None,
-            b'\\' => at += 2,
+            // A newline cannot be escaped.
+            b'\\' if bytes.get(at + 1) != Some(&b'\n') => at += 2,
             _ => at += 1,
         }
     }
 }
 
 /// Returns the ranges of an entry's words: quoted strings with their quotes, and unquoted text
-/// between blanks, parentheses, quotes and comments.
+/// between blanks, parentheses, quotes and comments. A quoted string that is not closed ends with
+/// the text.
 pub(crate) fn ranges(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -37,7 +39,7 @@ pub(crate) fn ranges(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
         }
         let start = at;
         if bytes[at] == b'"' {
-            at = quoted_end(bytes, at + 1)? + 1;
+            at = quoted_end(bytes, at + 1).map_or(bytes.len(), |end| end + 1);
             return Some(start..at);
         }
         while let Some(byte) = bytes.get(at) {
@@ -48,9 +50,6 @@ pub(crate) fn ranges(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
             }
         }
         at = at.min(bytes.len());
-        while !text.is_char_boundary(at) {
-            at += 1;
-        }
         Some(start..at)
     })
 }
@@ -96,5 +95,6 @@ mod tests {
         assert_eq!(position(3), Some((2, 2)));
         assert_eq!(position(9), Some((2, 9)), "the last word");
         assert_eq!(super::position(" ", 0), None);
+        assert_eq!(ranges("a \"b c").last(), Some(2..6));
     }
 }

@@ -13,7 +13,7 @@ use domain::base::name::ToName;
 use domain::zonefile::inplace::{self, ScannedDname, ScannedRecord, Zonefile};
 
 use crate::fields::Form;
-use crate::master::{self, EntryFields, MAX_TTL, StatedType};
+use crate::master::{self, Entry, EntryFields, MAX_TTL, StatedType};
 use crate::name;
 use crate::rdata::text;
 use crate::words::{self, Position};
@@ -89,7 +89,7 @@ impl EntryParser {
             lines: 0,
         };
         if let Some(ttl) = state.ttl {
-            let _ = parser.read(&format!("$TTL {ttl}"));
+            let _ = parser.read(&format!("$TTL {ttl}"), 0);
         }
         parser
     }
@@ -108,18 +108,19 @@ impl EntryParser {
         }
     }
 
-    /// Lets the `domain` crate read one entry.
-    fn read(&mut self, text: &str) -> Result<Option<inplace::Entry>, DomainError> {
+    /// Lets the `domain` crate read one entry, which has this number of newlines.
+    fn read(&mut self, text: &str, newlines: u32) -> Result<Option<inplace::Entry>, DomainError> {
         self.zonefile.extend_from_slice(text.as_bytes());
         self.zonefile.extend_from_slice(b"\n");
+        let lines = self.lines;
+        self.lines += newlines as usize + 1;
         let entry = self.zonefile.next_entry();
-        let entry = entry.map_err(|error| DomainError::new(&error, self.lines, text));
-        self.lines += text.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        entry
+        entry.map_err(|error| DomainError::new(&error, lines, text))
     }
 
-    pub(super) fn parse(&mut self, text: &str) -> Result<Parsed, EntryError> {
-        let escaped = master::escape(text);
+    pub(super) fn parse(&mut self, entry: &Entry<'_>) -> Result<Parsed, EntryError> {
+        let (text, newlines) = (entry.text, entry.newlines);
+        let escaped = master::escape(entry);
         let prepared = master::prepare(&escaped);
         self.has_ttl |= prepared.has_ttl;
         let fault = |message: String, index: Option<usize>| EntryError {
@@ -141,24 +142,20 @@ impl EntryParser {
         let rtype = prepared.rtype;
         let lacking = rtype.and_then(|rtype| Some((rtype, rtype.form?)));
         let lacking = lacking.filter(|(_, form)| !form.is_known_to_domain());
-        let entry = if let Some((rtype, form)) = lacking {
-            let generic = self.generic(&prepared.text, rtype, form);
-            let generic = generic.map_err(|(message, index)| fault(message, index))?;
-            self.read(&generic)
-        } else {
-            self.read(&prepared.text)
-        };
-        let entry = match entry {
-            Ok(entry) => entry,
+        let generic = lacking.map(|(rtype, form)| self.generic(&prepared.text, rtype, form));
+        let generic = generic.transpose();
+        let generic = generic.map_err(|(message, index)| fault(message, index))?;
+        match self.read(generic.as_deref().unwrap_or(&prepared.text), newlines) {
+            Ok(entry) => Ok(self.parsed(entry, &prepared)),
             Err(error) => {
                 self.reset_parser();
-                let reread = rtype.and_then(|rtype| self.reread(&prepared.text, rtype));
+                let reread = rtype.and_then(|rtype| self.reread(&prepared.text, newlines, rtype));
                 let explained = || (explain(&error.message, rtype), error.index(rtype));
                 let entry = reread.unwrap_or_else(|| Err(explained()));
-                entry.map_err(|(message, index)| fault(message, index))?
+                let entry = entry.map_err(|(message, index)| fault(message, index))?;
+                Ok(self.parsed(entry, &prepared))
             }
-        };
-        Ok(self.parsed(entry, &prepared))
+        }
     }
 
     /// Reads an entry again that the `domain` crate has refused, with its data in generic form. The
@@ -167,6 +164,7 @@ impl EntryParser {
     fn reread(
         &mut self,
         text: &str,
+        newlines: u32,
         rtype: StatedType<'_>,
     ) -> Option<Result<Option<inplace::Entry>, Fault>> {
         let form = rtype.form.filter(|form| form.is_readable())?;
@@ -174,7 +172,7 @@ impl EntryParser {
             Ok(generic) => generic,
             Err(fault) => return Some(Err(fault)),
         };
-        let entry = self.read(&generic);
+        let entry = self.read(&generic, newlines);
         if entry.is_err() {
             self.reset_parser();
         }
@@ -256,7 +254,7 @@ impl EntryParser {
     fn set_owner(&mut self, owner: ScannedDname) {
         let mut wire = Vec::new();
         let Ok(()) = owner.compose(&mut wire);
-        let _ = self.read(&format!("{} IN A 192.0.2.1", name::Shown(&wire)));
+        let _ = self.read(&format!("{} IN A 192.0.2.1", name::Shown(&wire)), 0);
         self.last_owner = Some(owner);
     }
 

@@ -10,8 +10,6 @@ use std::ops::Range;
 use crate::fields;
 use crate::words;
 
-/// Name of the directive.
-const NAME: &str = "$GENERATE";
 /// Maximum number of records of one directive: those of a network of 16 bits.
 pub(super) const MAX_RECORDS: u64 = 65_536;
 /// The largest number of a range.
@@ -66,12 +64,6 @@ pub(super) struct Generate {
     stop: u64,
     step: u64,
     parts: Vec<Part>,
-}
-
-/// Returns true if an entry is a `$GENERATE` directive.
-pub(super) fn is_directive(text: &str) -> bool {
-    let end = text.find([' ', '\t', '\r', '\n', '(', ';']);
-    text[..end.unwrap_or(text.len())].eq_ignore_ascii_case(NAME)
 }
 
 impl Generate {
