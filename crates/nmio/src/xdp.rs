@@ -31,6 +31,7 @@ mod rings;
 mod sizes;
 pub(crate) mod steer;
 mod tx_slots;
+mod virtio;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -200,6 +201,9 @@ impl XdpPort {
             Copying::Never => "zero-copy".to_owned(),
             Copying::Generic => "copy (generic mode always copies)".to_owned(),
             Copying::Requested => "copy (zerocopy=off)".to_owned(),
+            Copying::Faulty => {
+                "copy (with zero-copy, virtio_net as a module sends damaged frames)".to_owned()
+            }
             Copying::Refused(error) if self.capabilities.mtu > MAX_SINGLE_BUFFER_MTU => format!(
                 "copy (the driver refuses zero-copy: {error}; it may accept it with an MTU of up to \
                  {MAX_SINGLE_BUFFER_MTU})"

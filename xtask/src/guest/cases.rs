@@ -27,13 +27,14 @@ const CASES: &str = "\
     copy-shared          | stable | host  | 1 | 1500 | shared | xdp:eth0                           |                                                | AF_XDP, copy
     copy-guests          | stable | guest | 1 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
     copy-newest          | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=off              | access                                         | AF_XDP, copy
+    copy-faulty          | newest | host  | 1 | 1500 | own    | xdp:eth0                           | access                                         | AF_XDP, copy (with zero-copy, virtio_net
     generic              | stable | host  | 1 | 1500 | own    | xdp:eth0,generic,partial-checksums |                                                | generic mode always copies
     generic-newest       | newest | host  | 2 | 1500 | own    | xdp:eth0,generic                   | access no-offload                              | generic mode always copies
     zero-copy            | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
-    zero-copy-2-queues   | newest | host  | 2 | 1500 | own    | xdp:eth0                           | access                                         | AF_XDP, zero-copy
-    zero-copy-no-offload | newest | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | access no-offload                              | AF_XDP, zero-copy
-    zero-copy-shared     | newest | host  | 1 | 1500 | shared | xdp:eth0                           | access                                         | AF_XDP, zero-copy
-    zero-copy-guests     | newest | guest | 1 | 1500 | own    | xdp:eth0                           | access                                         | AF_XDP, zero-copy
+    zero-copy-2-queues   | newest | host  | 2 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
+    zero-copy-no-offload | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required,offload=off | access no-offload                              | AF_XDP, zero-copy
+    zero-copy-shared     | newest | host  | 1 | 1500 | shared | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
+    zero-copy-guests     | newest | guest | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
     zero-copy-refused    | stable | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | !zero-copy
     zero-copy-contract   | newest | test  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | an_interface_of
     mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access                                         | AF_XDP, copy

@@ -10,6 +10,7 @@ use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue, Umem};
 use super::config::XdpConfig;
 use super::retry::Retry;
 use super::sizes::{FrameLayout, MAX_SINGLE_BUFFER_MTU, RX_RING, TX_RING};
+use super::virtio::damages_frames;
 use crate::device::{DeviceError, ZeroCopy};
 
 /// Whether the kernel copies packets between frames and the device.
@@ -21,6 +22,8 @@ pub(super) enum Copying {
     Generic,
     /// The kernel copies packets, because `zerocopy=off` was given.
     Requested,
+    /// The kernel copies packets, because the driver [damages frames](damages_frames) otherwise.
+    Faulty,
     /// The kernel copies packets, because the driver refused zero-copy with this error.
     Refused(io::Error),
 }
@@ -37,10 +40,12 @@ pub(super) fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copyi
     if FrameLayout::for_mtu(config.mtu).is_multi_buffer() {
         flags |= BindFlags::XDP_USE_SG;
     }
+    let is_faulty = is_faulty(config);
     let retry = Retry::begin();
     let mut copying = match config.zero_copy {
         _ if config.generic => Copying::Generic,
         ZeroCopy::Off => Copying::Requested,
+        ZeroCopy::Auto if is_faulty => Copying::Faulty,
         ZeroCopy::Auto | ZeroCopy::Required => Copying::Never,
     };
     loop {
@@ -91,6 +96,21 @@ pub(super) fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copyi
             _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
         }
     }
+}
+
+/// Returns true if the driver damages frames in zero-copy mode, which `auto` avoids. A mode that was
+/// required is used anyway, with a warning.
+fn is_faulty(config: &XdpConfig<'_>) -> bool {
+    let is_faulty = !config.generic && damages_frames(config.interface);
+    if is_faulty && config.zero_copy == ZeroCopy::Required {
+        tracing::warn!(
+            "queue {} of {}: with zero-copy, virtio_net as a module sends damaged frames; leave out \
+             zerocopy=required, or use a kernel in which virtio_net is built in",
+            config.queue,
+            config.interface,
+        );
+    }
+    is_faulty
 }
 
 pub(super) fn ring_size(slots: u32) -> QueueSize {
