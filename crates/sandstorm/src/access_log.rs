@@ -13,6 +13,8 @@ use control::{
     CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
 };
 
+use crate::login::Credentials;
+
 /// Maximum number of bytes of a request's head that a record has.
 const HEAD_MAX: usize = 2_048;
 /// Length of a record without the request's head, in bytes.
@@ -29,8 +31,8 @@ pub struct AccessLogArgs {
     access_log: Option<LogDestination>,
 
     /// Form of the lines: `combined` as in Apache and nginx, `json`, or a list of fields. Fields are
-    /// separated by tabs: time, client, port, method, target, version, status, bytes, host, referer,
-    /// user-agent.
+    /// separated by tabs: time, client, port, user, method, target, version, status, bytes, host,
+    /// referer, user-agent.
     #[arg(
         long,
         value_name = "combined|json|FIELD,...",
@@ -128,6 +130,8 @@ pub(crate) enum Field {
     Time,
     Client,
     Port,
+    /// The name in the request's credentials, even if they are wrong.
+    User,
     Method,
     Target,
     Version,
@@ -139,10 +143,11 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    const ALL: [(&str, Self); 11] = [
+    const ALL: [(&str, Self); 12] = [
         ("time", Self::Time),
         ("client", Self::Client),
         ("port", Self::Port),
+        ("user", Self::User),
         ("method", Self::Method),
         ("target", Self::Target),
         ("version", Self::Version),
@@ -231,6 +236,12 @@ impl<'r> Logged<'r> {
         &[]
     }
 
+    /// Returns the name in the request's credentials.
+    fn user(&self) -> Vec<u8> {
+        let credentials = Credentials::read(self.header("authorization"));
+        credentials.map_or_else(Vec::new, |one| one.name().to_vec())
+    }
+
     /// Returns a word of the request line, from 0.
     fn word(&self, number: usize) -> &'r [u8] {
         let mut words = self.line.split(|byte| *byte == b' ');
@@ -250,6 +261,7 @@ impl<'r> Logged<'r> {
                 .into(),
             Field::Client => entry.peer.ip().to_string().into(),
             Field::Port => entry.peer.port().to_string().into(),
+            Field::User => self.user(),
             Field::Method => self.word(0).into(),
             Field::Target => self.word(1).into(),
             Field::Version => self.word(2).into(),
@@ -273,11 +285,9 @@ impl<'r> Logged<'r> {
         let date = httpdate::fmt_http_date(self.time());
         let [day, month, year, time] = [5..7, 8..11, 12..16, 17..25].map(|range| &date[range]);
         // Writing to a vector cannot fail.
-        let _ = write!(
-            line,
-            "{} - - [{day}/{month}/{year}:{time} +0000] \"",
-            peer.ip()
-        );
+        let _ = write!(line, "{} - ", peer.ip());
+        escape_name(&self.user(), line);
+        let _ = write!(line, " [{day}/{month}/{year}:{time} +0000] \"");
         escape(self.line, line);
         let _ = write!(line, "\" {status} {body_len} \"");
         escape_or_dash(self.header("referer"), line);
@@ -329,6 +339,16 @@ fn escape_or_dash(text: &[u8], line: &mut Vec<u8>) {
     escape(if text.is_empty() { b"-" } else { text }, line);
 }
 
+/// Appends a name without spaces, because they separate the parts of a line.
+fn escape_name(name: &[u8], line: &mut Vec<u8>) {
+    let mut words = name.split(|byte| *byte == b' ');
+    escape_or_dash(words.next().unwrap_or_default(), line);
+    for word in words {
+        line.extend_from_slice(b"\\x20");
+        escape(word, line);
+    }
+}
+
 /// Appends bytes of a client so that they cannot end a text in quotes, a field or a line.
 fn escape(text: &[u8], line: &mut Vec<u8>) {
     for &byte in text {
@@ -343,6 +363,9 @@ fn escape(text: &[u8], line: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     const HEAD: &[u8] =
@@ -374,11 +397,24 @@ mod tests {
     }
 
     #[test]
+    fn the_user_is_the_one_of_the_request() {
+        let with = |pair: &str| {
+            let pair = STANDARD.encode(pair);
+            let head = format!("GET / HTTP/1.1\r\nAuthorization: Basic {pair}\r\n\r\n");
+            line("combined", "192.0.2.1:1", head.as_bytes())
+        };
+        assert!(with("ali:secret").starts_with("192.0.2.1 - ali ["));
+        assert!(with("a b\"\n:x").starts_with("192.0.2.1 - a\\x20b\\x22\\x0A ["));
+        assert!(with(":x").starts_with("192.0.2.1 - - ["));
+        assert!(with("no colon").starts_with("192.0.2.1 - - ["));
+    }
+
+    #[test]
     fn json_has_all_fields() {
         assert_eq!(
             line("json", "[2001:db8::1]:1234", HEAD),
             "{\"time\":\"1994-11-06T08:49:37Z\",\"client\":\"2001:db8::1\",\"port\":1234,\
-             \"method\":\"GET\",\"target\":\"/a?b\",\"version\":\"HTTP/1.1\",\"status\":404,\
+             \"user\":\"\",\"method\":\"GET\",\"target\":\"/a?b\",\"version\":\"HTTP/1.1\",\"status\":404,\
              \"bytes\":32212254720,\"host\":\"example.org\",\"referer\":\"\",\
              \"user-agent\":\"curl/8 \\\"x\\\"\"}"
         );

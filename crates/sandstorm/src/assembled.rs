@@ -65,7 +65,7 @@ impl Assembler<'_> {
         let (reply, at) = (self.site.reply(answer.reply), self.out.len());
         let value = |from_end: u16| &data[answer.consumed() - usize::from(from_end)..];
         let assembled = match answer.form {
-            Form::Whole => self.whole(answer),
+            Form::Whole | Form::Login { .. } => self.whole(answer),
             Form::Head => self.head(answer),
             Form::Options => self.options(reply),
             Form::WithQuery { from_end } => {

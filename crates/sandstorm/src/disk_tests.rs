@@ -1,5 +1,4 @@
-//! Tests responses with files on the disk: a whole server and an independent TCP client on a simulated
-//! link. The chunks are read between two steps of the virtual clock.
+//! Tests responses with files on the disk. The chunks are read between two steps of the virtual clock.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -7,22 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use eth::{Mac, Station};
-use ip::Host;
-use nmio::sim::{EndConfig, LinkConfig, PathConfig};
 use nmio::{Bell, Clock as _, Instant};
-use tcpip::{Config, SendMode};
-use testkit::smol::{Client, Talk};
-use testkit::{Link, SERVER, SERVER_MAC, noise};
+use tcpip::SendMode;
+use testkit::noise;
+use testkit::smol::Client;
 
 use crate::disk::{CHUNK_LEN, Chunks, Reads};
 use crate::load::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::settings::Settings;
-use crate::{Http, Server, Site, Status};
+use crate::testing::{World, request, take_response};
+use crate::{Http, Site, SiteOnly, Status};
 
-/// Maximum simulated time of a run.
-const LONGEST: Duration = Duration::from_mins(2);
 /// Time between two looks at the server.
 const STEP: Duration = Duration::from_millis(5);
 const MODES: [SendMode; 2] = [SendMode::PreCopy, SendMode::MemCopy];
@@ -36,99 +31,12 @@ fn load(folder: &Path) -> Site {
     Site::load_with(folder, &Limits::default(), &settings, |_| {}).unwrap()
 }
 
-/// A server, a client, and the link between them.
-struct World {
-    link: Link,
-    server: Server,
-    client: Client,
-    reads: Reads,
-}
-
-impl World {
-    fn new(site: &Arc<Site>, mode: SendMode, capacity: usize) -> Self {
-        let mut config = LinkConfig::symmetric(PathConfig {
-            delay: Duration::from_millis(5),
-            ..PathConfig::default()
-        });
-        config.b = EndConfig {
-            resident_frames: 512,
-            ..EndConfig::default()
-        };
-        let link = Link::new(&config, 1);
-        let (reads, bell) = (Reads::default(), Bell::new().unwrap());
-        let config = Config {
-            mode,
-            ..Config::on_ports(&[80])
-        };
-        let (keys, now) = ([1, 2, 3, 4], Instant::ZERO);
-        let http = Http::new(Arc::clone(site), &SERVER, &config, &link.server, keys, now);
-        let http = http
-            .unwrap()
-            .with_wall_clock(|| UNIX_EPOCH)
-            .with_chunks(Chunks::new(&reads, capacity, &bell));
-        let station = Station::new(Mac(SERVER_MAC), &SERVER);
-        Self {
-            link,
-            server: Server::new(Host::own(station), http).with_bell(bell),
-            client: Client::new(1500),
-            reads,
-        }
-    }
-
-    fn connect(&mut self, requests: &str) {
-        let talk = Talk {
-            bytes: requests.as_bytes().to_vec(),
-            ..Talk::default()
-        };
-        self.client.connect(80, talk);
-    }
-
-    /// Runs until all clients are done, or until `until` returns true. Returns true if it did not take
-    /// too long.
-    fn run(&mut self, mut until: impl FnMut(&Client) -> bool) -> bool {
-        let reads = &self.reads;
-        let done = |client: &Client, _: &Server| {
-            reads.work_all();
-            client.done() || until(client)
-        };
-        self.link
-            .run(&mut self.client, &mut self.server, LONGEST, done)
-    }
-
-    /// Same as [`run`](Self::run), for what depends on the time.
-    fn run_until(&mut self, mut until: impl FnMut(&Client, Instant) -> bool) -> bool {
-        let clock = self.link.clock.clone();
-        self.run(|client| until(client, clock.now()))
-    }
-
-    /// What the connection with this index has received.
-    fn received(&self, index: usize) -> &[u8] {
-        &self.client.connections[index].received
-    }
-}
-
-fn request(method: &str, path: &str, fields: &str) -> String {
-    format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
-}
-
-/// Removes a response from the start of `bytes`, and returns its status line, fields and body.
-fn take_response<'b>(bytes: &mut &'b [u8], has_body: bool) -> (&'b str, &'b str, &'b [u8]) {
-    let end = bytes
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .unwrap()
-        + 4;
-    let head = std::str::from_utf8(&bytes[..end]).unwrap();
-    let (line, fields) = head.split_once("\r\n").unwrap();
-    let length = fields
-        .lines()
-        .find_map(|line| line.strip_prefix("Content-Length: "));
-    let len = length
-        .filter(|_| has_body)
-        .map_or(0, |len| len.parse().unwrap());
-    let body = &bytes[end..end + len];
-    *bytes = &bytes[end + len..];
-    (line, fields, body)
+/// Serves a site with `capacity` bytes for chunks of files.
+fn world(site: &Arc<Site>, mode: SendMode, capacity: usize) -> World {
+    let reads = Arc::new(Reads::default());
+    let chunks = |http: Http, bell: &Bell| http.with_chunks(Chunks::new(&reads, capacity, bell));
+    let work = Arc::clone(&reads);
+    World::new(site, SiteOnly, mode, chunks, move || work.work_all())
 }
 
 #[test]
@@ -154,7 +62,7 @@ fn files_on_the_disk_are_sent_whole_and_in_parts() {
     assert_eq!(site.totals().disk_bytes, sizes.iter().sum::<usize>() as u64);
     for mode in MODES {
         // The capacity is less than the files have, so chunks are evicted and read again.
-        let mut world = World::new(&site, mode, 0);
+        let mut world = world(&site, mode, 0);
         let mut requests = String::new();
         for len in sizes {
             let path = format!("/{len}.bin");
@@ -227,7 +135,7 @@ fn clients_that_want_more_memory_than_there_is_take_turns() {
     let content = noise(1, CLIENTS * PART);
     fs::write(folder.path().join("a.bin"), &content).unwrap();
     let site = Arc::new(load(folder.path()));
-    let mut world = World::new(&site, SendMode::MemCopy, 0);
+    let mut world = world(&site, SendMode::MemCopy, 0);
     for client in 0..CLIENTS {
         let (from, end) = (client * PART, (client + 1) * PART);
         let fields = format!("Range: bytes={from}-{}\r\nConnection: close\r\n", end - 1);
@@ -270,7 +178,7 @@ fn a_file_that_has_changed_is_refused_and_one_that_changes_ends_with_a_reset() {
     let content = noise(1, 40 * CHUNK_LEN);
     fs::write(&path, &content).unwrap();
     let site = Arc::new(load(folder.path()));
-    let mut world = World::new(&site, SendMode::MemCopy, 0);
+    let mut world = world(&site, SendMode::MemCopy, 0);
     world.connect(&request("GET", "/a.bin", ""));
     let has_some = |client: &Client| client.connections[0].received.len() > 2 * CHUNK_LEN;
     assert!(world.run(has_some));
@@ -324,7 +232,7 @@ fn a_file_that_was_removed_or_made_shorter_is_refused() {
     let [name, other] = ["renamed", "other"].map(|name| folder.path().join(name));
     fs::rename(&name, &other).unwrap();
     fs::rename(&other, &name).unwrap();
-    let mut world = World::new(&site, SendMode::MemCopy, 0);
+    let mut world = world(&site, SendMode::MemCopy, 0);
     world.connect(
         &[
             request("GET", "/gone", ""),

@@ -1,6 +1,6 @@
 //! Evaluates the fields that control how a request is processed: host, body length, expectation,
 //! and persistence of the connection. Also finds out which codings the client accepts, and whether
-//! there are preconditions and ranges.
+//! there are preconditions, ranges and credentials.
 
 use httparse::Header;
 
@@ -22,6 +22,8 @@ pub(crate) struct Framing<'d> {
     pub(crate) conditional: bool,
     /// Whether the request contains `Range`.
     pub(crate) has_range: bool,
+    /// Whether the request contains `Authorization`.
+    pub(crate) has_credentials: bool,
     /// The codings that the client accepts.
     pub(crate) accepted: Accepted,
     /// The value of `Host`. It is empty if there is no such field.
@@ -36,6 +38,7 @@ impl<'d> Framing<'d> {
         expects_continue: false,
         conditional: false,
         has_range: false,
+        has_credentials: false,
         accepted: Accepted::PLAIN,
         host: &[],
     };
@@ -50,6 +53,7 @@ impl<'d> Framing<'d> {
         let mut options = ConnectionOptions::default();
         let mut conditional = false;
         let mut has_range = false;
+        let mut has_credentials = false;
         let mut accept_encoding = AcceptEncoding::default();
         let mut expected = true;
         let mut expects_continue = false;
@@ -71,6 +75,7 @@ impl<'d> Framing<'d> {
                 8 if name.eq_ignore_ascii_case("if-match") => conditional = true,
                 10 if name.eq_ignore_ascii_case("connection") => options.add(value),
                 13 if name.eq_ignore_ascii_case("if-none-match") => conditional = true,
+                13 if name.eq_ignore_ascii_case("authorization") => has_credentials = true,
                 14 if name.eq_ignore_ascii_case("content-length") => {
                     let another = length.replace(content_length(value)?);
                     if another.is_some() {
@@ -105,6 +110,7 @@ impl<'d> Framing<'d> {
             expects_continue,
             conditional,
             has_range,
+            has_credentials,
             accepted: accept_encoding.accepted(),
             host,
         })

@@ -89,6 +89,8 @@ pub(crate) struct Head<'a> {
     conditional: bool,
     /// Whether the request contains `Range`.
     has_range: bool,
+    /// Whether the request contains `Authorization`.
+    has_credentials: bool,
     /// The codings that the client accepts.
     accepted: Accepted,
     /// The value of `Host`. It is empty if there is no such field.
@@ -129,6 +131,7 @@ pub(crate) fn parse<'f, 'd>(
                 keep_alive: framing.persistent && framing.body.is_none(),
                 conditional: framing.conditional,
                 has_range: framing.has_range,
+                has_credentials: framing.has_credentials,
                 accepted: framing.accepted,
                 host: framing.host,
                 minor,
@@ -152,7 +155,8 @@ pub(crate) fn parse<'f, 'd>(
     }
 }
 
-/// Cached result of parsing the fields of an HTTP/1.1 request without preconditions and ranges.
+/// Cached result of parsing the fields of an HTTP/1.1 request without preconditions, ranges and
+/// credentials.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     keep_alive: bool,
@@ -197,6 +201,7 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
         keep_alive: fields.keep_alive,
         conditional: false,
         has_range: false,
+        has_credentials: false,
         accepted: fields.accepted,
         host: &[],
         minor: 1,
@@ -246,8 +251,8 @@ pub(crate) struct Target<'d> {
 
 impl<'a> Head<'a> {
     /// Returns a cacheable result for the fields, which are at the start of `bytes`, after a line of
-    /// `line_len` bytes. Returns `None` if they contain preconditions or ranges, or the version is not
-    /// 1.1.
+    /// `line_len` bytes. Returns `None` if they contain preconditions, ranges or credentials, or the
+    /// version is not 1.1.
     #[inline]
     pub(crate) fn known_fields(&self, line_len: usize, bytes: &[u8]) -> Option<Fields> {
         let len = self.len.checked_sub(line_len)?;
@@ -256,7 +261,7 @@ impl<'a> Head<'a> {
             .as_ptr()
             .addr()
             .wrapping_sub(bytes.as_ptr().addr());
-        let is_plain = !self.conditional && !self.has_range;
+        let is_plain = !self.conditional && !self.has_range && !self.has_credentials;
         (self.minor == 1 && is_plain).then_some(Fields {
             keep_alive: self.keep_alive,
             accepted: self.accepted,

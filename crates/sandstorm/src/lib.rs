@@ -243,6 +243,9 @@ mod list;
 mod listing;
 mod load;
 mod loading;
+mod login;
+#[cfg(test)]
+mod login_tests;
 mod memory_budget;
 mod part;
 mod pending;
@@ -266,6 +269,8 @@ mod site_options;
 mod sites;
 mod skipped;
 mod status;
+#[cfg(test)]
+mod testing;
 mod turnover;
 mod verdict;
 mod web;

@@ -12,6 +12,7 @@ use rustix::fs::{FileType, Stat};
 
 use crate::disk::DiskFile;
 use crate::listing::Entry;
+use crate::login::{RealmFile, Users};
 use crate::root::{List, Root, file_type};
 use crate::rules::{LineError, parse_headers, parse_redirects};
 use crate::settings::Settings;
@@ -96,6 +97,14 @@ pub enum LoadError {
         path: PathBuf,
         /// Why it cannot be read.
         reason: Reason,
+    },
+    /// A file with users cannot be used.
+    #[error("{} {reason}", path.display())]
+    Users {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        reason: String,
     },
     /// The folder contains no file, apart from hidden ones.
     #[error("there is no file to serve in {}; files whose name begins with a dot do not count", path.display())]
@@ -197,6 +206,7 @@ fn builder_of(
         late: Vec::new(),
         progress,
     };
+    loader.load_users()?;
     loader.load_rules()?;
     loader.load_all();
     loader.load_late();
@@ -276,6 +286,18 @@ struct Late {
 }
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
+    /// Reads the files with users.
+    fn load_users(&mut self) -> Result<(), LoadError> {
+        for RealmFile { path, file } in &self.settings.realms {
+            let users = Users::load(file).map_err(|error| LoadError::Users {
+                path: file.clone(),
+                reason: error.to_string(),
+            })?;
+            self.site.add_realm(path.clone(), Arc::new(users));
+        }
+        Ok(())
+    }
+
     /// Reads the rules of the folder.
     fn load_rules(&mut self) -> Result<(), LoadError> {
         let (redirects, wrong) = parse_redirects(&self.rules_text(REDIRECTS)?);

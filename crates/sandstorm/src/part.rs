@@ -11,6 +11,7 @@ use crate::background::{Background, Done};
 use crate::hosts::HostName;
 use crate::load::{Limits, RULES};
 use crate::loading::load_next;
+use crate::login::{Realm, RealmFile};
 use crate::site::{NextSite, Site};
 
 /// A folder, its site, and the hosts that the site is served for.
@@ -121,6 +122,17 @@ impl Part {
         )
     }
 
+    /// Describes the parts of the site that need a name and a password.
+    pub(crate) fn logins(&self) -> Vec<String> {
+        let site = self.site();
+        let realms = site.realms().iter().zip(&site.settings().realms);
+        let describe = |(realm, rule): (&Realm, &RealmFile)| {
+            let users = report::counted(realm.users().len(), "user");
+            format!("{}, {users} of {}", realm.describe(), rule.file.display())
+        };
+        realms.map(describe).collect()
+    }
+
     /// Returns the folders above the served one, because a new version may take the place of the
     /// folder, or of a link to it. The root folder is too much, so it is not among them.
     pub(crate) fn read_paths(&self) -> Vec<PathBuf> {
@@ -135,7 +147,19 @@ impl Part {
             .flatten();
         let real = self.folder.canonicalize().ok();
         let above_real = real.as_deref().and_then(above);
-        real.into_iter().chain(given).chain(above_real).collect()
+        let paths = real.into_iter().chain(given).chain(above_real);
+        // A new version may take the place of a file with users.
+        let users = self.user_files();
+        paths
+            .chain(users.iter().filter_map(|file| above(file)))
+            .collect()
+    }
+
+    /// Returns the files with users.
+    fn user_files(&self) -> Vec<PathBuf> {
+        let site = self.site();
+        let realms = site.settings().realms.iter();
+        realms.map(|realm| realm.file.clone()).collect()
     }
 
     /// Returns the folder with compressed forms, if there is one.
@@ -150,13 +174,18 @@ impl Part {
         let below = |path: &[u8]| self.folder.join(OsStr::from_bytes(path));
         let rules = RULES.map(|name| self.folder.join(name));
         let rules = rules.into_iter().filter(|path| path.exists());
-        site.file_paths().map(below).chain(rules).collect()
+        let files = site.file_paths().map(below).chain(rules);
+        files.chain(self.user_files()).collect()
     }
 
     /// Returns the folder, and its place in the one that contains it, because a new folder may take
-    /// it.
-    pub(crate) fn watched(&self) -> [Watched; 2] {
-        let folder = self.folder.clone();
-        [Watched::Tree(folder.clone()), Watched::Entry(folder)]
+    /// it. Also returns the files with users.
+    pub(crate) fn watched(&self) -> Vec<Watched> {
+        let folder = [
+            Watched::Tree(self.folder.clone()),
+            Watched::Entry(self.folder.clone()),
+        ];
+        let users = self.user_files().into_iter().map(Watched::Entry);
+        folder.into_iter().chain(users).collect()
     }
 }

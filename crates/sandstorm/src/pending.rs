@@ -421,7 +421,7 @@ impl Entry {
 }
 
 /// Returns what counts as one client: an IPv4 address or an IPv6 network.
-fn network(peer: IpAddr) -> IpAddr {
+pub(crate) fn network(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
         IpAddr::V6(address) => {

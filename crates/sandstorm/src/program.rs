@@ -20,6 +20,7 @@ use crate::background::Done;
 use crate::disk::{Chunks, Reads};
 use crate::hosts::HostName;
 use crate::load::Limits;
+use crate::login::{Checks, LoginCounts, Logins};
 use crate::memory_budget::MemoryBudget;
 use crate::part::Part;
 use crate::prepared::Replies;
@@ -68,6 +69,8 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     leaving: Mutex<Vec<Arc<[u8]>>>,
     /// Reads files on the disk for the workers.
     reads: Arc<Reads>,
+    /// Checks names and passwords for the workers.
+    checks: Arc<Checks>,
     access_log: Option<RecordLog>,
     /// The TCP settings. Their ports are ignored.
     tcp: Config,
@@ -102,6 +105,7 @@ where
             handover: Handover::default(),
             leaving: Mutex::default(),
             reads: Arc::default(),
+            checks: Arc::default(),
             access_log: None,
             tcp,
             request_timeout: REQUEST_TIMEOUT,
@@ -120,6 +124,7 @@ where
             handover: self.handover,
             leaving: self.leaving,
             reads: self.reads,
+            checks: self.checks,
             access_log: self.access_log,
             tcp: self.tcp,
             request_timeout: self.request_timeout,
@@ -267,6 +272,12 @@ impl<A, F, C> Sandstorm<A, F, C> {
         Chunks::new(&self.reads, capacity as usize, &context.bell)
     }
 
+    /// Whether a site asks for names and passwords.
+    fn has_realms(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|part| !part.site().settings().realms.is_empty())
+    }
+
     fn packets(&self, context: &WorkerContext) -> PacketTotals {
         packets(&self.site(), &addresses(context), context.mtu)
     }
@@ -288,6 +299,13 @@ fn tally_disk(tally: &mut Tally, chunks: &Chunks, gave_way: u64) {
     tally.event("file pieces unreadable", counts.failed);
     tally.event("clients reset for memory", gave_way);
     tally.level("file piece bytes", chunks.bytes() as u64);
+}
+
+/// Adds what was checked for a worker.
+fn tally_logins(tally: &mut Tally, counts: LoginCounts) {
+    tally.event("logins right", counts.right);
+    tally.event("logins wrong", counts.wrong);
+    tally.event("logins given up", counts.given_up);
 }
 
 fn members(parts: &[Part]) -> Vec<HostedSite> {
@@ -368,6 +386,11 @@ where
             None => server,
         };
         let server = server.with_chunks(self.chunks(context));
+        let server = if self.has_realms() {
+            server.with_logins(Logins::new(&self.checks, &context.bell))
+        } else {
+            server
+        };
         let packets = server.packets();
         let residents = server.stack().contents().totals().residents;
         if self.tcp.mode == SendMode::PreCopy && residents < packets.count {
@@ -411,7 +434,8 @@ where
         let has_files = self.site().totals().disk_files > 0;
         self.reads.expect_files(has_files);
         let reads = (has_files || self.can_reload()).then_some(&*self.reads as _);
-        reads.into_iter().collect()
+        let checks = self.has_realms().then_some(&*self.checks as _);
+        reads.into_iter().chain(checks).collect()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {
@@ -510,7 +534,9 @@ where
             ("mode", mode.to_owned()),
             ("congestion", C::NAME.to_owned()),
         ];
-        files.chain(memory).chain(others).collect()
+        let logins = self.parts.iter().flat_map(Part::logins);
+        let logins = logins.map(|login| ("passwords", login));
+        files.chain(logins).chain(memory).chain(others).collect()
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
@@ -553,6 +579,9 @@ where
         if let Some((chunks, gave_way)) = stack.app().disk_counts() {
             tally_disk(tally, chunks, gave_way);
         }
+        if let Some(counts) = stack.app().login_counts() {
+            tally_logins(tally, counts);
+        }
         tally.measured("request", stack.app().request_times());
         tally_tcp(tally, tcp, stack.states());
     }
@@ -567,122 +596,5 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use crate::load::Limits;
-    use control::Secret;
-    use tcpip::Bbr;
-
-    use super::*;
-
-    fn sandstorm(mode: SendMode, size: usize) -> (tempfile::TempDir, Sandstorm) {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("index.html"), vec![b'x'; size]).unwrap();
-        std::fs::write(folder.path().join(".hidden"), b"").unwrap();
-        let tcp = Config {
-            mode,
-            ..Config::default()
-        };
-        symlink("nowhere", folder.path().join("dangling")).unwrap();
-        let site = Site::load(folder.path(), &Limits::default(), |_| {}).unwrap();
-        let program = Sandstorm::new(site, folder.path(), tcp);
-        (folder, program)
-    }
-
-    fn context(addresses: &[&str]) -> WorkerContext {
-        WorkerContext {
-            index: 0,
-            workers: 1,
-            mac: [2, 0, 0, 0, 0, 1],
-            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
-            vlans: Vec::new(),
-            own: true,
-            mtu: 1500,
-            port: 80,
-            secret: Secret::random().unwrap(),
-            bell: nmio::Bell::new().unwrap(),
-        }
-    }
-
-    #[test]
-    fn the_start_block_names_the_congestion_control() {
-        let line = |program: &dyn Fn(Sandstorm) -> Vec<(&'static str, String)>| {
-            let (_folder, sandstorm) = sandstorm(SendMode::MemCopy, 100);
-            program(sandstorm).pop().unwrap()
-        };
-        let named = |name: &str| ("congestion", name.to_owned());
-        assert_eq!(line(&|sandstorm| sandstorm.loaded()), named("cubic"));
-        let bbr = line(&|sandstorm| sandstorm.with_congestion::<Bbr>().loaded());
-        assert_eq!(bbr, named("bbr"));
-    }
-
-    #[test]
-    fn the_port_gets_memory_for_every_packet_in_both_families() {
-        // The file's head and body together take nine segments, and every other reply takes one.
-        let (_folder, program) = sandstorm(SendMode::PreCopy, 9 * 1_400);
-        let v4 = program.packets(&context(&["10.0.0.1/24"]));
-        let both = program.packets(&context(&["10.0.0.1/24", "fd00::1/64"]));
-        let small = program.site().totals().replies - 1;
-        assert_eq!(v4.count, small + 9);
-        assert_eq!(both.count, 2 * v4.count);
-        // Header lengths in bytes: Ethernet and TCP with timestamps, twice, then IPv4 and IPv6.
-        let headers = 2 * (14 + 32) + 20 + 40;
-        assert_eq!(
-            both.bytes,
-            2 * program.site().totals().reply_bytes + headers * v4.count
-        );
-        let plan = program.memory(&context(&["10.0.0.1/24", "fd00::1/64"]));
-        assert_eq!(
-            u64::from(plan.resident_frames),
-            both.count + SPARE_RESIDENTS
-        );
-        let (_folder, program) = sandstorm(SendMode::MemCopy, 9 * 1_400);
-        assert_eq!(
-            program.memory(&context(&["10.0.0.1/24"])).resident_frames,
-            0
-        );
-    }
-
-    #[test]
-    fn a_worker_prepares_every_packet_as_a_resident() {
-        let (_folder, program) = sandstorm(SendMode::PreCopy, 100_000);
-        let context = context(&["10.0.0.1/24", "fd00::1/64"]);
-        let plan = program.memory(&context);
-        let mut port = nmio::sim::Sink::new(1500, 64, plan.resident_frames);
-        let http = program.transports(&mut port, &context).unwrap();
-        let totals = http.stack().contents().totals();
-        let prepared = Program::prepared::<nmio::sim::Sink>(&program, &http);
-        assert_eq!(totals.packets, prepared.packets);
-        assert_eq!(totals.residents, prepared.packets);
-        let mut tally = Tally::default();
-        Program::tally::<nmio::sim::Sink>(&program, &http, &mut tally);
-    }
-
-    #[test]
-    fn the_bytes_of_an_old_response_are_freed_when_it_is_no_longer_sent() {
-        let (folder, program) = sandstorm(SendMode::MemCopy, 1_500);
-        let program = program.with_reloads(Limits::default(), false);
-        let sent = Arc::clone(program.site().files().next().unwrap().1.bytes());
-        std::fs::write(folder.path().join("index.html"), b"new").unwrap();
-        program.reload(None).unwrap();
-        assert!(program.free_unused() && program.free_unused());
-        let freed = Arc::downgrade(&sent);
-        drop(sent);
-        assert!(freed.upgrade().is_some(), "the reload thread frees it");
-        assert!(!program.free_unused());
-        assert!(freed.upgrade().is_none());
-    }
-
-    #[test]
-    fn the_start_block_reports_the_loaded_files() {
-        let (folder, program) = sandstorm(SendMode::MemCopy, 1_500);
-        let lines = program.loaded();
-        let path = folder.path().display();
-        let expected = format!("1, 1.5 kB, from {path} (hidden entries left out: 1)");
-        assert_eq!(lines[0], ("files", expected));
-        let expected = "1; the log says why, and --strict would refuse to start".to_owned();
-        assert_eq!(lines[1], ("left out", expected));
-        assert_eq!(program.files(), [folder.path().join("index.html")]);
-    }
-}
+#[path = "program_tests.rs"]
+mod tests;

@@ -285,14 +285,23 @@ pub(crate) fn open_redirect(status: Status, common: &Fields) -> [Reply; 2] {
     with_body(status, head, &page(status, "It has moved."))
 }
 
-/// Makes the responses with a page of the site about an error: one for GET and one for HEAD.
-pub(crate) fn error_page(status: Status, file: &Reply, body: &[u8]) -> [Reply; 2] {
-    let allow = match status {
-        Status::MethodNotAllowed => format!("Allow: {ALLOWED}\r\n"),
-        _ => String::new(),
+/// Makes the responses that ask for a name and a password: one for GET and one for HEAD. The field
+/// `WWW-Authenticate` has this value.
+pub(crate) fn challenge(value: &str, common: &Fields) -> [Reply; 2] {
+    let status = Status::Unauthorized;
+    let head = || Head::new(status, common).field("WWW-Authenticate", value);
+    with_body(status, head, &page(status, status.explanation()))
+}
+
+/// Makes the responses with a page of the site about an error: one for GET and one for HEAD. `more` has
+/// further lines of the head.
+pub(crate) fn error_page(status: Status, file: &Reply, body: &[u8], more: &str) -> [Reply; 2] {
+    let more = match status {
+        Status::MethodNotAllowed => format!("{more}Allow: {ALLOWED}\r\n"),
+        _ => more.to_owned(),
     };
     let mut head = Vec::new();
-    let slot_at = PartialHead::of(file).write_error(status, &allow, body.len(), &mut head);
+    let slot_at = PartialHead::of(file).write_error(status, &more, body.len(), &mut head);
     [body, b""].map(|body| Reply {
         bytes: [&head, body].concat().into(),
         slot_at: slot_at as u32,

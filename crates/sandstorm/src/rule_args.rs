@@ -9,6 +9,7 @@ use percent_encoding::percent_decode_str;
 use crate::coder::{Coder, Effort};
 use crate::fields::{FieldError, Fields};
 use crate::loading::NotLoaded;
+use crate::login::RealmFile;
 use crate::rules::{HeaderRule, Redirect};
 use crate::settings::Settings;
 use crate::site::errors_with_page;
@@ -43,6 +44,12 @@ pub(crate) struct RuleArgs {
     /// each. Without this option, `404.html` in the folder is the page for missing files.
     #[arg(long = "error-page", value_name = "STATUS=PATH", value_parser = error_page)]
     error_pages: Vec<(Status, Arc<[u8]>)>,
+
+    /// Ask for a name and a password at a path and everything below it: `PATH=FILE`. Repeat it for each.
+    /// The FILE has a line for each user, as `htpasswd -nB NAME` prints it. Hashes by bcrypt and Argon2
+    /// are possible. Passwords travel in clear text, so put HTTPS in front.
+    #[arg(long, value_name = "PATH=FILE")]
+    basic_auth: Vec<RealmFile>,
 
     /// Compressed forms of text files, which the server makes after its start: gzip, Brotli and zstd. A
     /// file `page.html.gz`, `.br` or `.zst` beside `page.html` is used in any case. Programs with an
@@ -106,6 +113,7 @@ impl RuleArgs {
             redirects: self.redirects.clone(),
             headers: self.headers.iter().cloned().collect(),
             error_pages: self.error_pages.clone(),
+            realms: self.basic_auth.clone(),
             ..Settings::default()
         };
         for (extension, media_type) in &self.media_types {

@@ -13,6 +13,7 @@ use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
 
 use crate::app::{App, SiteOnly};
 use crate::disk::Chunks;
+use crate::login::Logins;
 use crate::prepared::Replies;
 use crate::reply::Reply;
 use crate::site::Site;
@@ -155,10 +156,18 @@ impl<A: App, C: CongestionControl> Http<A, C> {
         self
     }
 
+    /// Checks names and passwords on the thread of `logins`.
+    #[must_use]
+    pub(crate) fn with_logins(mut self, logins: Logins) -> Self {
+        self.stack.app_mut().set_logins(logins);
+        self
+    }
+
     #[cold]
     fn continue_downloads<P: Port>(&mut self, port: &mut P, now: Instant) {
         self.stack.reach(port, now, |web, connections| {
             web.continue_downloads(connections);
+            web.continue_logins(connections);
         });
     }
 

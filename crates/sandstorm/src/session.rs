@@ -78,6 +78,9 @@ pub(crate) enum Form {
     Parts { from_end: u16, len: u16 },
     /// The file has none of the bytes that the client asks for.
     NoPart,
+    /// The reply asks for a name and a password, and the request may have the right ones. They are the
+    /// value of `Authorization`, which begins at `from_end` and is `len` bytes long.
+    Login { from_end: u16, len: u16 },
 }
 
 /// The HTTP state of one connection.
@@ -107,7 +110,13 @@ impl Session {
     /// Answers the first request in `data` if it is complete.
     #[inline]
     pub fn next(&mut self, site: &Site, data: &[u8]) -> Step {
-        self.read(site, data, |_| ())
+        self.read(site, data, Visitor::Unknown, ignore)
+    }
+
+    /// Answers the first request in `data`, which is complete, as if its credentials were right.
+    #[cold]
+    pub(crate) fn admit(site: &Site, data: &[u8]) -> Step {
+        Self::default().read(site, data, Visitor::Known, ignore)
     }
 
     /// Same as [`next`](Self::next) for a [fresh](Self::is_fresh) session, but with a cache of
@@ -124,10 +133,13 @@ impl Session {
                     let request = request.with_known_host(known, fields);
                     Step::Answer(answer(site, &request, data))
                 }
-                Some(request) => Step::Answer(answer_of(site, &request, data)),
+                Some(request) => {
+                    let answer = answer_of(site, &request, data, Visitor::Unknown);
+                    Step::Answer(answer)
+                }
                 None => self.next(site, data),
             },
-            Err(place) => self.read(site, data, |request| {
+            Err(place) => self.read(site, data, Visitor::Unknown, |request| {
                 if let Some(value) = request.known_fields(line_len, fields) {
                     cache.remember(place, fields, value);
                 }
@@ -138,7 +150,13 @@ impl Session {
     /// Answers the first request in `data` if it is complete. Passes the request's head to
     /// `cache_fields` if its fields may be cached.
     #[inline]
-    fn read(&mut self, site: &Site, data: &[u8], cache_fields: impl FnOnce(&Head<'_>)) -> Step {
+    fn read(
+        &mut self,
+        site: &Site,
+        data: &[u8],
+        visitor: Visitor,
+        cache_fields: impl FnOnce(&Head<'_>),
+    ) -> Step {
         let mut fields = field_buffer();
         match self.find(data, &mut fields) {
             HeadSearch::Head { head, skipped } => {
@@ -147,13 +165,14 @@ impl Session {
                 if skipped == 0 {
                     cache_fields(&head);
                 }
-                Step::Answer(answer(site, &head, &data[skipped..])).skip(skipped)
+                let answer = answer_to(site, &head, &data[skipped..], visitor);
+                Step::Answer(answer).skip(skipped)
             }
             HeadSearch::More { consumed } => Step::More { consumed },
             HeadSearch::Refused(refusal) => Step::Answer(refuse(refusal, data)),
             HeadSearch::LaterMinor { skipped, digit_at } => {
                 let head = as_http_1_1(&data[skipped..], digit_at);
-                self.next(site, &head).skip(skipped)
+                self.read(site, &head, visitor, ignore).skip(skipped)
             }
         }
     }
@@ -202,6 +221,9 @@ impl Session {
     }
 }
 
+/// Takes no notice of a head.
+fn ignore(_: &Head<'_>) {}
+
 /// The result of looking for a head.
 pub(crate) enum HeadSearch<'f> {
     /// No complete head has arrived yet. The first `consumed` bytes can be discarded.
@@ -249,47 +271,57 @@ impl Step {
     }
 }
 
+/// Whose request it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Visitor {
+    /// The client has not proved who it is.
+    Unknown,
+    /// The client's name and password are right.
+    Known,
+}
+
 /// Returns the answer to the request at the start of `data`.
 #[inline]
 pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
+    answer_to(site, request, data, Visitor::Unknown)
+}
+
+/// Returns the answer to the request of a visitor at the start of `data`.
+#[inline]
+pub(crate) fn answer_to(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> Answer {
     match site.by_host() {
-        None => answer_of(site, request, data),
-        Some(sites) => answer_by_host(site, sites, request, data),
+        None => answer_of(site, request, data, visitor),
+        Some(sites) => answer_by_host(site, sites, request, data, visitor),
     }
 }
 
 /// Returns the answer of the site that is served for the request's host. A request for another host is
 /// misdirected (RFC 9110, section 15.5.20).
 #[inline(never)]
-fn answer_by_host(site: &Site, sites: &ByHost, request: &Head<'_>, data: &[u8]) -> Answer {
+fn answer_by_host(
+    site: &Site,
+    sites: &ByHost,
+    request: &Head<'_>,
+    data: &[u8],
+    visitor: Visitor,
+) -> Answer {
     let is_for_all = request.target == "*" || request.page().is_none();
     if is_for_all {
-        return answer_of(site, request, data);
+        return answer_of(site, request, data, visitor);
     }
-    match sites.find(request.host()) {
-        Some((site, first)) => {
-            let answer = answer_of(site, request, data);
-            let reply = ReplyId(first + answer.reply.0);
-            Answer { reply, ..answer }
-        }
-        None => Answer {
-            reply: Site::shared(Status::MisdirectedRequest, request.method == Method::Head),
-            close: !request.keep_alive,
-            consumed: request.len as u32,
-            form: Form::Whole,
-        },
-    }
+    let Some((site, first)) = sites.find(request.host()) else {
+        let head_only = request.method == Method::Head;
+        return Answer::with(Site::shared(Status::MisdirectedRequest, head_only), request);
+    };
+    let answer = answer_of(site, request, data, visitor);
+    let reply = ReplyId(first + answer.reply.0);
+    Answer { reply, ..answer }
 }
 
 /// Returns the answer of `site`.
 #[inline]
-fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
-    let reply_with = |reply| Answer {
-        reply,
-        close: !request.keep_alive,
-        consumed: request.len as u32,
-        form: Form::Whole,
-    };
+fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> Answer {
+    let reply_with = |reply| Answer::with(reply, request);
     let head_only = match request.method {
         Method::Head => true,
         Method::Options if request.target == "*" => {
@@ -300,14 +332,23 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
         Method::Unknown => return reply_with(Site::shared(Status::NotImplemented, false)),
     };
     let shared = |status| reply_with(Site::shared(status, head_only));
-    let bad_request = Answer {
+    let bad_request = || Answer {
         close: true,
         ..shared(Status::BadRequest)
     };
     let Some(target) = request.page() else {
-        return bad_request;
+        return bad_request();
     };
-    let file = match site.find(target.path.as_bytes()) {
+    let page = site.find(target.path.as_bytes());
+    if site.has_realms()
+        && visitor == Visitor::Unknown
+        && let Some(realm) = site.realm(target.path.as_bytes(), page.ok())
+    {
+        let form = login_form(request, data);
+        let challenge = reply_with(realm.first.or_head(head_only));
+        return Answer { form, ..challenge };
+    }
+    let file = match page {
         Ok(Page::File(file)) => file,
         Ok(Page::Negotiated(variants)) => site.form(*variants, request.accepted()),
         Ok(_) if request.method == Method::Options => return shared(Status::NoContent),
@@ -326,7 +367,7 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
         }
         Ok(Page::Error(first)) => return reply_with(first.or_head(head_only)),
         Err(NoPage::Unknown) => return shared(Status::NotFound),
-        Err(NoPage::BadEncoding) => return bad_request,
+        Err(NoPage::BadEncoding) => return bad_request(),
     };
     if request.method == Method::Options {
         let whole = reply_with(file.whole());
@@ -382,6 +423,23 @@ fn with_range(site: &Site, whole: Answer, range: &[u8], data: &[u8]) -> Answer {
     Answer { form, ..whole }
 }
 
+/// Returns the form of an answer that asks for a name and a password. The request is at the start of
+/// `data`.
+#[cold]
+fn login_form(request: &Head<'_>, data: &[u8]) -> Form {
+    let mut values = request.values("authorization");
+    match (values.next(), values.next()) {
+        (Some(value), None) => {
+            let at = value.as_ptr().addr() - data.as_ptr().addr();
+            Form::Login {
+                from_end: (request.len - at) as u16,
+                len: value.len() as u16,
+            }
+        }
+        _ => Form::Whole,
+    }
+}
+
 /// Returns how a redirect keeps `query`. The request is at the start of `data` and is `len` bytes
 /// long.
 #[cold]
@@ -415,6 +473,17 @@ fn rule_form(rule: u16, len: usize, path: &str, data: &[u8]) -> Form {
 }
 
 impl Answer {
+    /// The answer to `request` with this reply.
+    #[inline(always)]
+    fn with(reply: ReplyId, request: &Head<'_>) -> Self {
+        Self {
+            reply,
+            close: !request.keep_alive,
+            consumed: request.len as u32,
+            form: Form::Whole,
+        }
+    }
+
     /// Number of bytes to consume: empty lines before the request, and its head. After an invalid
     /// head, the bytes that follow it are also included.
     #[inline(always)]

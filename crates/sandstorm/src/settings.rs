@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::coder::Coder;
 use crate::fields::{FieldError, Fields};
+use crate::login::RealmFile;
 use crate::memory_budget::MemoryBudget;
 use crate::rules::{HeaderRules, Redirect, RuleError};
 use crate::site::MediaTypes;
@@ -59,6 +60,8 @@ pub struct Settings {
     pub(crate) memory: Option<MemoryBudget>,
     /// The decoded paths of the pages for errors.
     pub(crate) error_pages: Vec<(Status, Arc<[u8]>)>,
+    /// The parts that need a name and a password, each with its file of users.
+    pub(crate) realms: Vec<RealmFile>,
 }
 
 impl Settings {
@@ -90,6 +93,16 @@ impl Settings {
     /// slash. Without this, `/404.html` is the page for missing files.
     pub fn add_error_page(&mut self, status: Status, path: &[u8]) {
         self.error_pages.push((status, path.into()));
+    }
+
+    /// Asks for a name and a password at a path and below it, in the form `PATH=FILE`. The file has a
+    /// line `NAME:HASH` for each user, with a hash by bcrypt or Argon2, as `htpasswd -B` makes them.
+    ///
+    /// # Errors
+    /// A message, if the text has another form. The file is read when the site is loaded.
+    pub fn add_basic_auth(&mut self, text: &str) -> Result<(), String> {
+        self.realms.push(text.parse()?);
+        Ok(())
     }
 
     /// Adds a redirect in the form `FROM TO [STATUS]`, as in a file `_redirects`. It comes before

@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::accept::Accepted;
 use crate::fields::{Fields, MAX_FIELDS_LEN};
 use crate::head::HEAD_LIMIT;
+use crate::login::Realm;
 use crate::percent::{self, BadEncoding, PATH};
 use crate::reply::Reply;
 use crate::rules::{HeaderRules, Pattern, Template};
@@ -82,6 +83,11 @@ pub struct Site {
     variants: Vec<Variants>,
     /// The rules that are about many paths, in the order in which they are tried.
     rules: Vec<PathRule>,
+    /// The parts for which clients need a name and a password.
+    realms: Vec<Realm>,
+    /// The files of these parts, by their first reply, each with the index of its part. Rules can lead
+    /// from other paths to them.
+    realm_files: HashMap<ReplyId, u16, RandomState>,
     replies: Vec<Reply>,
     /// The sites for different hosts. They have all files, and this site has none.
     by_host: Option<Box<ByHost>>,
@@ -282,6 +288,46 @@ impl Site {
         !rule.to.has_query()
     }
 
+    /// Whether parts of the site need a name and a password.
+    #[inline(always)]
+    pub(crate) fn has_realms(&self) -> bool {
+        !self.realms.is_empty()
+    }
+
+    /// The parts of the site that need a name and a password.
+    pub(crate) fn realms(&self) -> &[Realm] {
+        &self.realms
+    }
+
+    /// Returns the part with a password that a path belongs to, or the part of the file that it leads to.
+    #[inline(never)]
+    pub(crate) fn realm(&self, path: &[u8], page: Option<&Page>) -> Option<&Realm> {
+        let file = match page {
+            Some(Page::File(file)) => Some(file.first),
+            Some(Page::Negotiated(index)) => Some(self.variants[*index as usize].plain.first),
+            _ => None,
+        };
+        let of_file = file.and_then(|file| self.realm_files.get(&file));
+        match of_file {
+            Some(index) => self.realms.get(usize::from(*index)),
+            None if path.contains(&b'%') => Realm::of(&self.realms, &decoded(path).ok()?.path),
+            None => Realm::of(&self.realms, path),
+        }
+    }
+
+    /// Returns the part whose reply with status 401 this is.
+    pub(crate) fn realm_of_reply(&self, reply: ReplyId) -> Option<&Realm> {
+        let (site, first) = match &self.by_host {
+            None => (self, 0),
+            Some(sites) => sites.with_first(reply)?,
+        };
+        let own = |realm: &&Realm| reply.0 - first - realm.first.0 < 2;
+        site.realms
+            .iter()
+            .filter(|realm| realm.first.0 <= reply.0 - first)
+            .find(own)
+    }
+
     /// Returns the id of the shared reply for `status`, which must be one of [`SHARED`].
     #[inline]
     pub(crate) fn shared(status: Status, head_only: bool) -> ReplyId {
@@ -344,16 +390,22 @@ impl Site {
         files.filter_map(|(path, _)| Some((&**path, self.reply(self.file_at(path)?.first))))
     }
 
-    /// A percent-encoded path for trying out the server. It is the shortest path of all files. If
-    /// the root folder has an index, the path is `/`.
+    /// A percent-encoded path for trying out the server. It is the shortest path of all files for which
+    /// no password is needed. If the root folder has an index, the path is `/`.
     pub fn some_path(&self) -> String {
-        let sites = self.with_hosted();
-        let shortest = sites
-            .flat_map(|site| &site.pages)
-            .filter(|(_, page)| matches!(page, Page::File(_) | Page::Negotiated(_)))
-            .map(|(path, _)| path)
-            .min_by_key(|path| (path.len(), *path));
-        shortest.map_or_else(|| "/".to_owned(), |path| encoded(path))
+        let paths = self.with_hosted().flat_map(Self::open_paths);
+        let shortest = paths.min_by_key(|path| (path.len(), *path));
+        shortest.map_or_else(|| "/".to_owned(), encoded)
+    }
+
+    /// The paths of files for which no password is needed.
+    fn open_paths(&self) -> impl Iterator<Item = &[u8]> {
+        let is_file = |page: &Page| matches!(page, Page::File(_) | Page::Negotiated(_));
+        let is_open = |path: &[u8]| Realm::of(&self.realms, path).is_none();
+        let pages = self.pages.iter().filter(move |(_, page)| is_file(page));
+        pages
+            .map(|(path, _)| &**path)
+            .filter(move |path| is_open(path))
     }
 }
 
@@ -416,7 +468,8 @@ const SHARED: [Status; 14] = [
 
 /// Returns the errors for which a site may have a page of its own.
 pub(crate) fn errors_with_page() -> impl Iterator<Item = Status> {
-    SHARED.into_iter().filter(|status| status.code() >= 400)
+    let shared = SHARED.into_iter().filter(|status| status.code() >= 400);
+    std::iter::once(Status::Unauthorized).chain(shared)
 }
 
 /// Maximum length of a file in bytes. A file and its head must fit into one content item of the TCP

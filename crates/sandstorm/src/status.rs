@@ -26,6 +26,8 @@ pub enum Status {
     PermanentRedirect,
     /// The request is invalid.
     BadRequest,
+    /// The target needs a name and a password, and the request has no right ones.
+    Unauthorized,
     /// A rule of the site forbids the target.
     Forbidden,
     /// The file does not exist.
@@ -62,7 +64,7 @@ pub enum Status {
 
 impl Status {
     /// All statuses, in the order of their codes.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Ok,
         Self::NoContent,
         Self::PartialContent,
@@ -73,6 +75,7 @@ impl Status {
         Self::TemporaryRedirect,
         Self::PermanentRedirect,
         Self::BadRequest,
+        Self::Unauthorized,
         Self::Forbidden,
         Self::NotFound,
         Self::MethodNotAllowed,
@@ -104,6 +107,7 @@ impl Status {
             Self::TemporaryRedirect => 307,
             Self::PermanentRedirect => 308,
             Self::BadRequest => 400,
+            Self::Unauthorized => 401,
             Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
@@ -143,6 +147,7 @@ impl Status {
             Self::TemporaryRedirect => "307",
             Self::PermanentRedirect => "308",
             Self::BadRequest => "400",
+            Self::Unauthorized => "401",
             Self::Forbidden => "403",
             Self::NotFound => "404",
             Self::MethodNotAllowed => "405",
@@ -181,6 +186,7 @@ impl Status {
             | Self::PermanentRedirect
             | Self::Forbidden
             | Self::Gone => "",
+            Self::Unauthorized => "This page needs a name and a password.",
             Self::BadRequest => "What was received is no valid HTTP request.",
             Self::NotFound => "There is no file of this name.",
             Self::MethodNotAllowed => "This method is not allowed here.",

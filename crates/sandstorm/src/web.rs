@@ -8,6 +8,7 @@ mod dialogue;
 mod downloading;
 mod downloads;
 mod logging;
+mod logging_in;
 mod outside;
 mod request_times;
 mod streaming;
@@ -32,6 +33,7 @@ use self::core::{Continuation, Core};
 use self::request_times::RequestTimes;
 use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
+use crate::login::Login;
 use crate::prepared::Replies;
 use crate::session::{RecentAnswers, RecentFields, Session, Step};
 use crate::site::Site;
@@ -57,6 +59,9 @@ impl<A> Web<A> {
         prepared: Vec<PreparedReply>,
     ) -> Vec<PreparedReply> {
         self.answers.clear();
+        if let Some(logins) = &mut self.core.logins {
+            logins.clear();
+        }
         self.core.site = site;
         std::mem::replace(&mut self.core.prepared, prepared)
     }
@@ -152,6 +157,7 @@ impl<A: App> Web<A> {
             match self.core.send(conn, &answer, &data[consumed..]) {
                 Ok(Continuation::ReadNext) => consumed += answer.consumed(),
                 Ok(Continuation::End) => return data.len(),
+                Ok(Continuation::ReadAgain) => return consumed,
                 Ok(_) => return consumed + answer.consumed(),
                 // The send stream has no room. The stack offers the unconsumed request again when
                 // there is room.
@@ -238,6 +244,9 @@ impl<A: App> Application for Web<A> {
     }
 
     fn on_deadline(&mut self, conn: &mut Conn<'_, A::State>, _: Deadline) {
+        if self.core.give_up_login(conn) {
+            return;
+        }
         if A::SEES == Sees::Nothing || !self.core.fail_pending(conn) {
             conn.close();
         }
@@ -281,9 +290,12 @@ impl<A: App> Application for Web<A> {
     }
 
     #[inline]
-    fn on_close(&mut self, _: ConnectionId, conversation: &mut Self::State, reason: CloseReason) {
+    fn on_close(&mut self, id: ConnectionId, conversation: &mut Self::State, reason: CloseReason) {
         if conversation.download.is_some() {
             self.core.downloads.release(conversation.download);
+        }
+        if let (Login::Waits(_), Some(logins)) = (conversation.login, &mut self.core.logins) {
+            logins.forget(id);
         }
         if A::SEES != Sees::Nothing {
             self.core.pending.release(conversation.place);

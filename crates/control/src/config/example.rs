@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 32] = [
+const EXAMPLES: [(&str, &str); 33] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -45,6 +45,7 @@ const EXAMPLES: [(&str, &str); 32] = [
     ("headers", r#"["/fonts/* Access-Control-Allow-Origin: *"]"#),
     ("media_types", r#"["wasm=application/wasm"]"#),
     ("error_pages", r#"["404=/errors/missing.html"]"#),
+    ("basic_auth", r#"["/admin=/etc/sandstorm/admin.users"]"#),
     ("compress_cache", r#""/var/cache/sandstorm""#),
     (
         "zones",

@@ -2,6 +2,7 @@
 
 mod codings;
 mod next;
+mod realms;
 mod rules;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use crate::date::LAST_SECOND;
 use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::listing::{self, Entry};
+use crate::login::{RealmPath, Users};
 use crate::reply::{FileFields, FileReplies, Reply, redirect, status_page};
 use crate::rules::{HeaderRules, Redirect, is_hashed};
 use crate::settings::Settings;
@@ -46,6 +48,8 @@ pub struct Builder {
     pub(super) site: Site,
     /// The redirects of the site, in the order in which they are tried.
     pub(super) redirects: Vec<Redirect>,
+    /// The parts of the site that need a name and a password, each with the users who may see it.
+    pub(super) users: Vec<(RealmPath, Arc<Users>)>,
     /// The latest time that `Last-Modified` may show (RFC 9110, section 8.8.2.1).
     now: SystemTime,
     /// For each reply so far, its index in the previous site, or [`NEW`].
@@ -102,6 +106,8 @@ impl Builder {
                 aliases: HashMap::with_hasher(hash.clone()),
                 variants: Vec::new(),
                 rules: Vec::new(),
+                realms: Vec::new(),
+                realm_files: HashMap::with_hasher(hash.clone()),
                 replies: Vec::new(),
                 by_host: None,
                 headers: settings.headers.clone(),
@@ -112,6 +118,7 @@ impl Builder {
                 versions: Vec::new(),
             },
             redirects: settings.redirects.clone(),
+            users: Vec::new(),
             now,
             origins: Vec::new(),
             checks_codings: false,
@@ -130,6 +137,7 @@ impl Builder {
             origins: (0..site.replies.len() as u32).collect(),
             site,
             redirects: Vec::new(),
+            users: Vec::new(),
             now: SystemTime::UNIX_EPOCH,
             checks_codings: false,
             coded: Vec::new(),
@@ -147,6 +155,11 @@ impl Builder {
         self.redirects.extend(redirects);
         headers.extend(&self.site.settings.headers);
         self.site.headers = headers;
+    }
+
+    /// Adds a part of the site that only these users may see.
+    pub(crate) fn add_realm(&mut self, path: RealmPath, users: Arc<Users>) {
+        self.users.push((path, users));
     }
 
     /// Makes room for the content of a site that is probably similar to `previous`.
@@ -438,11 +451,13 @@ impl Builder {
         self.add_clean_urls();
         self.apply_redirects(report);
         self.apply_error_pages(report);
+        self.apply_realms(report);
     }
 
     /// Returns the finished site.
     pub(crate) fn into_site(mut self) -> Site {
         self.site.replies.shrink_to_fit();
+        self.note_realm_files();
         self.site
     }
 }

@@ -33,8 +33,14 @@ impl ByHost {
 
     /// Returns the site that has a reply, unless it is the reply of no host.
     pub(super) fn owner(&self, reply: ReplyId) -> Option<&Site> {
+        self.with_first(reply).map(|(site, _)| site)
+    }
+
+    /// Same as [`owner`](Self::owner), with the number of replies before those of the site.
+    pub(super) fn with_first(&self, reply: ReplyId) -> Option<(&Site, u32)> {
         let after = self.sites.partition_point(|(_, first)| *first <= reply.0);
-        Some(&self.sites[after.checked_sub(1)?].0)
+        let (site, first) = &self.sites[after.checked_sub(1)?];
+        Some((site, *first))
     }
 
     pub(super) fn sites(&self) -> impl Iterator<Item = &Site> {

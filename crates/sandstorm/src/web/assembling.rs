@@ -25,8 +25,8 @@ const _: () = assert!(MAX_JOINED_LEN + 2 * MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_L
 pub(super) enum Written {
     /// A response with this status and a body of so many bytes.
     Response(Status, usize),
-    /// A response with a file on the disk, which is counted and logged when it begins.
-    Download(Continuation),
+    /// Nothing yet, or a response with a file on the disk. It is counted and logged when it begins.
+    Other(Continuation),
 }
 
 impl Core {
@@ -39,6 +39,9 @@ impl Core {
         data: &[u8],
         stamp: Stamp,
     ) -> Result<Written, WriteError> {
+        if let Form::Login { .. } = answer.form {
+            return self.write_after_login(conn, answer, data, stamp);
+        }
         if let Form::Part { first, end } = answer.form
             && (end - first) as usize <= MAX_JOINED_LEN
             && !conn.has_unacknowledged()
@@ -60,7 +63,7 @@ impl Core {
         if let OutgoingContent::Disk(..) = outgoing.content {
             let head = &data[..answer.consumed().min(data.len())];
             let continuation = self.begin_download(conn, (status, body_len), head, outgoing);
-            return Ok(Written::Download(continuation));
+            return Ok(Written::Other(continuation));
         }
         write(conn, &self.out, &outgoing)?;
         Ok(Written::Response(status, body_len))

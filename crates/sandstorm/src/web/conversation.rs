@@ -4,6 +4,7 @@ use nmio::Instant;
 use tcpip::Connection;
 
 use super::downloads::DownloadPlace;
+use crate::login::Login;
 use crate::pending::Place;
 use crate::session::Session;
 
@@ -19,6 +20,8 @@ pub struct Conversation<S> {
     /// The place of the last response with a file on the disk, if the client has not acknowledged all of
     /// it.
     pub(super) download: DownloadPlace,
+    /// Whether the credentials of its request are checked, or were.
+    pub(super) login: Login,
     /// Whether the client closed its sending side while its request waited for the application or
     /// was evicted.
     pub(super) has_ended: bool,

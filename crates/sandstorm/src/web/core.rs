@@ -18,12 +18,13 @@ use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::MAX_FIELDS_LEN;
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
+use crate::login::Logins;
 use crate::pending::{Busy, Exhausted, Outgoing, OutgoingContent, Pending, Phase, Place};
 use crate::prepared::PreparedId;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::response::{Response, write_head_with};
-use crate::session::{self, Answer};
+use crate::session::{self, Answer, Form};
 use crate::site::Site;
 use crate::status::{Status, StatusCode};
 use crate::verdict::Verdict;
@@ -67,6 +68,8 @@ pub(super) enum Continuation {
     Wait,
     /// The next request must wait, because the application will send more of this response.
     Stream,
+    /// The request is not answered, and must be read again when its credentials are checked.
+    ReadAgain,
     /// The connection ends, so there is no next request.
     End,
 }
@@ -84,6 +87,8 @@ pub(super) struct Core {
     pub(super) response: Response,
     pub(super) pending: Pending,
     pub(super) downloads: Downloads,
+    /// Checks credentials, if a site asks for them.
+    pub(super) logins: Option<Logins>,
     /// Number of new exchanges so far. It is also the serial number of the newest exchange.
     exchanges: u64,
     /// Serial number of the exchange that was last passed to the application.
@@ -115,6 +120,15 @@ impl PreparedReply {
             body_len: reply.body_len() as u32,
         })
     }
+
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.is_on_disk
+    }
+
+    /// What was written if the whole reply was.
+    pub(super) fn written(&self) -> Written {
+        Written::Response(self.status, self.body_len as usize)
+    }
 }
 
 impl Core {
@@ -133,6 +147,7 @@ impl Core {
             response: Response::new(),
             pending: Pending::default(),
             downloads: Downloads::default(),
+            logins: None,
             exchanges: 0,
             serial: 0,
             resumed: Vec::new(),
@@ -173,7 +188,7 @@ impl Core {
         } else {
             match self.write_assembled(conn, answer, data, stamp)? {
                 Written::Response(status, body_len) => (status, body_len),
-                Written::Download(continuation) => return Ok(continuation),
+                Written::Other(continuation) => return Ok(continuation),
             }
         };
         self.count_own(status);
@@ -351,15 +366,17 @@ impl Core {
         }
     }
 
-    fn answer_by_site<S>(
+    pub(super) fn answer_by_site<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
         request: &Request<'_>,
         answer: &Answer,
         bytes: &[u8],
     ) -> Continuation {
-        let close = answer.close;
-        let stamp = self.now.or_closing(close);
+        if let Form::Login { .. } = answer.form {
+            return self.answer_after_login(conn, request, answer, bytes);
+        }
+        let stamp = self.now.or_closing(answer.close);
         if answer.reply.index() >= self.prepared.len() {
             conn.abort();
             return Continuation::End;
@@ -421,7 +438,7 @@ impl Core {
     }
 
     /// Stores a request until its deferred answer is given.
-    fn wait<S>(
+    pub(super) fn wait<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
         request: &Request<'_>,

@@ -33,6 +33,7 @@ impl Progress {
         match continuation {
             Continuation::ReadNext | Continuation::Stream => Self::Continue(len),
             Continuation::Wait => Self::Pause(len),
+            Continuation::ReadAgain => Self::Pause(0),
             Continuation::End => Self::End,
         }
     }

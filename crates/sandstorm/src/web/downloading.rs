@@ -112,9 +112,8 @@ impl Core {
 
     /// Continues a download whose connection is parked.
     fn resume_download<S>(&mut self, conn: &mut Conn<'_, S>) {
-        match self.continue_download(conn) {
-            Continuation::ReadNext => conn.resume(),
-            Continuation::Wait | Continuation::Stream | Continuation::End => {}
+        if self.continue_download(conn) == Continuation::ReadNext {
+            conn.resume();
         }
     }
 

@@ -56,7 +56,7 @@ impl<S: Default, C: CongestionControl> Clients<S> for AllClients<'_, '_, S, C> {
         match continuation {
             Continuation::ReadNext => conn.offer_again(),
             Continuation::Stream => core.resumed.push(ticket.connection),
-            Continuation::Wait | Continuation::End => {}
+            _ => {}
         }
         true
     }

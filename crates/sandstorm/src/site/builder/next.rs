@@ -64,6 +64,11 @@ impl Builder {
         // The shared replies are usually equal, because they depend only on the common fields.
         self.keep_equal(previous, ReplyId(0), ReplyId(0), 2 * SHARED.len());
         self.keep_equal_pages(previous);
+        let realms = self.site.realms.iter().zip(&previous.realms);
+        let firsts: Vec<_> = realms.map(|(own, old)| (own.first, old.first)).collect();
+        for (own, old) in firsts {
+            self.keep_equal(previous, own, old, 2);
+        }
         let mut stays = vec![false; previous.replies.len()];
         for origin in self.origins.iter().filter(|origin| **origin != NEW) {
             stays[*origin as usize] = true;

@@ -15,7 +15,7 @@ use crate::status::{Status, StatusCode};
 const NOT_FOUND_PAGE: &[u8] = b"/404.html";
 
 /// Maximum length of the page about an error, if it is a file on the disk, in bytes.
-const MAX_PAGE_LEN: usize = 16 << 20;
+pub(super) const MAX_PAGE_LEN: usize = 16 << 20;
 
 /// Receives each path that a rule leads to although no page has it, and the rule's text.
 pub(super) type Report<'r> = dyn FnMut(&[u8], &str) + 'r;
@@ -166,7 +166,7 @@ impl Builder {
         }
         let file = self.site.reply(self.site.file_at(path)?.first);
         let body = file.read_body(MAX_PAGE_LEN)?;
-        let replies = error_page(status, file, &body);
+        let replies = error_page(status, file, &body, "");
         let first = self.add(replies);
         known.insert(key, first);
         Some(first)
@@ -218,7 +218,7 @@ impl Builder {
                 report(path, &format!("error page {}", status.digits()));
             }
             let replies = match file {
-                Some((file, body)) => error_page(status, file, &body),
+                Some((file, body)) => error_page(status, file, &body, ""),
                 None if own.is_empty() => continue,
                 None => status_page(status, &fields),
             };

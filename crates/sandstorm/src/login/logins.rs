@@ -1,0 +1,261 @@
+//! A worker's memory of the credentials that were right, and its queue of those to be checked.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use nmio::{Bell, Instant, Mailbox, mailbox};
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use tcpip::ConnectionId;
+
+use super::checks::{Check, Checked, Checks, Work};
+use super::credentials::Credentials;
+use super::users::Users;
+
+/// Time for which credentials are remembered after their check.
+const REMEMBERED: Duration = Duration::from_mins(10);
+/// Maximum number of credentials that a worker remembers.
+const MAX_REMEMBERED: usize = 4_096;
+/// Maximum number of connections of one worker that wait for a check.
+const MAX_WAITING: usize = 256;
+/// Number of addresses whose order is known. All others come before them.
+const LATELY: usize = 64;
+
+/// What the client of a connection has proved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Login {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// The credentials of its request are to be checked, with this number.
+    Waits(u64),
+    /// The credentials of its request were checked.
+    Checked(Standing),
+}
+
+/// What becomes of a request with credentials.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// They are right.
+    Right,
+    /// They are wrong, or there are none.
+    Wrong,
+    /// There is no time to check them.
+    Busy,
+    /// They are being checked, with this number.
+    Waits(u64),
+}
+
+/// A connection that waits for a check.
+#[derive(Debug)]
+struct Waiting {
+    check: Check,
+    connection: ConnectionId,
+    client: IpAddr,
+}
+
+/// The credentials that a worker remembers, and those that it has checked.
+#[derive(Debug)]
+pub(crate) struct Logins {
+    keys: (u64, u64),
+    /// Hashes of credentials that were right, each with the time until which it is remembered.
+    right: HashMap<u128, Instant>,
+    /// The connections that wait, in the order in which they came.
+    waiting: VecDeque<Waiting>,
+    /// The connection for which the thread is checking, and the number of the check.
+    checking: Option<(u64, ConnectionId)>,
+    /// The addresses whose credentials were checked last, the latest one at the end.
+    lately: VecDeque<IpAddr>,
+    /// Connections that have waited in vain, and their numbers.
+    given_up: Vec<(u64, ConnectionId)>,
+    /// Number of checks so far.
+    checks: u64,
+    /// Number of checks before the users may have changed.
+    outdated: u64,
+    work: Sender<Work>,
+    mailbox: Mailbox<Checked>,
+    reply_to: mailbox::Sender<Checked>,
+    counts: LoginCounts,
+}
+
+/// What a worker has checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoginCounts {
+    /// Number of credentials that were right.
+    pub(crate) right: u64,
+    /// Number of credentials that were wrong.
+    pub(crate) wrong: u64,
+    /// Number of requests for whose credentials there was no time.
+    pub(crate) given_up: u64,
+}
+
+impl Logins {
+    /// Creates the memory of the worker with this bell.
+    pub(crate) fn new(checks: &Checks, bell: &Bell) -> Self {
+        // The keys of the standard library's hasher are random.
+        let random = std::hash::RandomState::new();
+        let (reply_to, mailbox) = bell.mailbox(1);
+        Self {
+            keys: (random.hash_one(0), random.hash_one(1)),
+            right: HashMap::with_capacity(MAX_REMEMBERED),
+            waiting: VecDeque::with_capacity(MAX_WAITING),
+            checking: None,
+            lately: VecDeque::with_capacity(LATELY),
+            given_up: Vec::new(),
+            checks: 0,
+            outdated: 0,
+            work: checks.sender(),
+            mailbox,
+            reply_to,
+            counts: LoginCounts::default(),
+        }
+    }
+
+    /// Returns what becomes of a request with these credentials. If they are not known, they are checked,
+    /// and the connection waits.
+    pub(crate) fn standing(
+        &mut self,
+        users: &Arc<Users>,
+        credentials: Credentials,
+        (connection, client): (ConnectionId, IpAddr),
+        now: Instant,
+    ) -> Standing {
+        let hash = self.hash(users, &credentials);
+        if self.right.get(&hash).is_some_and(|until| now < *until) {
+            return Standing::Right;
+        }
+        if self.waiting.len() >= MAX_WAITING && !self.make_room(client) {
+            self.counts.given_up += 1;
+            return Standing::Busy;
+        }
+        self.checks += 1;
+        let number = self.checks;
+        self.waiting.push_back(Waiting {
+            check: Check {
+                number,
+                users: Arc::clone(users),
+                credentials,
+            },
+            connection,
+            client,
+        });
+        self.check_next();
+        Standing::Waits(number)
+    }
+
+    /// Lets the newest connection of the address with the most connections give way to one of `client`.
+    /// Returns false if `client` has the most.
+    fn make_room(&mut self, client: IpAddr) -> bool {
+        let mut numbers: HashMap<IpAddr, usize> = HashMap::new();
+        for one in &self.waiting {
+            *numbers.entry(one.client).or_default() += 1;
+        }
+        let own = numbers.get(&client).copied().unwrap_or_default();
+        let most = numbers.into_iter().max_by_key(|(_, number)| *number);
+        let Some((most, _)) = most.filter(|(_, number)| *number > own + 1) else {
+            return false;
+        };
+        let newest = self.waiting.iter().rposition(|one| one.client == most);
+        if let Some(gone) = newest.and_then(|at| self.waiting.remove(at)) {
+            self.counts.given_up += 1;
+            self.given_up.push((gone.check.number, gone.connection));
+        }
+        true
+    }
+
+    /// Has the next credentials checked, if none are being checked. The address comes first that was
+    /// checked longest ago, so nobody who tries many passwords keeps others waiting.
+    fn check_next(&mut self) {
+        if self.checking.is_some() {
+            return;
+        }
+        let turn = |one: &Waiting| self.lately.iter().position(|other| *other == one.client);
+        let next = (0..self.waiting.len()).min_by_key(|index| turn(&self.waiting[*index]));
+        let Some(Waiting {
+            check,
+            connection,
+            client,
+        }) = next.and_then(|index| self.waiting.remove(index))
+        else {
+            return;
+        };
+        self.lately.retain(|other| *other != client);
+        if self.lately.len() >= LATELY {
+            self.lately.pop_front();
+        }
+        self.lately.push_back(client);
+        self.checking = Some((check.number, connection));
+        let work = Work::Check(check, self.reply_to.clone());
+        // The thread ends after the workers.
+        drop(self.work.send(work));
+    }
+
+    /// Returns the connections whose credentials were checked, or for which there was no time, each with
+    /// the number of the check and its result.
+    pub(crate) fn take_checked(&mut self, now: Instant) -> Vec<(ConnectionId, u64, Login)> {
+        let busy = Login::Checked(Standing::Busy);
+        let mut told: Vec<_> = std::mem::take(&mut self.given_up)
+            .into_iter()
+            .map(|(number, connection)| (connection, number, busy))
+            .collect();
+        let mut arrived = None;
+        self.mailbox.take_all(|checked| arrived = Some(checked));
+        if let Some(Checked { check, is_right }) = arrived
+            && let Some((number, connection)) = self.checking.take()
+        {
+            self.counts.right += u64::from(is_right);
+            self.counts.wrong += u64::from(!is_right);
+            let login = match is_right {
+                // The users may have changed meanwhile, so the request is read again.
+                _ if number <= self.outdated => Login::Unknown,
+                true => {
+                    self.remember(self.hash(&check.users, &check.credentials), now);
+                    Login::Checked(Standing::Right)
+                }
+                false => Login::Checked(Standing::Wrong),
+            };
+            told.push((connection, number, login));
+        }
+        self.check_next();
+        told
+    }
+
+    fn remember(&mut self, hash: u128, now: Instant) {
+        if self.right.len() >= MAX_REMEMBERED {
+            self.right.retain(|_, until| now < *until);
+        }
+        if self.right.len() >= MAX_REMEMBERED {
+            // Those who come again are checked again.
+            self.right.clear();
+        }
+        self.right.insert(hash, now + REMEMBERED);
+    }
+
+    /// Forgets a connection that has closed.
+    pub(crate) fn forget(&mut self, connection: ConnectionId) {
+        self.waiting.retain(|one| one.connection != connection);
+    }
+
+    /// Forgets all credentials, because the users may have changed.
+    pub(crate) fn clear(&mut self) {
+        self.right.clear();
+        self.outdated = self.checks;
+    }
+
+    pub(crate) fn counts(&self) -> LoginCounts {
+        self.counts
+    }
+
+    /// Returns a hash that nobody can compute who does not know the keys.
+    fn hash(&self, users: &Arc<Users>, credentials: &Credentials) -> u128 {
+        let mut hasher = SipHasher13::new_with_keys(self.keys.0, self.keys.1);
+        // The same credentials may be right for one file with users and wrong for another.
+        let place = Arc::as_ptr(users).addr();
+        std::hash::Hasher::write_usize(&mut hasher, place);
+        std::hash::Hasher::write(&mut hasher, credentials.as_bytes());
+        hasher.finish128().as_u128()
+    }
+}

@@ -1,0 +1,192 @@
+//! A part of a site for which a client needs a name and a password.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use percent_encoding::{percent_decode_str, percent_encode};
+
+use super::users::Users;
+use crate::coding::Coding;
+use crate::percent::PATH;
+use crate::site::ReplyId;
+
+/// The end of the name of a file that a clean URL leads to.
+const PAGE_SUFFIX: &[u8] = b".html";
+
+/// A path, and the file with the users who may see it and everything below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RealmFile {
+    pub(crate) path: RealmPath,
+    pub(crate) file: PathBuf,
+}
+
+/// A decoded path without a slash at its end. It is empty for a whole site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RealmPath(Box<[u8]>);
+
+impl FromStr for RealmFile {
+    type Err = String;
+
+    /// Parses `PATH=FILE`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| Err(format!("{why}; write it as in /admin=/etc/admin.users"));
+        let Some((path, file)) = text.split_once('=') else {
+            return wrong("there is no equals sign");
+        };
+        if !path.starts_with('/') {
+            return wrong("the path begins with a slash");
+        }
+        if path.contains(['*', '?', '#']) {
+            return wrong(
+                "the path has no pattern and no query, and stands for all paths below it",
+            );
+        }
+        if file.is_empty() {
+            return wrong("there is no file behind the equals sign");
+        }
+        let path: Vec<u8> = percent_decode_str(path.trim_end_matches('/')).collect();
+        Ok(Self {
+            path: RealmPath(path.into()),
+            file: file.into(),
+        })
+    }
+}
+
+impl RealmPath {
+    /// Returns true if the realm has this decoded path: its own path, or one below it. Other forms of its
+    /// file belong to it too, such as `/page.html` and `/page.html.gz` for `/page`.
+    fn contains(&self, path: &[u8]) -> bool {
+        let has = |path: &[u8]| {
+            path.strip_prefix(&*self.0).is_some_and(|rest| {
+                rest.is_empty() || rest.starts_with(b"/") || rest == PAGE_SUFFIX
+            })
+        };
+        has(path) || Coding::of_path(path).is_some_and(|(plain, _)| has(plain))
+    }
+}
+
+impl fmt::Display for RealmPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            [] => f.write_str("/"),
+            path => percent_encode(path, PATH).fmt(f),
+        }
+    }
+}
+
+/// A part of a site, and the users who may see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Realm {
+    path: RealmPath,
+    users: Arc<Users>,
+    /// The reply with status 401 for GET. The next reply is the one for HEAD.
+    pub(crate) first: ReplyId,
+}
+
+impl Realm {
+    pub(crate) fn new(path: RealmPath, users: Arc<Users>, first: ReplyId) -> Self {
+        Self { path, users, first }
+    }
+
+    /// Returns the value of `WWW-Authenticate` (RFC 7617, section 2) for a path.
+    pub(crate) fn challenge(path: &RealmPath) -> String {
+        format!("Basic realm=\"{path}\", charset=\"UTF-8\"")
+    }
+
+    /// Returns the path, for the operator.
+    pub(crate) fn describe(&self) -> String {
+        self.path.to_string()
+    }
+
+    /// The users who may see the part.
+    pub(crate) fn users(&self) -> &Arc<Users> {
+        &self.users
+    }
+
+    /// Returns the one among `realms` that has a decoded path. Of several, it is the smallest part.
+    pub(crate) fn of<'r>(realms: &'r [Self], path: &[u8]) -> Option<&'r Self> {
+        Some(&realms[usize::from(Self::index_of(realms, path)?)])
+    }
+
+    /// Same as [`of`](Self::of), but returns the index.
+    pub(crate) fn index_of(realms: &[Self], path: &[u8]) -> Option<u16> {
+        let having = realms
+            .iter()
+            .zip(0..)
+            .filter(|(realm, _)| realm.path.contains(path));
+        let smallest = having.max_by_key(|(realm, _)| realm.path.0.len());
+        smallest.map(|(_, index)| index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_realm_has_its_path_and_what_is_below_it() {
+        let contains = |realm: &str, path: &str| {
+            let realm: RealmFile = format!("{realm}=f").parse().unwrap();
+            realm.path.contains(path.as_bytes())
+        };
+        for path in [
+            "/a",
+            "/a/",
+            "/a/b",
+            "/a.html",
+            "/a.html.gz",
+            "/a.br",
+            "/a/b.zst",
+        ] {
+            assert!(
+                contains("/a", path) && contains("/a/", path) && contains("/", path),
+                "{path}"
+            );
+        }
+        for path in [
+            "/", "/ab", "/b/a", "/A", "/a.htm", "/ab.html", "/a.html/", "/a.txt",
+        ] {
+            assert!(!contains("/a", path) && contains("/", path), "{path}");
+        }
+        assert!(contains("/%c3%bc", "/\u{fc}/x"));
+        assert!(contains("/a.html", "/a.html.gz"));
+    }
+
+    #[test]
+    fn the_smallest_part_counts_and_the_challenge_names_its_path() {
+        let users = Arc::new(
+            Users::read(b"a:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au").unwrap(),
+        );
+        let realms: Vec<Realm> = ["/", "/a/b\"", "/a"]
+            .iter()
+            .zip(0..)
+            .map(|(path, n)| {
+                let file: RealmFile = format!("{path}=f").parse().unwrap();
+                Realm::new(file.path, Arc::clone(&users), ReplyId(n))
+            })
+            .collect();
+        let of = |path: &str| Realm::of(&realms, path.as_bytes()).map(|realm| realm.first.0);
+        assert_eq!(of("/x"), Some(0));
+        assert_eq!(of("/a/x"), Some(2));
+        assert_eq!(of("/a/b\"/x"), Some(1));
+        assert_eq!(
+            Realm::of(&realms[1..], b"/x").map(|realm| realm.first.0),
+            None
+        );
+        let challenge = |at: usize| Realm::challenge(&realms[at].path);
+        assert_eq!(challenge(0), "Basic realm=\"/\", charset=\"UTF-8\"");
+        assert_eq!(challenge(1), "Basic realm=\"/a/b%22\", charset=\"UTF-8\"");
+    }
+
+    #[test]
+    fn a_path_and_a_file_are_needed() {
+        let parse = |text: &str| text.parse::<RealmFile>();
+        assert_eq!(parse("/a=b=c").unwrap().file, PathBuf::from("b=c"));
+        for wrong in ["", "/a", "a=b", "/a=", "/a/*=b", "=b", "/a?b=c"] {
+            let error = parse(wrong).unwrap_err();
+            assert!(error.contains("write it as in"), "{wrong}: {error}");
+        }
+    }
+}

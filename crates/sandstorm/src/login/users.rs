@@ -1,0 +1,245 @@
+//! A file with users and hashes of their passwords, in the format of `htpasswd`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use argon2::password_hash::PasswordVerifier as _;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Argon2, Params};
+
+/// Maximum length of a file in bytes.
+const MAX_LEN: u64 = 1 << 20;
+/// Maximum cost of a bcrypt hash. Each step doubles the time. With this cost, a check takes more than a
+/// second.
+const MAX_BCRYPT_COST: u32 = 15;
+/// Maximum memory of an Argon2 hash in KiB, and maximum passes over it.
+const MAX_ARGON2_KIB: u32 = 256 << 10;
+const MAX_ARGON2_PASSES: u32 = 16;
+
+/// Users and hashes of their passwords.
+#[derive(Debug)]
+pub(crate) struct Users(HashMap<Box<[u8]>, Hash>);
+
+/// A hash of a password.
+#[derive(Clone, Debug)]
+enum Hash {
+    Argon2(Box<str>),
+    Bcrypt(Box<str>),
+}
+
+/// Why a file with users cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UsersError {
+    #[error("cannot be read: {0}; let the server's user read it")]
+    Unreadable(#[from] io::Error),
+    #[error("has more than {MAX_LEN} bytes; shorten it")]
+    TooLong,
+    #[error("names no user; add lines such as those of htpasswd -nB NAME")]
+    Empty,
+    #[error("line {line}: {why}")]
+    Line { line: usize, why: LineFault },
+}
+
+/// What is wrong with a line.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LineFault {
+    #[error("there is no colon; write NAME:HASH, as htpasswd -nB NAME does")]
+    NoColon,
+    #[error("there is no name before the colon; write NAME:HASH")]
+    NoName,
+    #[error("the user has a line already; remove one of them")]
+    Twice,
+    #[error(
+        "the hash is neither bcrypt ($2y$) nor Argon2 ($argon2id$); make one with htpasswd -nB NAME"
+    )]
+    OtherHash,
+    #[error("the hash is damaged; make a new one with htpasswd -nB NAME")]
+    Damaged,
+    #[error(
+        "a check of the hash takes too long; use a bcrypt cost of at most {MAX_BCRYPT_COST}, or Argon2 \
+         with at most {} MiB and {MAX_ARGON2_PASSES} passes",
+        MAX_ARGON2_KIB >> 10
+    )]
+    TooCostly,
+}
+
+impl Users {
+    /// Reads a file.
+    pub(crate) fn load(path: &Path) -> Result<Self, UsersError> {
+        let mut text = Vec::new();
+        File::open(path)?.take(MAX_LEN + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > MAX_LEN {
+            return Err(UsersError::TooLong);
+        }
+        Self::read(&text)
+    }
+
+    /// Reads lines of the form `NAME:HASH`. Empty lines and those that begin with `#` are comments.
+    pub(crate) fn read(text: &[u8]) -> Result<Self, UsersError> {
+        let mut users = HashMap::new();
+        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let fault = |why| UsersError::Line {
+                line: number + 1,
+                why,
+            };
+            let (name, hash) = user(line).map_err(fault)?;
+            if users.insert(Box::from(name), hash).is_some() {
+                return Err(fault(LineFault::Twice));
+            }
+        }
+        if users.is_empty() {
+            return Err(UsersError::Empty);
+        }
+        Ok(Self(users))
+    }
+
+    /// Number of users.
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Returns true if there is a user with this name and password. This takes as long for a name that
+    /// is not there, so that nobody learns the names from it.
+    pub(super) fn accept(&self, name: &[u8], password: &[u8]) -> bool {
+        let known = self.0.get(name);
+        let hash = known.or_else(|| self.0.values().next());
+        let is_right = hash.is_some_and(|hash| hash.is_of(password));
+        is_right && known.is_some()
+    }
+}
+
+/// Reads a line.
+fn user(line: &[u8]) -> Result<(&[u8], Hash), LineFault> {
+    let at = memchr::memchr(b':', line).ok_or(LineFault::NoColon)?;
+    let (name, hash) = (&line[..at], &line[at + 1..]);
+    if name.is_empty() {
+        return Err(LineFault::NoName);
+    }
+    let hash = std::str::from_utf8(hash).map_err(|_| LineFault::Damaged)?;
+    Ok((name, Hash::read(hash)?))
+}
+
+impl Hash {
+    fn read(text: &str) -> Result<Self, LineFault> {
+        if text.starts_with("$argon2") {
+            let hash = PasswordHash::new(text).map_err(|_| LineFault::Damaged)?;
+            let params = Params::try_from(&hash).map_err(|_| LineFault::Damaged)?;
+            let (memory, passes) = (params.m_cost(), params.t_cost());
+            if memory > MAX_ARGON2_KIB || passes > MAX_ARGON2_PASSES {
+                return Err(LineFault::TooCostly);
+            }
+            return Ok(Self::Argon2(text.into()));
+        }
+        if !text.starts_with("$2") {
+            return Err(LineFault::OtherHash);
+        }
+        let parts: bcrypt::HashParts = text.parse().map_err(|_| LineFault::Damaged)?;
+        match parts.get_cost() {
+            4..=MAX_BCRYPT_COST => Ok(Self::Bcrypt(text.into())),
+            0..4 => Err(LineFault::Damaged),
+            _ => Err(LineFault::TooCostly),
+        }
+    }
+
+    /// Returns true if this is the hash of `password`.
+    fn is_of(&self, password: &[u8]) -> bool {
+        match self {
+            Self::Argon2(hash) => PasswordHash::new(hash).is_ok_and(|hash| {
+                let verified = Argon2::default().verify_password(password, &hash);
+                verified.is_ok()
+            }),
+            Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `sesame`, hashed by htpasswd of Apache 2.4 and by the command argon2 of Debian.
+    const USERS: &str = "\
+# Comments and empty lines do not matter.
+
+ali:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au
+\u{fc}ser:$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0$/R9hXoGbAiwKP+ntM3ojEFnB6i6+iZ89I2MLejgbnBI
+";
+    fn fault(text: &str) -> LineFault {
+        match Users::read(text.as_bytes()).unwrap_err() {
+            UsersError::Line { line: 1, why } => why,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn names_and_passwords_are_compared_with_the_file() {
+        let users = Users::read(USERS.as_bytes()).unwrap();
+        let accept =
+            |name: &str, password: &str| users.accept(name.as_bytes(), password.as_bytes());
+        for name in ["ali", "\u{fc}ser"] {
+            assert!(accept(name, "sesame"));
+            assert!(!accept(name, "Sesame") && !accept(name, "") && !accept(name, "sesame "));
+        }
+        assert!(!accept("", "sesame") && !accept("Ali", "sesame") && !accept("nobody", "sesame"));
+    }
+
+    #[test]
+    fn wrong_lines_are_named_with_a_remedy() {
+        assert_eq!(fault("ali"), LineFault::NoColon);
+        assert_eq!(fault(":x"), LineFault::NoName);
+        for other in [
+            "",
+            "sesame",
+            "$apr1$a$b",
+            "{SHA}abc",
+            "$1$a$b",
+            "$y$j9T$a$b",
+        ] {
+            assert_eq!(
+                fault(&format!("ali:{other}")),
+                LineFault::OtherHash,
+                "{other}"
+            );
+        }
+        let hash = USERS.lines().nth(2).unwrap();
+        assert_eq!(fault(&hash[..hash.len() - 1]), LineFault::Damaged);
+        assert_eq!(fault(&hash.replace("$05$", "$16$")), LineFault::TooCostly);
+        assert_eq!(fault(&hash.replace("$05$", "$03$")), LineFault::Damaged);
+        let hash = USERS.lines().nth(3).unwrap();
+        assert_eq!(
+            fault(&hash.replace("m=64", "m=262145")),
+            LineFault::TooCostly
+        );
+        assert_eq!(fault(&hash.replace("t=1", "t=17")), LineFault::TooCostly);
+        assert_eq!(fault(&hash.replace("m=64", "m=x")), LineFault::Damaged);
+        let twice = [USERS, USERS].concat();
+        let error = Users::read(twice.as_bytes()).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "line 7: the user has a line already; remove one of them"
+        );
+        for empty in ["", "\n# ali:x\n"] {
+            assert!(matches!(
+                Users::read(empty.as_bytes()),
+                Err(UsersError::Empty)
+            ));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_missing_or_too_long_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        assert!(matches!(Users::load(&path), Err(UsersError::Unreadable(_))));
+        std::fs::write(&path, vec![b'\n'; MAX_LEN as usize + 1]).unwrap();
+        assert!(matches!(Users::load(&path), Err(UsersError::TooLong)));
+        std::fs::write(&path, USERS).unwrap();
+        assert!(Users::load(&path).unwrap().accept(b"ali", b"sesame"));
+    }
+}

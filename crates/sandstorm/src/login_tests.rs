@@ -1,0 +1,322 @@
+//! Tests parts of a site that need a name and a password. The credentials are checked between two steps
+//! of the virtual clock.
+
+use std::cell::Cell;
+use std::fs;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use nmio::{Bell, Clock as _};
+use tcpip::SendMode;
+
+use crate::app::App;
+use crate::exchange::Exchange;
+use crate::load::{Limits, LoadError};
+use crate::login::{Checks, LoginCounts, Logins};
+use crate::request::Request;
+use crate::settings::Settings;
+use crate::testing::{World, request, take_response};
+use crate::verdict::{Sees, Verdict};
+use crate::web::ANSWER_TIMEOUT;
+use crate::{Http, Site, SiteOnly, Status};
+
+/// `ali` with the password `sesame`, and `eva` with `open`.
+const USERS: &str = "\
+ali:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au
+eva:$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0$Zq/h7KXSS0l/rFM6S/xcPB3Qw63v0GqAozNbiwuUuC4
+";
+
+/// A folder with a site, files of users, and the settings for both.
+struct Place {
+    folder: tempfile::TempDir,
+    settings: Settings,
+}
+
+impl Place {
+    fn new(rules: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let site = folder.path().join("site");
+        fs::create_dir_all(site.join("private/deep")).unwrap();
+        for path in [
+            "index.html",
+            "page.html",
+            "private.html",
+            "private/index.html",
+            "private/deep/a b.txt",
+            "privately.txt",
+        ] {
+            fs::write(site.join(path), format!("content of {path}")).unwrap();
+        }
+        fs::write(folder.path().join("users"), USERS).unwrap();
+        let mut settings = Settings::default();
+        let users = folder.path().join("users");
+        let realm = format!("/private={}", users.display());
+        settings.add_basic_auth(&realm).unwrap();
+        for rule in rules {
+            settings.add_redirect(rule).unwrap();
+        }
+        Self { folder, settings }
+    }
+
+    fn load(&self) -> Result<Site, LoadError> {
+        let site = self.folder.path().join("site");
+        Site::load_with(&site, &Limits::default(), &self.settings, |_| {})
+    }
+
+    fn world<A: App>(&self, app: A) -> World<A> {
+        world(&Arc::new(self.load().unwrap()), app)
+    }
+}
+
+/// Serves a site, and checks credentials at once.
+fn world<A: App>(site: &Arc<Site>, app: A) -> World<A> {
+    let checks = Arc::new(Checks::default());
+    let logins = |http: Http<A>, bell: &Bell| http.with_logins(Logins::new(&checks, bell));
+    let work = Arc::clone(&checks);
+    World::new(site, app, SendMode::MemCopy, logins, move || {
+        work.work_all();
+    })
+}
+
+fn get(path: &str, credentials: &str) -> String {
+    let field = match credentials {
+        "" => String::new(),
+        pair => format!("Authorization: Basic {}\r\n", STANDARD.encode(pair)),
+    };
+    request("GET", path, &field)
+}
+
+/// Sends requests over one connection, and returns the status and the body of each response.
+fn exchange<A: App>(world: &mut World<A>, requests: &[String]) -> Vec<(u16, String)> {
+    let last = request("GET", "/", "Connection: close\r\n");
+    world.connect(&[&requests.concat(), &*last].concat());
+    assert!(world.run(|_| false));
+    let mut rest = world.received(world.client.connections.len() - 1);
+    let responses = requests.iter().map(|request| {
+        let (line, fields, body) = take_response(&mut rest, !request.starts_with("HEAD"));
+        let status = line["HTTP/1.1 ".len()..][..3].parse().unwrap();
+        let challenge = "WWW-Authenticate: Basic realm=\"/private\", charset=\"UTF-8\"\r\n";
+        assert_eq!(fields.contains(challenge), status == 401, "{fields}");
+        (status, String::from_utf8_lossy(body).into_owned())
+    });
+    let responses = responses.collect();
+    let (line, _, body) = take_response(&mut rest, true);
+    assert_eq!(
+        (line, body),
+        ("HTTP/1.1 200 OK", &b"content of index.html"[..])
+    );
+    assert!(rest.is_empty());
+    responses
+}
+
+fn statuses<A: App>(world: &mut World<A>, requests: &[String]) -> Vec<u16> {
+    let responses = exchange(world, requests);
+    responses.into_iter().map(|(status, _)| status).collect()
+}
+
+fn counts<A: App>(world: &World<A>) -> LoginCounts {
+    world
+        .server
+        .transports
+        .stack()
+        .app()
+        .login_counts()
+        .unwrap()
+}
+
+#[test]
+fn a_protected_part_has_every_path_below_it_and_no_other() {
+    let mut world = Place::new(&[]).world(SiteOnly);
+    let protected = [
+        ("/private", 301),
+        ("/private/", 200),
+        ("/private/index.html", 200),
+        ("/private/deep/a%20b.txt", 200),
+        ("/priv%61te/deep/a%20b.txt", 200),
+        ("/private/missing", 404),
+        ("/private%2fdeep", 404),
+        ("/private.html", 200),
+        ("http://a/private/", 200),
+    ];
+    let open = ["/", "/page.html", "/privately.txt"];
+    let of = |credentials: &str| {
+        let protected = protected.map(|(path, _)| get(path, credentials));
+        let open = open.map(|path| get(path, credentials));
+        [&protected[..], &open[..]].concat()
+    };
+    for wrong in ["", "ali:wrong", "nobody:sesame", "ali", "ali:sesame:"] {
+        let mut expected = [401; 12];
+        expected[9..].fill(200);
+        assert_eq!(statuses(&mut world, &of(wrong)), expected, "{wrong:?}");
+    }
+    for right in ["ali:sesame", "eva:open"] {
+        let expected: Vec<u16> = protected.map(|(_, status)| status).into();
+        let expected = [&expected[..], &[200; 3]].concat();
+        assert_eq!(statuses(&mut world, &of(right)), expected, "{right:?}");
+    }
+    // Each wrong request is checked, but right credentials only once.
+    let LoginCounts {
+        right,
+        wrong,
+        given_up,
+    } = counts(&world);
+    assert_eq!((right, wrong, given_up), (2, 3 * 9, 0));
+}
+
+#[test]
+fn other_methods_and_forms_of_requests_need_the_password_too() {
+    let mut world = Place::new(&[]).world(SiteOnly);
+    let field = format!("Authorization: Basic {}\r\n", STANDARD.encode("ali:sesame"));
+    let all = |fields: &str| {
+        let ranged = format!("{fields}Range: bytes=0-6\r\n");
+        let newer = format!("{fields}If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n");
+        let later = request("GET", "/private/", fields).replace("HTTP/1.1", "HTTP/1.7");
+        [
+            request("HEAD", "/private/", fields),
+            request("OPTIONS", "/private/", fields),
+            request("POST", "/private/", fields),
+            request("GET", "/private/", &ranged),
+            request("GET", "/private/", &newer),
+            format!("\r\n\r\n{later}"),
+        ]
+    };
+    assert_eq!(
+        statuses(&mut world, &all("")),
+        [401, 401, 405, 401, 401, 401]
+    );
+    assert_eq!(
+        statuses(&mut world, &all(&field)),
+        [200, 204, 405, 206, 304, 200]
+    );
+    let twice = [&*field, &field].concat();
+    assert_eq!(
+        statuses(&mut world, &all(&twice)),
+        [401, 401, 405, 401, 401, 401]
+    );
+    let body = &exchange(&mut world, &[get("/private/", "ali:sesame")])[0].1;
+    assert_eq!(body, "content of private/index.html");
+}
+
+#[test]
+fn rules_neither_lead_around_a_password_nor_hide_its_page() {
+    let rules = [
+        "/open /private/index.html 200",
+        "/below/* /private/:splat 200",
+        "/private/spa/* /page.html 200",
+        "/private/gone /page.html 301",
+    ];
+    let mut place = Place::new(&rules);
+    place.settings.clean_urls = true;
+    place
+        .settings
+        .add_error_page(Status::Unauthorized, b"/page.html");
+    let mut world = place.world(SiteOnly);
+    let of = |credentials| {
+        [
+            "/open",
+            "/below/deep/a%20b.txt",
+            "/private/spa/x",
+            "/private/gone",
+            "/page",
+        ]
+        .map(|path| get(path, credentials))
+    };
+    let (refused, page) = &exchange(&mut world, &of(""))[0];
+    assert_eq!((*refused, &**page), (401, "content of page.html"));
+    assert_eq!(statuses(&mut world, &of("")), [401, 401, 401, 401, 200]);
+    assert_eq!(
+        statuses(&mut world, &of("ali:sesame")),
+        [200, 200, 200, 301, 200]
+    );
+}
+
+#[test]
+fn a_reload_reads_the_users_again_and_workers_forget_the_old_ones() {
+    let place = Place::new(&[]);
+    let site = place.load().unwrap();
+    let path = place.folder.path().join("site");
+    let next = site.load_next(&path, &Limits::default(), |_| {}).unwrap();
+    assert!(
+        next.origins
+            .iter()
+            .all(|origin| *origin != crate::site::NEW)
+    );
+    let users = place.folder.path().join("users");
+    fs::write(&users, USERS.replace("ali:", "bob:")).unwrap();
+    let next = site.load_next(&path, &Limits::default(), |_| {}).unwrap();
+    let mut world = world(&next.site, SiteOnly);
+    let of = ["ali:sesame", "bob:sesame"].map(|pair| get("/private/", pair));
+    assert_eq!(statuses(&mut world, &of), [401, 200]);
+    let web = world.server.transports.stack().app();
+    let prepared = web.prepared().to_vec();
+    let (web, _) = world.server.transports.stack_mut().parts_mut();
+    web.change_site(Arc::clone(&next.site), prepared);
+    assert_eq!(statuses(&mut world, &of), [401, 200]);
+    assert_eq!((counts(&world).right, counts(&world).wrong), (2, 2));
+
+    fs::write(&users, "ali:sesame").unwrap();
+    let failed = next.site.load_next(&path, &Limits::default(), |_| {});
+    let failed = failed.unwrap_err().to_string();
+    let start = format!("{} line 1: the hash is neither bcrypt", users.display());
+    assert!(failed.starts_with(&start), "{failed}");
+    fs::remove_file(&users).unwrap();
+    assert!(matches!(place.load(), Err(LoadError::Users { .. })));
+}
+
+#[test]
+fn a_request_whose_check_takes_too_long_gets_503() {
+    let place = Place::new(&[]);
+    let (checks, is_stuck) = (Arc::new(Checks::default()), Rc::new(Cell::new(true)));
+    let logins = |http: Http, bell: &Bell| http.with_logins(Logins::new(&checks, bell));
+    let (work, waits) = (Arc::clone(&checks), Rc::clone(&is_stuck));
+    let work = move || {
+        if !waits.get() {
+            work.work_all();
+        }
+    };
+    let site = Arc::new(place.load().unwrap());
+    let mut world = World::new(&site, SiteOnly, SendMode::MemCopy, logins, work);
+    let requests = [get("/private/", "ali:sesame"), get("/page.html", "")];
+    assert_eq!(statuses(&mut world, &requests), [503, 200]);
+    let waited = world.link.clock.now().since(nmio::Instant::ZERO);
+    assert!(waited >= ANSWER_TIMEOUT && waited < ANSWER_TIMEOUT + Duration::from_secs(1));
+    // The late result is for nobody, and the next request waits for its own.
+    is_stuck.set(false);
+    assert_eq!(statuses(&mut world, &requests), [200, 200]);
+}
+
+/// Leaves everything to the site.
+#[derive(Debug)]
+struct Leaves<const SEES_ALL: bool>;
+
+impl<const SEES_ALL: bool> App for Leaves<SEES_ALL> {
+    const SEES: Sees = if SEES_ALL {
+        Sees::Everything
+    } else {
+        Sees::Missing
+    };
+    type State = ();
+    type Message = ();
+
+    fn on_request(&mut self, _: &Request<'_>, _: &mut Exchange<'_, ()>) -> Verdict {
+        Verdict::Site
+    }
+}
+
+#[test]
+fn an_application_may_leave_protected_paths_to_the_site() {
+    fn check<A: App>(app: A) {
+        let mut world = Place::new(&[]).world(app);
+        let of = |pair| ["/private/", "/private/missing", "/"].map(|path| get(path, pair));
+        assert_eq!(statuses(&mut world, &of("")), [401, 401, 200]);
+        assert_eq!(statuses(&mut world, &of("ali:wrong")), [401, 401, 200]);
+        assert_eq!(statuses(&mut world, &of("ali:sesame")), [200, 404, 200]);
+        assert_eq!((counts(&world).right, counts(&world).wrong), (1, 2));
+        assert_eq!(world.server.transports.stack().app().in_progress(), 0);
+    }
+    check(Leaves::<true>);
+    check(Leaves::<false>);
+}

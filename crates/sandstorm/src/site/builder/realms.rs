@@ -1,0 +1,59 @@
+//! Protects the parts of a site for which clients need a name and a password.
+
+use std::sync::Arc;
+
+use super::Builder;
+use super::rules::{MAX_PAGE_LEN, Report};
+use crate::login::Realm;
+use crate::reply::{challenge, error_page};
+use crate::site::page::Page;
+use crate::status::Status;
+
+impl Builder {
+    /// Makes the replies that ask for a name and a password. Passes the path of the page for them to
+    /// `report` if no page has it.
+    pub(super) fn apply_realms(&mut self, report: &mut Report<'_>) {
+        const STATUS: Status = Status::Unauthorized;
+        let settings = Arc::clone(&self.site.settings);
+        let mut named = settings.error_pages.iter();
+        let named = named.find(|(status, _)| *status == STATUS);
+        let own = self.site.headers.for_everything();
+        let fields = settings.fields.replaced_by(&own);
+        for (path, users) in std::mem::take(&mut self.users) {
+            let value = Realm::challenge(&path);
+            let file = named.and_then(|(_, path)| {
+                let file = self.site.reply(self.site.file_at(path)?.first);
+                Some((file, file.read_body(MAX_PAGE_LEN)?))
+            });
+            if let (Some((_, path)), None) = (named, &file) {
+                report(path, "error page 401");
+            }
+            let more = format!("WWW-Authenticate: {value}\r\n");
+            let replies = match file {
+                Some((file, body)) => error_page(STATUS, file, &body, &more),
+                None => challenge(&value, &fields),
+            };
+            let first = self.add(replies);
+            self.site.realms.push(Realm::new(path, users, first));
+        }
+    }
+
+    /// Notes which files belong to these parts.
+    pub(super) fn note_realm_files(&mut self) {
+        let site = &mut self.site;
+        site.realm_files.clear();
+        if site.realms.is_empty() {
+            return;
+        }
+        for (path, page) in &site.pages {
+            let file = match page {
+                Page::File(file) => file.first,
+                Page::Negotiated(index) => site.variants[*index as usize].plain.first,
+                _ => continue,
+            };
+            if let Some(index) = Realm::index_of(&site.realms, path) {
+                site.realm_files.insert(file, index);
+            }
+        }
+    }
+}

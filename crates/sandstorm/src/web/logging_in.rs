@@ -1,0 +1,196 @@
+//! Checks the name and the password of requests for protected parts of a site.
+
+use tcpip::{CongestionControl, Connections, Deadline, WriteError};
+
+use super::Web;
+use super::assembling::Written;
+use super::conversation::{Conn, Conversation};
+use super::core::{Continuation, Core};
+use crate::app::App;
+use crate::date::Stamp;
+use crate::login::{Credentials, Login, LoginCounts, Logins, Standing};
+use crate::pending::{Phase, network};
+use crate::request::Request;
+use crate::session::{self, Answer, Form, Session, Step, Visitor};
+use crate::status::Status;
+use crate::verdict::Verdict;
+
+impl Core {
+    /// Returns what becomes of the request at the start of `data`. `answer` is the answer that asks for a
+    /// name and a password.
+    fn standing<S>(&mut self, conn: &mut Conn<'_, S>, answer: &Answer, data: &[u8]) -> Standing {
+        if let Login::Checked(standing) = std::mem::take(&mut conn.state().login) {
+            return standing;
+        }
+        let Form::Login { from_end, len } = answer.form else {
+            return Standing::Wrong;
+        };
+        let from = answer.consumed() - usize::from(from_end);
+        let Some(credentials) = Credentials::read(&data[from..from + usize::from(len)]) else {
+            return Standing::Wrong;
+        };
+        let (Some(realm), Some(logins)) =
+            (self.site.realm_of_reply(answer.reply), &mut self.logins)
+        else {
+            return Standing::Busy;
+        };
+        let client = (conn.id(), network(conn.peer().ip()));
+        let standing = logins.standing(realm.users(), credentials, client, conn.now());
+        if let Standing::Waits(number) = standing {
+            conn.state().login = Login::Waits(number);
+        }
+        standing
+    }
+
+    /// Writes the response to a request with credentials. While they are checked, the connection is
+    /// parked, and the request stays unread.
+    pub(super) fn write_after_login<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        answer: &Answer,
+        data: &[u8],
+        stamp: Stamp,
+    ) -> Result<Written, WriteError> {
+        let standing = self.standing(conn, answer, data);
+        let written = match standing {
+            Standing::Right => match Session::admit(&self.site, data) {
+                Step::Answer(inner) => self.write_any(conn, &inner, data, stamp),
+                // Cannot happen: the request is complete.
+                Step::More { .. } => Err(WriteError::NoSuchContent),
+            },
+            Standing::Wrong => {
+                let form = Form::Whole;
+                self.write_any(conn, &Answer { form, ..*answer }, data, stamp)
+            }
+            Standing::Busy => self.write_busy(conn, data.starts_with(b"HEAD "), stamp),
+            Standing::Waits(_) => {
+                conn.park();
+                conn.set_deadline(Deadline::Request, self.answer_timeout);
+                return Ok(Written::Other(Continuation::ReadAgain));
+            }
+        };
+        if written.is_err() {
+            // The request is offered again.
+            conn.state().login = Login::Checked(standing);
+        }
+        written
+    }
+
+    /// Writes an answer to a request whose credentials were checked.
+    fn write_any<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        answer: &Answer,
+        data: &[u8],
+        stamp: Stamp,
+    ) -> Result<Written, WriteError> {
+        let reply = self.prepared.get(answer.reply.index()).copied();
+        let reply = reply.ok_or(WriteError::NoSuchContent)?;
+        if answer.is_whole() && !reply.is_on_disk() {
+            conn.write(reply.content, stamp.as_u64())?;
+            return Ok(reply.written());
+        }
+        self.write_assembled(conn, answer, data, stamp)
+    }
+
+    /// Writes a response about having no time for a check.
+    fn write_busy<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        head_only: bool,
+        stamp: Stamp,
+    ) -> Result<Written, WriteError> {
+        const STATUS: Status = Status::ServiceUnavailable;
+        self.response.clear();
+        self.response.set_page(STATUS.into());
+        self.out.clear();
+        self.write_response(head_only, stamp);
+        conn.write_bytes(&self.out)?;
+        Ok(Written::Response(STATUS, self.response.body().len()))
+    }
+
+    /// Answers a request with credentials that the application has left to the site.
+    pub(super) fn answer_after_login<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        request: &Request<'_>,
+        answer: &Answer,
+        bytes: &[u8],
+    ) -> Continuation {
+        let answer = match self.standing(conn, answer, bytes) {
+            Standing::Right => {
+                session::answer_to(&self.site, request.head(), bytes, Visitor::Known)
+            }
+            Standing::Wrong => Answer {
+                form: Form::Whole,
+                ..*answer
+            },
+            Standing::Busy => return self.answer_page(conn, Status::ServiceUnavailable, request),
+            Standing::Waits(_) => return self.wait(conn, request, bytes),
+        };
+        self.answer_by_site(conn, request, &answer, bytes)
+    }
+
+    /// Stops waiting for the check of a connection's request, which has taken too long. Returns false if
+    /// there is none.
+    pub(super) fn give_up_login<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
+        let place = conn.state().place;
+        if !matches!(conn.state().login, Login::Waits(_)) || self.pending.phase(place).is_some() {
+            return false;
+        }
+        conn.state().login = Login::Checked(Standing::Busy);
+        conn.resume();
+        true
+    }
+
+    /// Continues the connections whose credentials were checked.
+    fn continue_logins<S: Default, C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Conversation<S>, C>,
+    ) {
+        let now = connections.now();
+        let checked = self.logins.as_mut().map(|logins| logins.take_checked(now));
+        for (id, number, login) in checked.into_iter().flatten() {
+            let Some(mut conn) = connections.get(id) else {
+                continue;
+            };
+            if conn.state().login != Login::Waits(number) {
+                continue;
+            }
+            conn.state().login = login;
+            let place = conn.state().place;
+            let Some(Phase::Answer { close, .. }) = self.pending.phase(place) else {
+                conn.resume();
+                continue;
+            };
+            let is_read = !*close;
+            let answered =
+                self.answer_pending(&mut conn, place, is_read, |core, conn, request, bytes| {
+                    core.answer(conn, request, bytes, Verdict::Site)
+                });
+            if answered == Continuation::ReadNext {
+                conn.offer_again();
+            }
+        }
+    }
+}
+
+impl<A: App> Web<A> {
+    /// Checks credentials on the thread of `logins`.
+    pub(crate) fn set_logins(&mut self, logins: Logins) {
+        self.core.logins = Some(logins);
+    }
+
+    /// What was checked for this worker, if a site asks for passwords.
+    pub(crate) fn login_counts(&self) -> Option<LoginCounts> {
+        self.core.logins.as_ref().map(Logins::counts)
+    }
+
+    /// Continues the connections whose credentials were checked.
+    pub(crate) fn continue_logins<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Conversation<A::State>, C>,
+    ) {
+        self.core.continue_logins(connections);
+    }
+}
