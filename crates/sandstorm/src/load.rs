@@ -289,13 +289,29 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Reads the files with users.
     fn load_users(&mut self) -> Result<(), LoadError> {
         for RealmFile { path, file } in &self.settings.realms {
-            let users = Users::load(file).map_err(|error| LoadError::Users {
+            let failed = |reason| LoadError::Users {
                 path: file.clone(),
-                reason: error.to_string(),
-            })?;
+                reason,
+            };
+            let users = Users::load(file).map_err(|error| failed(error.to_string()))?;
+            if self.would_serve(file) {
+                let reason = "is in the served folder; move it out, because it has secrets";
+                return Err(failed(reason.to_owned()));
+            }
             self.site.add_realm(path.clone(), Arc::new(users));
         }
         Ok(())
+    }
+
+    /// Returns true if a file is in the folder and not hidden.
+    fn would_serve(&self, file: &Path) -> bool {
+        let real = (file.canonicalize(), self.folder.canonicalize());
+        let (Ok(file), Ok(folder)) = real else {
+            return false;
+        };
+        let is_shown = |part: &OsStr| self.settings.hidden || !is_hidden(part.as_bytes());
+        file.strip_prefix(folder)
+            .is_ok_and(|below| below.iter().all(is_shown))
     }
 
     /// Reads the rules of the folder.

@@ -267,6 +267,19 @@ fn a_reload_reads_the_users_again_and_workers_forget_the_old_ones() {
 }
 
 #[test]
+fn a_file_with_users_must_not_be_served() {
+    let mut place = Place::new(&[]);
+    let users = place.folder.path().join("site/.users");
+    fs::write(&users, USERS).unwrap();
+    let realm = format!("/={}", users.display());
+    place.settings.add_basic_auth(&realm).unwrap();
+    assert_eq!(place.load().unwrap().realms().len(), 2);
+    place.settings.hidden = true;
+    let refused = place.load().unwrap_err().to_string();
+    assert!(refused.contains("is in the served folder"), "{refused}");
+}
+
+#[test]
 fn a_request_whose_check_takes_too_long_gets_503() {
     let place = Place::new(&[]);
     let (checks, is_stuck) = (Arc::new(Checks::default()), Rc::new(Cell::new(true)));
