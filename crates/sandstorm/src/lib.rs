@@ -254,6 +254,7 @@ mod prepared;
 mod program;
 mod ranges;
 mod recent_cache;
+mod redirect_host;
 pub mod reply;
 mod request;
 mod response;

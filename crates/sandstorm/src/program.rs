@@ -24,6 +24,7 @@ use crate::login::{Checks, LoginCounts, Logins};
 use crate::memory_budget::MemoryBudget;
 use crate::part::Part;
 use crate::prepared::Replies;
+use crate::redirect_host::RedirectHost;
 use crate::server::{Http, PacketTotals, packets};
 use crate::site::{HostedSite, NextSite, Site};
 use crate::status::Status;
@@ -62,6 +63,9 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     types: PhantomData<fn() -> (A, C)>,
     /// The folders, each with its site. They are served for different hosts, or there is only one.
     parts: Vec<Part>,
+    /// The hosts whose requests are sent elsewhere, and their sites.
+    redirect_hosts: Vec<RedirectHost>,
+    redirecting: Vec<HostedSite>,
     site: Arc<NewestSite>,
     handover: Handover<Share>,
     /// Old replies that connections still sent when a folder was loaded last. They are freed on the
@@ -101,6 +105,8 @@ where
             make,
             types: PhantomData,
             parts: vec![Part::new(Arc::clone(&site), folder)],
+            redirect_hosts: Vec::new(),
+            redirecting: Vec::new(),
             site: Arc::new(NewestSite(Mutex::new(site))),
             handover: Handover::default(),
             leaving: Mutex::default(),
@@ -120,6 +126,8 @@ where
             make: self.make,
             types: PhantomData,
             parts: self.parts,
+            redirect_hosts: self.redirect_hosts,
+            redirecting: self.redirecting,
             site: self.site,
             handover: self.handover,
             leaving: self.leaving,
@@ -169,18 +177,36 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
         self
     }
 
+    /// Sends requests for these hosts elsewhere.
+    #[must_use]
+    pub(crate) fn with_redirect_hosts(mut self, hosts: &[RedirectHost]) -> Self {
+        if !hosts.is_empty() {
+            self.redirect_hosts.extend_from_slice(hosts);
+            let site = self.parts[0].site();
+            let redirecting = hosts.iter().map(|host| host.site(site.settings()));
+            self.redirecting.extend(redirecting);
+            self.set_site();
+        }
+        self
+    }
+
     /// Also serves the site of `other`, for its own hosts. One of the sites may have no hosts: it is
     /// served for all that the others are not served for. Everything but the folder and the hosts of
     /// `other` is ignored.
     #[must_use]
     pub fn with_site(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);
+        self.redirect_hosts.extend(other.redirect_hosts);
+        self.redirecting.extend(other.redirecting);
         self.set_site();
         self
     }
 
     fn set_site(&mut self) {
-        self.site = Arc::new(NewestSite(Mutex::new(together(&self.parts))));
+        self.site = Arc::new(NewestSite(Mutex::new(together(
+            &self.parts,
+            &self.redirecting,
+        ))));
     }
 }
 
@@ -221,7 +247,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         self.parts[index].set_site(&next.site);
         let next = match old.by_host() {
             None => next,
-            Some(_) => old.next_by_hosts(&members(&self.parts), index, &next),
+            Some(_) => old.next_by_hosts(&members(&self.parts, &self.redirecting), index, &next),
         };
         let next = Arc::new(next);
         let change = || *locked(&self.site.0) = Arc::clone(&next.site);
@@ -284,10 +310,10 @@ impl<A, F, C> Sandstorm<A, F, C> {
 }
 
 /// Returns the site of a single part without hosts, or a site that leads to the part for each host.
-fn together(parts: &[Part]) -> Arc<Site> {
+fn together(parts: &[Part], redirecting: &[HostedSite]) -> Arc<Site> {
     match parts {
-        [part] if part.hosts().is_empty() => part.site(),
-        parts => Arc::new(Site::by_hosts(&members(parts))),
+        [part] if part.hosts().is_empty() && redirecting.is_empty() => part.site(),
+        parts => Arc::new(Site::by_hosts(&members(parts, redirecting))),
     }
 }
 
@@ -308,12 +334,14 @@ fn tally_logins(tally: &mut Tally, counts: LoginCounts) {
     tally.event("logins given up", counts.given_up);
 }
 
-fn members(parts: &[Part]) -> Vec<HostedSite> {
+/// Returns the sites for different hosts. Those with a folder come first.
+fn members(parts: &[Part], redirecting: &[HostedSite]) -> Vec<HostedSite> {
     let member = |part: &Part| HostedSite {
         hosts: part.hosts().to_vec(),
         site: part.site(),
     };
-    parts.iter().map(member).collect()
+    let redirecting = redirecting.iter().cloned();
+    parts.iter().map(member).chain(redirecting).collect()
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -534,9 +562,16 @@ where
             ("mode", mode.to_owned()),
             ("congestion", C::NAME.to_owned()),
         ];
+        let redirected = self.redirect_hosts.iter().map(RedirectHost::describe);
+        let redirects = redirected.map(|one| ("redirects", one));
         let logins = self.parts.iter().flat_map(Part::logins);
         let logins = logins.map(|login| ("passwords", login));
-        files.chain(logins).chain(memory).chain(others).collect()
+        files
+            .chain(redirects)
+            .chain(logins)
+            .chain(memory)
+            .chain(others)
+            .collect()
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {

@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
+use crate::date::{SlotWriter, Stamp};
 use crate::load::Limits;
+use crate::session::{Session, Step};
 use control::Secret;
 use tcpip::Bbr;
 
@@ -116,4 +118,49 @@ fn the_start_block_reports_the_loaded_files() {
     let expected = "1; the log says why, and --strict would refuse to start".to_owned();
     assert_eq!(lines[1], ("left out", expected));
     assert_eq!(program.files(), [folder.path().join("index.html")]);
+}
+
+#[test]
+fn a_redirected_host_keeps_path_and_query_also_after_a_reload() {
+    let (folder, program) = sandstorm(SendMode::MemCopy, 100);
+    let hosts = ["www.a.test=https://a.test", "*.b.test=http://b.test:8080/"];
+    let hosts = hosts.map(|text| text.parse().unwrap());
+    let program = program
+        .with_reloads(Limits::default(), false)
+        .with_redirect_hosts(&hosts);
+    let respond = |host: &str, target: &str| {
+        let site = program.site();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let Step::Answer(answer) = Session::default().next(&site, request.as_bytes()) else {
+            panic!("the request is complete");
+        };
+        let (mut slots, mut out) = (SlotWriter::new(), Vec::new());
+        let stamp = Stamp::new(0, false);
+        answer.write(&site, request.as_bytes(), stamp, &mut slots, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    for content in ["old", "new"] {
+        std::fs::write(folder.path().join("index.html"), content).unwrap();
+        program.reload(None).unwrap();
+        for (host, target, location) in [
+            ("www.a.test", "/", "https://a.test/"),
+            ("WWW.A.TEST:80", "/x/y?q=1", "https://a.test/x/y?q=1"),
+            ("x.b.test", "/%2e/", "http://b.test:8080/./"),
+        ] {
+            let response = respond(host, target);
+            assert!(response.starts_with("HTTP/1.1 301 "), "{response}");
+            let field = format!("\r\nLocation: {location}\r\n");
+            assert!(response.contains(&field), "{response}");
+        }
+        for host in ["a.test", "b.test", "other.test"] {
+            assert!(respond(host, "/").ends_with(content), "{host}");
+        }
+    }
+    let lines = program.loaded();
+    let redirects: Vec<_> = lines
+        .iter()
+        .filter(|(name, _)| *name == "redirects")
+        .collect();
+    assert_eq!(redirects[0].1, "www.a.test to https://a.test");
+    assert_eq!(redirects.len(), 2);
 }

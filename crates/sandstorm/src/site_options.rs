@@ -20,6 +20,7 @@ use crate::loading::{NotLoaded, load};
 use crate::memory_budget::MemoryBudget;
 use crate::prepared::Replies;
 use crate::program::{MakeSiteOnly, Sandstorm};
+use crate::redirect_host::RedirectHost;
 use crate::rule_args::{RuleArgs, SITE};
 use crate::settings::Settings;
 use crate::web::REQUEST_TIMEOUT;
@@ -62,6 +63,11 @@ pub struct SiteOptions {
     /// served for all hosts that no other site has.
     #[arg(long = "host", value_name = "HOST")]
     hosts: Vec<HostName>,
+
+    /// Redirect all requests for another host to this site: `HOST=URL`, such as
+    /// `www.example.org=https://example.org`. Path and query stay. Repeat it for each.
+    #[arg(long = "redirect-host", value_name = "HOST=URL")]
+    redirect_hosts: Vec<RedirectHost>,
 
     /// Address of the server on which the site is served. Repeat it for each. Without this option, the
     /// site is served on all addresses.
@@ -130,6 +136,17 @@ impl SiteSource<'_> {
     /// The hosts for which the site is served.
     pub(crate) fn hosts(&self) -> &[HostName] {
         &self.options.hosts
+    }
+
+    /// The hosts whose requests are sent elsewhere.
+    pub(crate) fn redirect_hosts(&self) -> &[RedirectHost] {
+        &self.options.redirect_hosts
+    }
+
+    /// All hosts that the options name.
+    pub(crate) fn all_hosts(&self) -> impl Iterator<Item = &HostName> {
+        let redirected = self.redirect_hosts().iter().map(RedirectHost::host);
+        self.hosts().iter().chain(redirected)
     }
 
     /// The addresses on which the site is served, or none for all.

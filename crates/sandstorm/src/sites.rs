@@ -81,6 +81,7 @@ fn together<C: CongestionControl>(loaded: Vec<Loaded<'_, C>>) -> Result<Sites<C>
         } else {
             program.with_hosts(source.hosts())
         };
+        let program = program.with_redirect_hosts(source.redirect_hosts());
         match groups.iter().position(|group| group.takes(&source)) {
             Some(at) => {
                 let group = groups.remove(at);
@@ -136,10 +137,8 @@ impl<'o, C: CongestionControl> Group<'o, C> {
             if !other.has_mode_of(&source) {
                 return Err(NotLoaded::OtherMode { sites: sites() });
             }
-            let same = source
-                .hosts()
-                .iter()
-                .find(|host| other.hosts().contains(host));
+            let mut hosts = source.all_hosts();
+            let same = hosts.find(|host| other.all_hosts().any(|one| one == *host));
             if let Some(host) = same {
                 return Err(NotLoaded::SameHost {
                     host: host.clone(),

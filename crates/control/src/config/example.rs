@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 33] = [
+const EXAMPLES: [(&str, &str); 34] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -38,6 +38,10 @@ const EXAMPLES: [(&str, &str); 33] = [
     ("memory", r#""2 GB""#),
     ("web_addresses", r#"["192.0.2.80"]"#),
     ("hosts", r#"["example.org", "*.example.org"]"#),
+    (
+        "redirect_hosts",
+        r#"["www.example.org=https://example.org"]"#,
+    ),
     (
         "redirects",
         r#"["/old/* /new/:splat", "/app/* /index.html 200"]"#,

@@ -1,0 +1,112 @@
+//! Hosts whose requests are sent to another host.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use crate::host::is_host;
+use crate::hosts::{HostName, NotAHost};
+use crate::rules::{Redirect, RuleError};
+use crate::settings::Settings;
+use crate::site::{Builder, HostedSite};
+
+/// A host, and the site to which its requests are redirected with their path and query.
+#[derive(Clone, Debug)]
+pub(crate) struct RedirectHost {
+    host: HostName,
+    to: String,
+    rule: Redirect,
+}
+
+/// Why text does not name such a host.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotARedirectHost {
+    #[error("there is no equals sign; write it as in www.example.org=https://example.org")]
+    NoTarget,
+    #[error(transparent)]
+    Host(#[from] NotAHost),
+    #[error(
+        "{0:?} is not the start of a site's URL; write it as in https://example.org, without a path"
+    )]
+    Target(String),
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+}
+
+impl FromStr for RedirectHost {
+    type Err = NotARedirectHost;
+
+    /// Parses `HOST=URL`.
+    fn from_str(text: &str) -> Result<Self, NotARedirectHost> {
+        let (host, to) = text.split_once('=').ok_or(NotARedirectHost::NoTarget)?;
+        let to = to.strip_suffix('/').unwrap_or(to);
+        let authority = ["http://", "https://"]
+            .into_iter()
+            .find_map(|scheme| to.strip_prefix(scheme));
+        if !authority.is_some_and(|one| !one.is_empty() && is_host(one.as_bytes())) {
+            return Err(NotARedirectHost::Target(to.to_owned()));
+        }
+        Ok(Self {
+            host: host.parse()?,
+            to: to.to_owned(),
+            rule: format!("/* {to}/:splat 301").parse()?,
+        })
+    }
+}
+
+impl RedirectHost {
+    pub(crate) fn host(&self) -> &HostName {
+        &self.host
+    }
+
+    /// Makes the site for this host. Its responses have the fields of all responses of `settings`.
+    pub(crate) fn site(&self, settings: &Settings) -> HostedSite {
+        let settings = Settings {
+            fields: settings.fields.clone(),
+            redirects: vec![self.rule.clone()],
+            ..Settings::default()
+        };
+        HostedSite {
+            hosts: vec![self.host.clone()],
+            site: Arc::new(Builder::with_settings(UNIX_EPOCH, &settings).build()),
+        }
+    }
+
+    /// Describes the redirect for the operator.
+    pub(crate) fn describe(&self) -> String {
+        format!("{} to {}", self.host, self.to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_and_the_start_of_a_url_are_needed() {
+        let parse = |text: &str| text.parse::<RedirectHost>();
+        for (text, described) in [
+            ("www.a.test=https://a.test", "www.a.test to https://a.test"),
+            ("*.b=http://a.test:8080/", "*.b to http://a.test:8080"),
+            ("a=https://[::1]", "a to https://[::1]"),
+        ] {
+            assert_eq!(parse(text).unwrap().describe(), described);
+        }
+        for wrong in [
+            "",
+            "www.a.test",
+            "=https://a",
+            "a:80=https://a",
+            "a=a.test",
+            "a=https://",
+            "a=https://b/c",
+            "a=https://b?c",
+            "a=https://b c",
+            "a=ftp://b",
+            "a=https://b/:splat",
+        ] {
+            let error = parse(wrong).unwrap_err().to_string();
+            assert!(error.contains("write it as in"), "{wrong}: {error}");
+        }
+    }
+}
