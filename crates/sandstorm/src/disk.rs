@@ -10,5 +10,5 @@ mod file;
 mod reads;
 
 pub(crate) use chunks::{Chunks, Found};
-pub(crate) use file::{CHUNK_LEN, DiskFile};
+pub(crate) use file::{CHUNK_LEN, DiskFile, ReadError};
 pub(crate) use reads::Reads;

@@ -14,7 +14,10 @@ use testkit::smol::Client;
 use crate::disk::{CHUNK_LEN, Chunks, Reads};
 use crate::load::Limits;
 use crate::memory_budget::MemoryBudget;
+use crate::reply::ETag;
 use crate::settings::Settings;
+use crate::site::NextSite;
+use crate::tagging::{Tagged, Tagging};
 use crate::testing::{World, request, take_response};
 use crate::{Http, Site, SiteOnly, Status};
 
@@ -272,4 +275,89 @@ fn short_files_come_into_memory_first_and_a_reload_keeps_all() {
         .unwrap();
     assert_eq!(next.site.totals().disk_bytes, 400_000);
     assert_eq!(next.site.totals().content_bytes, 480_000);
+}
+
+/// Reads the files of a site on the disk. Returns the sites with tags, the newest one last.
+fn tag(tagging: &Tagging, site: &Arc<Site>) -> Vec<NextSite> {
+    let mut sites: Vec<NextSite> = Vec::new();
+    loop {
+        let newest = sites.last().map_or(site, |next| &next.site);
+        match tagging.step(newest) {
+            Tagged::Some => {}
+            Tagged::Site(next) => sites.push(*next),
+            Tagged::Nothing => return sites,
+        }
+    }
+}
+
+#[test]
+fn files_on_the_disk_get_tags_and_charsets_when_they_have_been_read() {
+    let folder = tempfile::tempdir().unwrap();
+    // A character lies at the border between two chunks.
+    let text = ["x".repeat(CHUNK_LEN - 1), "\u{20ac}".repeat(CHUNK_LEN)].concat();
+    let files = [
+        (
+            "index.html",
+            text.as_bytes().to_vec(),
+            "text/html; charset=utf-8",
+        ),
+        ("latin.txt", b"gr\xfc\xdfe".to_vec(), "text/plain"),
+        ("empty.txt", Vec::new(), "text/plain; charset=utf-8"),
+        ("a.bin", noise(1, 5 * CHUNK_LEN), "application/octet-stream"),
+    ];
+    for (name, content, _) in &files {
+        fs::write(folder.path().join(name), content).unwrap();
+    }
+    fs::write(folder.path().join("gone.txt"), "gone").unwrap();
+    let site = Arc::new(load(folder.path()));
+    fs::remove_file(folder.path().join("gone.txt")).unwrap();
+    let tagging = Tagging::default();
+    let sites = tag(&tagging, &site);
+    assert_eq!(sites.len(), 1);
+    assert_eq!((sites[0].added(), sites[0].leaving.len()), (6, 6));
+    let site = &sites[0].site;
+    assert_eq!(site.untagged().count(), 1);
+    let mut world = world(site, SendMode::MemCopy, 0);
+    let tags = files
+        .each_ref()
+        .map(|(_, content, _)| ETag::of(content).to_string());
+    let mut requests = String::new();
+    for ((name, ..), tag) in files.iter().zip(&tags) {
+        let path = format!("/{name}");
+        requests += &request("GET", &path, "");
+        requests += &request("GET", &path, &format!("If-None-Match: {tag}\r\n"));
+        let range = format!("Range: bytes=0-0\r\nIf-Range: {tag}\r\n");
+        requests += &request("GET", &path, &range);
+    }
+    requests += &request("GET", "/", "Connection: close\r\n");
+    world.connect(&requests);
+    assert!(world.run(|_| false));
+    let mut rest = world.received(0);
+    for ((name, content, media_type), tag) in files.iter().zip(&tags) {
+        let (line, fields, body) = take_response(&mut rest, true);
+        assert_eq!((line, body), ("HTTP/1.1 200 OK", &content[..]), "{name}");
+        assert!(fields.contains(&format!("ETag: {tag}\r\n")), "{fields}");
+        assert!(
+            fields.contains(&format!("Content-Type: {media_type}\r\n")),
+            "{fields}"
+        );
+        let (line, fields, _) = take_response(&mut rest, false);
+        assert_eq!(line, "HTTP/1.1 304 Not Modified", "{name}");
+        assert!(fields.contains(&format!("ETag: {tag}\r\n")), "{fields}");
+        let (line, _, body) = take_response(&mut rest, true);
+        let (status, part) = match content.first() {
+            Some(first) => ("HTTP/1.1 206 Partial Content", std::slice::from_ref(first)),
+            None => ("HTTP/1.1 200 OK", body),
+        };
+        assert_eq!((line, body), (status, part), "{name}");
+    }
+    let (_, fields, body) = take_response(&mut rest, true);
+    assert!(body == files[0].1 && fields.contains(&tags[0]) && rest.is_empty());
+
+    // Files are read again if a reload cannot tell whether they have changed.
+    fs::write(folder.path().join("new.txt"), "new").unwrap();
+    let next = site.load_next(folder.path(), &Limits::default(), |_| {});
+    let next = next.unwrap().site;
+    let sites = tag(&tagging, &next);
+    assert_eq!(sites.last().unwrap().site.untagged().count(), 0);
 }

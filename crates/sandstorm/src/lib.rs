@@ -230,6 +230,7 @@ mod body;
 mod coder;
 mod coding;
 pub mod date;
+mod digest;
 mod disk;
 #[cfg(test)]
 mod disk_tests;
@@ -270,6 +271,7 @@ mod site_options;
 mod sites;
 mod skipped;
 mod status;
+mod tagging;
 #[cfg(test)]
 mod testing;
 mod turnover;

@@ -13,6 +13,7 @@ use crate::load::{Limits, RULES};
 use crate::loading::load_next;
 use crate::login::{Realm, RealmFile};
 use crate::site::{NextSite, Site};
+use crate::tagging::{Tagged, Tagging};
 
 /// A folder, its site, and the hosts that the site is served for.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ struct Reloading {
     strict: bool,
     /// Makes compressed forms of files, unless there are to be none.
     background: Option<Background>,
+    /// Reads the files on the disk for their tags.
+    tagging: Tagging,
 }
 
 impl Part {
@@ -50,6 +53,7 @@ impl Part {
             limits,
             strict,
             background: coder.map(Background::new),
+            tagging: Tagging::default(),
         });
     }
 
@@ -94,11 +98,17 @@ impl Part {
         Ok(load_next(&self.site(), &self.folder, limits, *strict)?)
     }
 
-    /// Does a piece of work that improves the site.
-    pub(crate) fn improve(&self) -> Done {
+    /// Makes compressed forms of a file.
+    pub(crate) fn compress(&self) -> Done {
         let reloading = self.reloading.as_ref();
         let background = reloading.and_then(|one| one.background.as_ref());
         background.map_or(Done::Nothing, |one| one.step(&self.site()))
+    }
+
+    /// Reads a piece of a file on the disk for its tag.
+    pub(crate) fn tag(&self) -> Tagged {
+        let reloading = self.reloading.as_ref();
+        reloading.map_or(Tagged::Nothing, |one| one.tagging.step(&self.site()))
     }
 
     /// Describes the files for the operator.

@@ -28,6 +28,7 @@ use crate::redirect_host::RedirectHost;
 use crate::server::{Http, PacketTotals, packets};
 use crate::site::{HostedSite, NextSite, Site};
 use crate::status::Status;
+use crate::tagging::Tagged;
 use crate::turnover::{Share, hand_over};
 use crate::verdict::Sees;
 use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
@@ -513,7 +514,7 @@ where
     fn prepare_more(&self, say: &mut dyn FnMut(&'static str, String)) -> bool {
         let mut has_more = false;
         for (index, part) in self.parts.iter().enumerate() {
-            let done = part.improve();
+            let done = part.compress();
             has_more |= !matches!(done, Done::Nothing);
             if let Done::Site(next) = done {
                 let (coded, left) = (next.site.totals().coded, next.site.uncoded().len() as u64);
@@ -524,6 +525,11 @@ where
                     left => format!("; {} to go", report::counted(left, "file")),
                 };
                 say("compressed", format!("{coded} of {}{left}", part.name()));
+            }
+            let tagged = part.tag();
+            has_more |= !matches!(tagged, Tagged::Nothing);
+            if let Tagged::Site(next) = tagged {
+                self.change_part(index, *next);
             }
         }
         has_more

@@ -150,7 +150,12 @@ impl ETag {
     const LEN: usize = 18;
 
     pub(crate) fn of(content: &[u8]) -> Self {
-        Self(NonZeroU64::new(xxh3_64(content)).unwrap_or(NonZeroU64::MIN))
+        Self::of_hash(xxh3_64(content))
+    }
+
+    /// Returns the tag of the content with this xxh3 hash.
+    pub(crate) fn of_hash(hash: u64) -> Self {
+        Self(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }
 
     /// Returns true if `text`, including its quotes, equals this tag.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::coding::Coding;
+use crate::digest::Digest;
 use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::status::Status;
@@ -83,8 +84,15 @@ impl FileReplies {
 
     /// Makes the responses for a file that is not kept in memory. If nothing has read it yet, it has no
     /// tag, and its text may have any charset.
-    pub(crate) fn on_disk(fields: &FileFields<'_>, file: Arc<DiskFile>, tag: Option<ETag>) -> Self {
-        let media_type = fields.media_type_if_not_utf8.unwrap_or(fields.media_type);
+    pub(crate) fn on_disk(
+        fields: &FileFields<'_>,
+        file: Arc<DiskFile>,
+        digest: Option<Digest>,
+    ) -> Self {
+        let is_utf8 = digest.is_some_and(|digest| digest.is_utf8);
+        let tag = digest.map(|digest| digest.tag);
+        let otherwise = fields.media_type_if_not_utf8.filter(|_| !is_utf8);
+        let media_type = otherwise.unwrap_or(fields.media_type);
         let head = file_head(media_type, fields, file.len(), tag).finish();
         let whole = Reply {
             is_tagged: tag.is_some(),

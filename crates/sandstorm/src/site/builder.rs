@@ -1,6 +1,7 @@
 //! Builds a site, file by file.
 
 mod codings;
+mod digests;
 mod next;
 mod realms;
 mod rules;
@@ -235,6 +236,22 @@ impl Builder {
         let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let modified = since_epoch(modified).min(since_epoch(self.now)).as_secs();
         let modified = modified.min(LAST_SECOND);
+        let file = self.with_fields_of(path, modified, compressible_len, make)?;
+        Ok(FilePage {
+            first: self.add(file.replies),
+            tag: file.tag,
+            modified,
+        })
+    }
+
+    /// Calls `make` with the fields of the file at `path`, which was modified at this second.
+    fn with_fields_of<T>(
+        &self,
+        path: &[u8],
+        modified: u64,
+        compressible_len: usize,
+        make: impl FnOnce(&FileFields<'_>) -> T,
+    ) -> T {
         let (media_type, mut own) = self.fields_of(path);
         let is_compressible =
             is_worthwhile(&media_type.name, compressible_len) && !own.has("content-encoding");
@@ -242,17 +259,12 @@ impl Builder {
             // The file gets coded forms later. If there is no room for the field now, it is added then.
             let _ = own.add("Vary", "Accept-Encoding");
         }
-        let file = make(&FileFields {
+        make(&FileFields {
             media_type: &media_type.name,
             media_type_if_not_utf8: media_type.without_charset.as_deref(),
             last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
             common: &self.site.settings.fields,
             own: &own,
-        })?;
-        Ok(FilePage {
-            first: self.add(file.replies),
-            tag: file.tag,
-            modified,
         })
     }
 

@@ -237,7 +237,7 @@ impl Builder {
     }
 
     /// Returns the pages of all paths.
-    fn all_pages(&mut self) -> impl Iterator<Item = &mut Page> {
+    pub(super) fn all_pages(&mut self) -> impl Iterator<Item = &mut Page> {
         let Site {
             pages,
             aliases,

@@ -1,0 +1,191 @@
+//! Reads the files on the disk while the site is served, and gives them entity tags and charsets.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::digest::{Digest, Digester};
+use crate::disk::{CHUNK_LEN, DiskFile, ReadError};
+use crate::site::{NextSite, Site};
+
+/// Length of what one step reads, in bytes. A reload waits for a step.
+const STEP_LEN: usize = 8 << 20;
+/// Maximum time without reading after a step.
+const MAX_REST: Duration = Duration::from_millis(100);
+/// Time after which the tags so far become part of the site. Each further time is twice as long, up to
+/// [`MAX_PAUSE`], because workers pass through all replies of a site to change it.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+
+/// Reads files step by step. Short files come first.
+#[derive(Debug)]
+pub(crate) struct Tagging(Mutex<Work>);
+
+#[derive(Debug)]
+struct Work {
+    /// The site that the files belong to.
+    site: Option<Arc<Site>>,
+    /// The files without a tag, longest first.
+    files: Vec<Arc<DiskFile>>,
+    current: Option<Reading>,
+    /// The results by the numbers of files, as far as they are not part of the site.
+    digests: HashMap<u32, Digest>,
+    /// The numbers of files that cannot be read. They are tried again after a reload.
+    failed: HashSet<u32>,
+    pause: Duration,
+    since: Instant,
+}
+
+/// A file that is being read.
+struct Reading {
+    file: Arc<DiskFile>,
+    opened: File,
+    next_chunk: u32,
+    digester: Digester,
+}
+
+impl std::fmt::Debug for Reading {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reading")
+            .field("file", &self.file)
+            .field("next_chunk", &self.next_chunk)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a step has done.
+#[derive(Debug)]
+pub(crate) enum Tagged {
+    /// More is to be read.
+    Some,
+    /// The site with the tags so far.
+    Site(Box<NextSite>),
+    /// Nothing, because nothing is to be done.
+    Nothing,
+}
+
+impl Default for Tagging {
+    fn default() -> Self {
+        Self(Mutex::new(Work {
+            site: None,
+            files: Vec::new(),
+            current: None,
+            digests: HashMap::new(),
+            failed: HashSet::new(),
+            pause: FIRST_PAUSE,
+            since: Instant::now(),
+        }))
+    }
+}
+
+impl Tagging {
+    /// Does the next piece of work for `site`.
+    pub(crate) fn step(&self, site: &Arc<Site>) -> Tagged {
+        let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &Arc<Site>| Arc::ptr_eq(known, site);
+        if !work.site.as_ref().is_some_and(is_same) {
+            work.begin(site);
+        }
+        let is_done = !work.read_on();
+        if work.digests.is_empty() {
+            return if is_done {
+                Tagged::Nothing
+            } else {
+                Tagged::Some
+            };
+        }
+        if is_done || work.since.elapsed() >= work.pause {
+            work.pause = (2 * work.pause).min(MAX_PAUSE);
+            let digests = std::mem::take(&mut work.digests);
+            return Tagged::Site(Box::new(site.with_digests(&digests)));
+        }
+        Tagged::Some
+    }
+}
+
+impl Work {
+    /// Begins with another site. A file that is being read stays if the site has it too.
+    fn begin(&mut self, site: &Arc<Site>) {
+        let is_new = |file: &Arc<DiskFile>| !self.failed.contains(&file.number());
+        let mut files: Vec<_> = site.untagged().filter(is_new).collect();
+        files.sort_by_key(|file| std::cmp::Reverse((file.len(), file.number())));
+        files.dedup_by_key(|file| file.number());
+        let current = self.current.take();
+        self.current = current.filter(|current| {
+            let number = current.file.number();
+            let known = files.iter().position(|file| file.number() == number);
+            known.map(|at| files.remove(at)).is_some()
+        });
+        self.files = files;
+        self.digests.clear();
+        self.site = Some(Arc::clone(site));
+        self.since = Instant::now();
+    }
+
+    /// Reads more. Returns false if there is nothing to read. Half of the time goes by without reading,
+    /// because clients' files are read from the same disk.
+    fn read_on(&mut self) -> bool {
+        let start = Instant::now();
+        let has_more = self.read_step();
+        if has_more {
+            std::thread::sleep(start.elapsed().min(MAX_REST));
+        }
+        has_more
+    }
+
+    fn read_step(&mut self) -> bool {
+        let mut left = STEP_LEN / CHUNK_LEN;
+        while left > 0 {
+            let Some(current) = &mut self.current else {
+                let Some(file) = self.files.pop() else {
+                    return false;
+                };
+                match Reading::begin(&file) {
+                    Ok(reading) => self.current = Some(reading),
+                    Err(error) => self.fail(&file, &error),
+                }
+                continue;
+            };
+            left -= 1;
+            match current.read_chunk() {
+                Ok(None) => {}
+                Ok(Some(digest)) => {
+                    self.digests.insert(current.file.number(), digest);
+                    self.current = None;
+                }
+                Err(error) => {
+                    let file = Arc::clone(&current.file);
+                    self.current = None;
+                    self.fail(&file, &error);
+                }
+            }
+        }
+        true
+    }
+
+    fn fail(&mut self, file: &DiskFile, error: &ReadError) {
+        tracing::info!("{} gets no tag: it {error}", file.path().display());
+        self.failed.insert(file.number());
+    }
+}
+
+impl Reading {
+    fn begin(file: &Arc<DiskFile>) -> Result<Self, ReadError> {
+        Ok(Self {
+            opened: file.open()?,
+            file: Arc::clone(file),
+            next_chunk: 0,
+            digester: Digester::default(),
+        })
+    }
+
+    /// Reads the next chunk. Returns the result after the last one.
+    fn read_chunk(&mut self) -> Result<Option<Digest>, ReadError> {
+        let chunk = self.file.read(&self.opened, self.next_chunk)?;
+        self.digester.add(&chunk);
+        self.next_chunk += 1;
+        let is_last = self.file.chunk_len(self.next_chunk) == 0;
+        Ok(is_last.then(|| self.digester.finish()))
+    }
+}
