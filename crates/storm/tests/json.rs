@@ -75,7 +75,7 @@ fn a_server_writes_events() {
     let events: Vec<_> = errors.lines().map(event).collect();
     for (level, text) in [
         ("WARN", "bad \\\"name\\\"\" is a link"),
-        ("WARN", "b.zone:1: "),
+        ("WARN", "b.zone:1:4: "),
         ("INFO", "SIGUSR1 has no effect"),
     ] {
         let found = events
