@@ -254,7 +254,10 @@ fn the_control_socket_reloads_and_tells() {
     let kept = kept.split_once("stays old: ").unwrap().1;
     assert!(done.contains(" s, sandstorm: 1 file, 3 B; "), "{text}");
     let why = "namestorm: zones with errors: 1; the first error is ";
-    assert!(kept.starts_with(&format!("{why}{zone_file}:1:4: ")), "{text}");
+    assert!(
+        kept.starts_with(&format!("{why}{zone_file}:1:4: ")),
+        "{text}"
+    );
     storm.beside(|| assert_eq!(get(), "new"));
     // One part of the content can be reloaded alone.
     fs::write(&page, "newest").unwrap();
