@@ -1,10 +1,11 @@
 //! Generates load for a server and prints the results; see [`benches::load`].
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use benches::load::dns::Queries;
 use benches::load::echo::Echo;
-use benches::load::http::{self, Client};
+use benches::load::http::{self, Client, numbered};
 use benches::load::syn::Flood;
 use benches::load::udp::{Asker, Questions};
 use benches::load::{LoadError, Options, Report, link};
@@ -50,6 +51,14 @@ enum Command {
         #[command(flatten)]
         options: Options,
     },
+    /// Write the site that `load http --numbered N` requests.
+    Files {
+        /// Empty directory of the site.
+        folder: PathBuf,
+        /// Number of files.
+        #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(numbered::MAX_FILES)))]
+        count: u32,
+    },
     /// Send HTTP requests over TCP connections.
     Http {
         #[command(flatten)]
@@ -62,8 +71,9 @@ enum Command {
 /// Default number of outstanding requests. It fits into the queue of a veth device.
 const WINDOW: usize = 192;
 
-fn run(command: Command) -> Result<Report, LoadError> {
-    match command {
+/// Runs a command. Only generators have a report.
+fn run(command: Command) -> Result<Option<Report>, LoadError> {
+    let report = match command {
         Command::Echo {
             options,
             size,
@@ -80,13 +90,19 @@ fn run(command: Command) -> Result<Report, LoadError> {
             &options,
         ),
         Command::Syn { options } => link::run(&options, |place| Flood::new(place, &options)),
+        Command::Files { folder, count } => {
+            return (numbered::write(&folder, count))
+                .map(|()| None)
+                .map_err(|error| LoadError::Asked(format!("{}: {error}", folder.display())));
+        }
         Command::Http { options, workload } => {
             let workload = workload.read(&options)?;
             link::run(&options, |place| {
                 Client::new(place, &workload, options.meter())
             })
         }
-    }
+    };
+    report.map(Some)
 }
 
 fn ask(
@@ -103,7 +119,9 @@ fn ask(
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(report) => {
-            println!("{}", serde_json::json!(report));
+            if let Some(report) = report {
+                println!("{}", serde_json::json!(report));
+            }
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -9,6 +9,9 @@
 //! | module | |
 //! |---|---|
 //! | [`site`] | pages, their lengths and checksums, and the requests for them |
+//! | [`form`] | whole files, parts, compressed forms, and 304 |
+//! | [`numbered`] | a site of many small files |
+//! | `pages` | prepared requests, and the order in which pages are requested |
 //! | `head` | parses the head of a response |
 //! | `connection` | the state of one connection |
 //! | `client` | the [`Client`]: input and output of frames, timers |
@@ -22,18 +25,22 @@
 //! acknowledged immediately.
 //!
 //! The client deliberately lacks these features: IPv6, TCP timestamps, requests longer than one
-//! segment, pipelining, D-SACK and chunked bodies. It needs no congestion window, because each
+//! segment, pipelining and D-SACK. It collects chunked bodies, so they may have only 64 KB. It needs no congestion window, because each
 //! request is one segment. It has no TIME-WAIT state. Instead, it acknowledges any FIN that belongs
 //! to no connection.
 
 mod client;
 mod connection;
+pub mod form;
 mod head;
 mod lanes;
+pub mod numbered;
+mod pages;
 mod receive;
 mod response;
 pub mod site;
 
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,6 +50,7 @@ use super::LoadError;
 use super::pace::Pace;
 
 pub use client::Client;
+pub use form::{Form, FormOptions};
 pub use site::Page;
 
 /// The configuration of a [`Client`].
@@ -50,6 +58,9 @@ pub use site::Page;
 pub struct Workload {
     /// Pages to request, drawn at random by weight.
     pub pages: Vec<Page>,
+    /// Number of files of a [`numbered`] site, which are requested in place of `pages`. 0 means that
+    /// `pages` are requested.
+    pub numbered: u32,
     /// Number of connections that send requests.
     pub connections: u32,
     /// Number of requests on each connection before the client replaces it; 0 means no limit.
@@ -71,8 +82,8 @@ pub struct Workload {
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Directory of the served files; the generator compares responses with these files.
-    #[arg(long, value_name = "DIR")]
-    pub site: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "numbered")]
+    pub site: Option<PathBuf>,
 
     /// Directory of another version of the files, with the same lengths; a response may equal
     /// either version.
@@ -83,14 +94,24 @@ pub struct Options {
     #[arg(
         long,
         value_name = "PATH",
-        required_unless_present = "mix",
-        conflicts_with = "mix"
+        required_unless_present_any = ["mix", "numbered"],
+        conflicts_with_all = ["mix", "numbered"]
     )]
     pub path: Option<String>,
 
+    /// Form of the responses to `path`.
+    #[command(flatten)]
+    pub form: FormOptions,
+
     /// File of paths to request at random; each line has a weight and a path.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["form", "numbered"])]
     pub mix: Option<PathBuf>,
+
+    /// Request files of a site of N numbered files, which `load files` writes. Their popularity
+    /// follows a Zipf law.
+    #[arg(long, value_name = "N", conflicts_with_all = ["form", "other"],
+          value_parser = value_parser!(u32).range(1..=i64::from(numbered::MAX_FILES)))]
+    pub numbered: Option<u32>,
 
     /// Number of connections that send requests, one request at a time.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
@@ -111,12 +132,13 @@ impl Options {
     /// # Errors
     /// Fails if a file cannot be read, or if a path or a line of the mix is invalid.
     pub fn read(&self, common: &super::Options) -> Result<Workload, LoadError> {
-        let mut pages = match (&self.mix, &self.path) {
-            (Some(mix), _) => site::read_mix(&self.site, mix)?,
-            (None, path) => {
-                let path = path.as_deref().unwrap_or("/");
-                vec![Page::read(&self.site, path, 1.0)?]
+        let mut pages = match (&self.site, &self.mix, &self.path) {
+            (Some(site), Some(mix), _) => site::read_mix(site, mix)?,
+            (Some(site), None, Some(path)) => {
+                let server = SocketAddrV4::new(common.target, common.port);
+                vec![Page::read_form(site, path, &self.form, server)?]
             }
+            _ => Vec::new(),
         };
         if let Some(other) = &self.other {
             let both = pages.into_iter().map(|page| page.or_in(other));
@@ -124,6 +146,7 @@ impl Options {
         }
         Ok(Workload {
             pages,
+            numbered: self.numbered.unwrap_or(0),
             connections: self.connections,
             requests: self.requests,
             idle: self.idle,
@@ -145,6 +168,7 @@ mod error {
     pub(super) const UNASKED: &str = "unsolicited data";
     pub(super) const STATUS: &str = "wrong status";
     pub(super) const LENGTH: &str = "wrong length";
+    pub(super) const FIELD: &str = "wrong field";
     pub(super) const CHECKSUM: &str = "wrong checksum";
     pub(super) const NOT_SENT: &str = "no free connection";
     pub(super) const SMALL_SEGMENTS: &str = "peer's MSS too small";

@@ -38,6 +38,8 @@ pub struct Report {
     /// Highest p50 of a single connection's latencies in µs. Only the HTTP generator reports it, in
     /// an open loop with at most 1,024 connections.
     pub slowest_p50_us: Option<f64>,
+    /// Field by which the server recognizes unchanged files, if the requests ask for changes.
+    pub validator: Option<&'static str>,
 }
 
 /// The phase of a run.
@@ -169,6 +171,7 @@ impl Meter {
             errors: self.errors.clone(),
             connection_rate: None,
             slowest_p50_us: None,
+            validator: None,
         }
     }
 }

@@ -233,6 +233,25 @@ pub(super) fn send<P: Port>(port: &mut P, packet: &Template, fields: &Fields) ->
     port.send(frame).is_ok()
 }
 
+/// Sends a prepared packet without options whose data has `bytes` at the offset `at`. The template
+/// has zeros there. Both `at` and the number of bytes are even, as the checksum needs.
+#[inline(always)]
+pub(super) fn send_with<P: Port, const N: usize>(
+    port: &mut P,
+    packet: &Template,
+    fields: &Fields,
+    at: usize,
+    bytes: [u8; N],
+) -> bool {
+    const { assert!(N.is_multiple_of(2)) };
+    let Some(mut frame) = take(port, packet.len()) else {
+        return false;
+    };
+    packet.write_with(&mut frame, fields, Sum::of(&bytes));
+    frame[LINK_LEN + IPV4_HEADER_LEN + HEADER_LEN + at..][..N].copy_from_slice(&bytes);
+    port.send(frame).is_ok()
+}
+
 /// Templates of the packets without data.
 #[derive(Clone, Debug)]
 pub(super) struct PacketTemplates {

@@ -9,16 +9,13 @@ use ip::{Addresses, Host, Input, PROTOCOL_TCP};
 use nmio::{Batch, Frame, Handler, Instant, Port, TimerWheel};
 
 use super::connection::{Connection, Flags, MAX_TROUBLES, NEVER, State, Trouble};
-use super::head::Remembered;
 use super::lanes::Lanes;
-use super::site::{Draw, MAX_PATHS, request};
+use super::pages::Pages;
 use super::{Workload, error};
 use crate::load::LoadError;
 use crate::load::link::{Generator, Place};
 use crate::load::meter::{Meter, Report};
-use crate::load::tcp::{
-    ACK, CHECKSUM_AT, MSS, NOBODY, PSH, PacketTemplates, Segment, Slots, Template, send,
-};
+use crate::load::tcp::{CHECKSUM_AT, MSS, NOBODY, PacketTemplates, Segment, Slots, send};
 
 /// First retransmission timeout in ms. Except on a closing connection, the timeout doubles after
 /// each retransmission. Linux has the same minimum.
@@ -41,17 +38,6 @@ const FINISH_BURST: usize = 200;
 /// two minutes therefore still sees the new number as higher.
 const ISN_STEP: u128 = 64;
 
-/// A page with its prepared requests.
-#[derive(Debug)]
-pub(super) struct PreparedPage {
-    pub(super) len: u32,
-    pub(super) crcs: [u32; 2],
-    pub(super) head: Remembered,
-    /// Two request packets: an ordinary request, and the last request on a connection.
-    requests: [Template; 2],
-    request_lens: [u32; 2],
-}
-
 /// An HTTP load generator; see the [module](super)'s documentation.
 pub struct Client {
     host: Host,
@@ -59,10 +45,9 @@ pub struct Client {
     /// Local addresses.
     pub(super) addresses: Box<[u32]>,
     pub(super) packets: PacketTemplates,
-    pub(super) pages: Box<[PreparedPage]>,
+    pub(super) pages: Pages,
     /// Length of the longest request in bytes.
     pub(super) longest_request: u32,
-    pub(super) draw: Draw,
     pub(super) connections: Vec<Connection>,
     pub(super) free: Vec<u32>,
     pub(super) slots: Slots,
@@ -75,6 +60,8 @@ pub struct Client {
     pub(super) meter: Meter,
     pub(super) now_ms: u32,
     epoch: Duration,
+    /// Field by which the server recognizes that a page has not changed.
+    validator: Option<&'static str>,
     /// Progress of `finish` at the end of a run: connections with lower numbers are reset or
     /// closed.
     finished: usize,
@@ -87,9 +74,6 @@ impl Client {
     /// Fails if the workload is impossible, for example with more connections than ports.
     pub fn new(place: &Place, workload: &Workload, meter: Meter) -> Result<Self, LoadError> {
         let invalid = |why: String| Err(LoadError::Asked(why));
-        if workload.pages.is_empty() || workload.pages.len() > MAX_PATHS {
-            return invalid(format!("a mix has 1 to {MAX_PATHS} paths"));
-        }
         let slots = Slots::new(place.addresses.len(), workload.epoch.subsec_nanos());
         let active = u64::from(workload.connections);
         let total = active + u64::from(workload.idle);
@@ -106,23 +90,7 @@ impl Client {
         let lingering = workload.connections.max(MIN_LINGERING);
         let capacity = total as u32 + lingering;
         let host = SocketAddrV4::new(place.target.0, place.target.1);
-        let prepare = |page: &super::Page| {
-            let texts = [request(page, host, false)?, request(page, host, true)?];
-            Ok(PreparedPage {
-                len: page.len,
-                crcs: page.crcs,
-                head: Remembered::new(),
-                requests: [0, 1].map(|i| Template::new(place, PSH | ACK, &[], &texts[i])),
-                request_lens: [0, 1].map(|i| texts[i].len() as u32),
-            })
-        };
-        let pages: Result<Box<[PreparedPage]>, LoadError> =
-            workload.pages.iter().map(prepare).collect();
-        let pages = pages?;
-        let longest_request = (pages.iter())
-            .map(|page| page.request_lens[1])
-            .max()
-            .unwrap_or(0);
+        let pages = Pages::new(place, workload)?;
         let own: Vec<std::net::IpAddr> = (place.addresses.iter())
             .map(|address| (*address).into())
             .collect();
@@ -132,9 +100,8 @@ impl Client {
             target: host,
             addresses: place.addresses.iter().map(|a| a.to_bits()).collect(),
             packets: PacketTemplates::new(place),
+            longest_request: pages.longest_request(),
             pages,
-            longest_request,
-            draw: Draw::new(&workload.pages, workload.seed),
             connections: vec![Connection::free(); capacity as usize],
             free: (0..capacity).rev().collect(),
             slots,
@@ -145,6 +112,7 @@ impl Client {
             meter,
             now_ms: 0,
             epoch: workload.epoch,
+            validator: workload.pages.iter().find_map(|page| page.form.validator()),
             finished: 0,
         })
     }
@@ -228,9 +196,8 @@ impl Client {
         }
         let connection = &mut self.connections[id as usize];
         if connection.flags.intersects(Flags::REQUEST) {
-            let page = &self.pages[connection.page as usize];
-            let last = usize::from(connection.flags.intersects(Flags::LAST));
-            let len = page.request_lens[last];
+            let (page, is_last) = (connection.page, connection.flags.intersects(Flags::LAST));
+            let len = self.pages.request_len(page, is_last);
             if connection.snd_wnd < len && !connection.flags.intersects(Flags::PROBE) {
                 // The server's window is too small. The client tries again after a window update or
                 // when the retransmission timer expires.
@@ -238,7 +205,7 @@ impl Client {
                 return true;
             }
             let fields = connection.fields(&self.addresses, connection.snd_nxt);
-            if !send(port, &page.requests[last], &fields) {
+            if !self.pages.send_request(port, page, is_last, &fields) {
                 return false;
             }
             connection.snd_nxt = connection.snd_nxt.wrapping_add(len);
@@ -307,15 +274,15 @@ impl Client {
             connection.flags.insert(Flags::RESEND);
             connection.snd_nxt = connection.snd_nxt.wrapping_add(1);
         }
-        let page = &self.pages[connection.page as usize];
-        let last = usize::from(connection.flags.intersects(Flags::LAST));
-        let (packet, len) = if connection.flags.intersects(Flags::FIN_SENT) {
-            (&self.packets.fin, 1)
+        let (page, is_last) = (connection.page, connection.flags.intersects(Flags::LAST));
+        let fields = |len| connection.fields(&self.addresses, connection.snd_nxt.wrapping_sub(len));
+        let sent = if connection.flags.intersects(Flags::FIN_SENT) {
+            send(port, &self.packets.fin, &fields(1))
         } else {
-            (&page.requests[last], page.request_lens[last])
+            let len = self.pages.request_len(page, is_last);
+            self.pages.send_request(port, page, is_last, &fields(len))
         };
-        let seq = connection.snd_nxt.wrapping_sub(len);
-        if !send(port, packet, &connection.fields(&self.addresses, seq)) {
+        if !sent {
             return false;
         }
         connection.flags.remove(Flags::RESEND);
@@ -537,6 +504,7 @@ impl Generator for Client {
     fn report(&self) -> Report {
         let mut report = self.meter.report("load http", self.lanes.rate());
         report.connection_rate = self.lanes.connection_rate(report.seconds);
+        report.validator = self.validator;
         report.slowest_p50_us = self.lanes.slowest_p50_us();
         if self.lanes.idle_failed() > 0 {
             report

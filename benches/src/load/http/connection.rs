@@ -75,9 +75,14 @@ bitflags::bitflags! {
         const PROBE = 1 << 18;
         /// The connection has additional state: a [`Trouble`].
         const TROUBLE = 1 << 19;
+        /// The head lacks the field that shows the form of the response.
+        const BAD_FIELD = 1 << 20;
+
+        /// The flags of a wrong head.
+        const BAD_HEAD = Self::BAD_STATUS.bits() | Self::BAD_LENGTH.bits() | Self::BAD_FIELD.bits();
 
         /// The flags of one response.
-        const RESPONSE = Self::BUSY.bits() | Self::BODY.bits() | Self::BAD_STATUS.bits() | Self::BAD_LENGTH.bits();
+        const RESPONSE = Self::BUSY.bits() | Self::BODY.bits() | Self::BAD_HEAD.bits();
     }
 }
 

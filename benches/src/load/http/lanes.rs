@@ -389,7 +389,7 @@ impl Client {
     /// Queues a request for sending. Its latency is measured from `requested_at`.
     #[inline(always)]
     fn ask(&mut self, id: u32, requested_at: Instant) {
-        let page = self.draw.next();
+        let page = self.pages.next();
         let limit_at = self.now_ms + RESPONSE_LIMIT;
         let connection = &mut self.connections[id as usize];
         connection.page = page;

@@ -6,6 +6,7 @@ use super::client::Client;
 use super::connection::{Connection, Flags};
 use super::error;
 use super::head::{Head, Parsed, parse};
+use super::pages::PreparedPage;
 use crate::load::meter::Phase;
 use crate::load::tcp::{combined, continued};
 
@@ -91,11 +92,11 @@ impl Client {
             self.fail(port, id, error::UNASKED);
             return Step::Failed;
         }
-        let page = &self.pages[connection.page as usize];
+        let page = self.pages.get(connection.page);
         if !connection.flags.intersects(Flags::TROUBLE)
             && let Some(head) = page.head.find(data)
         {
-            accept(connection, &head, page.len);
+            accept(connection, &head, page);
             return Step::Body(head.len);
         }
         self.begin_slowly(port, id, data)
@@ -105,7 +106,7 @@ impl Client {
     #[inline(never)]
     fn begin_slowly<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8]) -> Step {
         let connection = &mut self.connections[id as usize];
-        let page = &mut self.pages[connection.page as usize];
+        let page = self.pages.get_mut(connection.page);
         let known = match self.troubles.get_mut(&id) {
             Some(trouble) if !trouble.head.is_empty() => {
                 let known = trouble.head.len();
@@ -115,19 +116,16 @@ impl Client {
             _ => 0,
         };
         let parsed = match self.troubles.get(&id) {
-            Some(trouble) if known > 0 => parse(&trouble.head),
-            _ => parse(data),
+            Some(trouble) if known > 0 => parse(&trouble.head, page.field.as_ref()),
+            _ => parse(data, page.field.as_ref()),
         };
         match parsed {
             Parsed::Whole(head) => {
-                accept(connection, &head, page.len);
+                accept(connection, &head, page);
                 if known > 0 {
                     self.troubles.remove(&id);
                     connection.flags.remove(Flags::TROUBLE);
-                } else if !connection
-                    .flags
-                    .intersects(Flags::BAD_STATUS | Flags::BAD_LENGTH)
-                {
+                } else if !connection.flags.intersects(Flags::BAD_HEAD) {
                     page.head.remember(head, data);
                 }
                 // The head may have begun in earlier data. The length of that part is subtracted.
@@ -156,16 +154,19 @@ impl Client {
         let connection = &mut self.connections[id as usize];
         let flags = connection.flags;
         connection.flags.remove(Flags::RESPONSE);
-        let page = &self.pages[connection.page as usize];
+        let page = connection.page;
         if flags.intersects(Flags::BAD_STATUS) {
             self.meter.error(error::STATUS);
         } else if flags.intersects(Flags::BAD_LENGTH) {
             self.meter.error(error::LENGTH);
-        } else if !page.crcs.contains(&connection.crc) {
+        } else if flags.intersects(Flags::BAD_FIELD) {
+            self.meter.error(error::FIELD);
+        } else if !self.pages.has_crc(page, connection.crc) {
             self.meter.error(error::CHECKSUM);
         } else if measuring {
             let (requested_at, lane) = (connection.requested_at, connection.lane);
-            self.meter.complete(requested_at, now, page.len as usize);
+            let len = self.pages.get(page).len as usize;
+            self.meter.complete(requested_at, now, len);
             self.lanes.count(lane, now.since(requested_at));
         }
         let server_closes = flags.intersects(Flags::EXPECT_FIN);
@@ -173,18 +174,24 @@ impl Client {
     }
 }
 
-/// Records a head's status, body length and wish to close in the connection.
+/// Records in the connection how a head differs from that of the page, its body length, and its wish
+/// to close.
 #[inline(always)]
-fn accept(connection: &mut Connection, head: &Head, expected_len: u32) {
+fn accept(connection: &mut Connection, head: &Head, page: &PreparedPage) {
     connection.flags.insert(Flags::BODY);
-    if head.status != 200 {
+    if head.status != page.status {
         connection.flags.insert(Flags::BAD_STATUS);
-    } else if head.body_len != expected_len {
+    } else if head.body_len != page.len {
         connection.flags.insert(Flags::BAD_LENGTH);
+    } else if !head.has_field {
+        connection.flags.insert(Flags::BAD_FIELD);
     }
     if head.close {
         connection.flags.insert(Flags::EXPECT_FIN);
     }
-    connection.body_left = head.body_len;
-    connection.crc = 0;
+    connection.body_left = match head.chunked {
+        Some(_) => 0,
+        None => head.body_len,
+    };
+    connection.crc = head.chunked.unwrap_or(0);
 }

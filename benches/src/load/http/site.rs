@@ -5,6 +5,7 @@ use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
+use super::form::{Form, FormOptions};
 use crate::load::LoadError;
 
 /// Maximum number of paths in a mix.
@@ -23,7 +24,9 @@ pub struct Page {
     pub path: String,
     /// Relative frequency of requests for this page.
     pub weight: f64,
-    /// Length of the body in bytes.
+    /// Form of the response that requests ask for.
+    pub form: Form,
+    /// Length of the response's body in bytes.
     pub len: u32,
     /// CRC-32 of each version of the body. Both are the same if there is only one.
     pub crcs: [u32; 2],
@@ -35,6 +38,7 @@ impl Page {
         Self {
             path: path.to_owned(),
             weight,
+            form: Form::Whole,
             len: body.len() as u32,
             crcs: [crc32fast::hash(body); 2],
         }
@@ -59,26 +63,53 @@ impl Page {
     /// # Errors
     /// Fails if the path is invalid, or if the file cannot be read or is too long.
     pub fn read(site: &Path, path: &str, weight: f64) -> Result<Self, LoadError> {
-        let invalid = |why: String| LoadError::Asked(format!("`{path}`: {why}"));
-        let relative = path
-            .strip_prefix('/')
-            .ok_or_else(|| invalid("a path begins with a slash".into()))?;
-        if !path.bytes().all(is_plain) || relative.split('/').any(|part| part == "..") {
-            return Err(invalid(
-                "a path may have only letters, digits and -._~/".into(),
-            ));
-        }
-        let mut file = site.join(relative);
-        if file.is_dir() {
-            file.push("index.html");
-        }
-        let body =
-            fs::read(&file).map_err(|error| invalid(format!("{}: {error}", file.display())))?;
-        if u32::try_from(body.len()).is_err() {
-            return Err(invalid("the file has 4 GiB or more".into()));
-        }
-        Ok(Self::of(path, weight, &body))
+        Ok(Self::of(path, weight, &read(site, path, "")?))
     }
+
+    /// Reads a page of which requests ask for the form that the options choose.
+    ///
+    /// # Errors
+    /// Fails like [`Page::read`], or if the server at `server` cannot serve this form.
+    pub fn read_form(
+        site: &Path,
+        path: &str,
+        options: &FormOptions,
+        server: SocketAddrV4,
+    ) -> Result<Self, LoadError> {
+        let body = read(site, path, options.extension())?;
+        let form = options.form(server, path, body.len() as u32)?;
+        let body = match form {
+            Form::Part { first, last, .. } => &body[first as usize..=last as usize],
+            Form::SameTag(_) | Form::NotSince(_) => &[],
+            Form::Whole | Form::Coded(_) => &body[..],
+        };
+        let page = Self::of(path, 1.0, body);
+        Ok(Self { form, ..page })
+    }
+}
+
+/// Reads the file at `path` in the directory `site`, or the file beside it that has a further
+/// extension.
+fn read(site: &Path, path: &str, extension: &str) -> Result<Vec<u8>, LoadError> {
+    let invalid = |why: String| LoadError::Asked(format!("`{path}`: {why}"));
+    let relative = path
+        .strip_prefix('/')
+        .ok_or_else(|| invalid("a path begins with a slash".into()))?;
+    if !path.bytes().all(is_plain) || relative.split('/').any(|part| part == "..") {
+        return Err(invalid(
+            "a path may have only letters, digits and -._~/".into(),
+        ));
+    }
+    let mut file = site.join(relative);
+    if file.is_dir() {
+        file.push("index.html");
+    }
+    file.as_mut_os_string().push(extension);
+    let body = fs::read(&file).map_err(|error| invalid(format!("{}: {error}", file.display())))?;
+    if u32::try_from(body.len()).is_err() {
+        return Err(invalid("the file has 4 GiB or more".into()));
+    }
+    Ok(body)
 }
 
 /// Returns true if this byte is an unreserved character or a slash. Neither needs
@@ -132,7 +163,8 @@ fn is_weight(weight: f64) -> bool {
 /// Fails if the request is too long.
 pub(super) fn request(page: &Page, host: SocketAddrV4, last: bool) -> Result<Vec<u8>, LoadError> {
     let close = if last { "Connection: close\r\n" } else { "" };
-    let request = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{close}\r\n", page.path);
+    let (path, field) = (&page.path, page.form.request_field());
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{field}{close}\r\n");
     if request.len() > MAX_REQUEST {
         return Err(LoadError::Asked(format!(
             "`{}` is too long: a request may have {MAX_REQUEST} bytes",
@@ -150,11 +182,11 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    pub(super) fn new(pages: &[Page], seed: u64) -> Self {
+    pub(super) fn new(weights: &[f64], seed: u64) -> Self {
         let mut sum = 0.0;
-        let up_to: Vec<f64> = (pages.iter())
-            .map(|page| {
-                sum += page.weight;
+        let up_to: Vec<f64> = (weights.iter())
+            .map(|weight| {
+                sum += weight;
                 sum
             })
             .collect();
@@ -163,9 +195,9 @@ impl Draw {
             let at = rng.f64() * sum;
             up_to
                 .partition_point(|upper| *upper <= at)
-                .min(pages.len() - 1) as u32
+                .min(weights.len() - 1) as u32
         };
-        let count = if pages.len() == 1 { 1 } else { DRAWN };
+        let count = if weights.len() == 1 { 1 } else { DRAWN };
         Self {
             pages: (0..count).map(&mut draw).collect(),
             next: 0,
@@ -186,10 +218,7 @@ mod tests {
 
     #[test]
     fn pages_are_drawn_by_weight() {
-        let pages: Vec<Page> = [0.5, 1.0, 6.5, 0.0001, 2.0]
-            .map(|weight| Page::of("/x", weight, b""))
-            .into();
-        let mut draw = Draw::new(&pages, 3);
+        let mut draw = Draw::new(&[0.5, 1.0, 6.5, 0.0001, 2.0], 3);
         let mut drawn = [0u32; 5];
         for _ in 0..1_000_000 {
             drawn[draw.next() as usize] += 1;

@@ -11,7 +11,7 @@ use sandstorm::{Builder, Http, Server, packets};
 use tcpip::{Config, SendMode};
 use testkit::{Link, SERVER, SERVER_MAC};
 
-use super::{Client, Page, Workload};
+use super::{Client, Form, Page, Workload, numbered};
 use crate::load::link::{Generator, Place};
 use crate::load::meter::{Meter, Phase, Report};
 use crate::load::pace::Pace;
@@ -41,6 +41,7 @@ fn pages(sizes: &[usize]) -> Vec<Page> {
 pub(super) fn workload(sizes: &[usize], connections: u32) -> Workload {
     Workload {
         pages: pages(sizes),
+        numbered: 0,
         connections,
         requests: 0,
         idle: 0,
@@ -55,6 +56,8 @@ struct World {
     mode: SendMode,
     seed: u64,
     measured: Duration,
+    /// Number of files of a numbered site that the server also serves.
+    numbered: u32,
     /// Changes the served files without the client's knowledge.
     spoil: fn(&mut Vec<u8>),
 }
@@ -70,6 +73,7 @@ impl World {
             mode: SendMode::MemCopy,
             seed: 1,
             measured: Duration::from_secs(2),
+            numbered: 0,
             spoil: |_| {},
         }
     }
@@ -80,6 +84,10 @@ impl World {
             let mut body = body(*len);
             (self.spoil)(&mut body);
             site.file(path(*len).as_bytes(), modified, &body)
+        });
+        let builder = (0..self.numbered).fold(builder, |site, number| {
+            let path = [&numbered::name(number), numbered::EXTENSION.as_bytes()].concat();
+            site.file(&path, modified, &numbered::body(number))
         });
         let site = Arc::new(builder.build());
         let mut config = LinkConfig::symmetric(self.path);
@@ -310,6 +318,66 @@ fn a_response_may_equal_either_version() {
             "{report:?}"
         );
     }
+}
+
+#[test]
+fn the_form_of_a_response_is_checked() {
+    let run = |form, body: &[u8]| {
+        let mut world = World::new();
+        world.measured = Duration::from_millis(100);
+        let mut workload = workload(&[5000], 4);
+        let page = Page::of(&path(5000), 1.0, body);
+        workload.pages = vec![Page { form, ..page }];
+        world.run(&workload, &[5000]).0
+    };
+    let whole = body(5000);
+    let part = |of| Form::Part {
+        first: 101,
+        last: 1100,
+        of,
+    };
+    let unchanged = Form::NotSince("Tue, 14 Nov 2023 22:13:20 GMT".into());
+    let report = run(unchanged, b"");
+    assert_eq!(report.validator, Some("Last-Modified"));
+    for report in [report, run(part(5000), &whole[101..1101])] {
+        assert!(
+            report.errors.is_empty() && report.completed > 100,
+            "{report:?}"
+        );
+    }
+    for (form, body, error) in [
+        (Form::SameTag("\"other\"".into()), &[][..], "wrong status"),
+        (part(5001), &whole[101..1101], "wrong field"),
+        (part(5000), &whole[100..1100], "wrong checksum"),
+        (Form::Coded("gzip".into()), &whole, "wrong field"),
+    ] {
+        let report = run(form, body);
+        assert!(
+            report.errors[error] > 100 && report.completed == 0,
+            "{error}: {report:?}"
+        );
+    }
+}
+
+#[test]
+fn numbered_files_are_requested_and_checked() {
+    let run = |served| {
+        let mut world = World::new();
+        world.numbered = served;
+        let mut workload = workload(&[], 8);
+        workload.numbered = 1100;
+        world.run(&workload, &[]).0
+    };
+    let report = run(1100);
+    assert!(
+        report.errors.is_empty() && report.completed > 1_000,
+        "{report:?}"
+    );
+    let report = run(1099);
+    assert!(
+        report.errors["wrong status"] > 0 && report.completed > 1_000,
+        "{report:?}"
+    );
 }
 
 #[test]
