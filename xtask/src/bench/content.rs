@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::shell;
 use anyhow::{Context as _, Result};
@@ -17,6 +18,11 @@ pub(crate) const ORIGIN: &str = "bench.test";
 /// Sizes in bytes of the files for runs that request only one file. A file's name is `SIZE.bin`.
 #[rustfmt::skip]
 const FILES: [usize; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 30 << 20];
+
+/// Size in bytes of the text that has compressed forms beside it. Its name is `SIZE.html`.
+const TEXT: usize = 16 << 10;
+/// Commands that make a compressed form beside a file.
+const COMPRESSORS: [(&str, &str); 2] = [("gzip", "-9k"), ("brotli", "-k")];
 
 /// Number of files in the mix, which imitates the file sizes of a CDN. 9 of 10 files are smaller
 /// than [`MIX_KNEE`] bytes.
@@ -73,7 +79,16 @@ impl Content {
         self.once("files", |folder| {
             make(folder)?;
             let write = |size| write_body(&folder.join(format!("{size}.bin")), size);
-            FILES.into_iter().try_for_each(write)
+            FILES.into_iter().try_for_each(write)?;
+            let text = folder.join(format!("{TEXT}.html"));
+            self::write(&text, html(TEXT).as_bytes())?;
+            // Without a compressor, the runs that need its form fail.
+            for (program, option) in COMPRESSORS {
+                if shell::is_installed(program) {
+                    shell::capture(Command::new(program).arg(option).arg(&text))?;
+                }
+            }
+            Ok(())
         })
     }
 
@@ -90,6 +105,17 @@ impl Content {
             write(&list, text.as_bytes())
         })?;
         Ok((folder, list))
+    }
+
+    /// Returns the folder of a site with `count` small files. The load generator writes it, because
+    /// it also checks these files.
+    pub(crate) fn numbered(&self, count: u32) -> Result<PathBuf> {
+        self.once(&format!("numbered-{count}"), |folder| {
+            make(folder)?;
+            let mut command = Command::new(self.programs.join("load"));
+            command.arg("files").arg(folder);
+            shell::capture(command.args(["--count", &count.to_string()])).map(drop)
+        })
     }
 
     fn once(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
@@ -114,6 +140,17 @@ fn write_body(path: &Path, size: usize) -> Result<()> {
     let mut body = vec![0; size];
     fastrand::Rng::with_seed(size as u64).fill(&mut body);
     write(path, &body)
+}
+
+/// Returns `size` bytes of HTML, which can be compressed.
+fn html(size: usize) -> String {
+    let mut random = fastrand::Rng::with_seed(size as u64);
+    let mut text = String::new();
+    while text.len() < size {
+        let _ = writeln!(text, "<li>item {}</li>", random.u32(..10_000));
+    }
+    text.truncate(size);
+    text
 }
 
 /// Returns a zone with one address record for each of `names` hosts.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::content::Content;
-use super::results::Load;
+use super::results::{Load, SKIPPED};
 use super::rig::{self, CLIENT_CORE, CLIENT_LINK, Rig, SERVER_ADDRESS};
 use super::servers;
 use crate::interrupt;
@@ -44,7 +44,7 @@ pub(crate) fn run(
     } else if servers::is_installed(program) {
         rig.client_command(program)
     } else {
-        bail!("skipped, as {program} is not installed");
+        bail!("{SKIPPED}{program} is not installed");
     };
     let arguments = fill(arguments, content, measured)?;
     command.args(arguments.split_whitespace());

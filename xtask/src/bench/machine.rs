@@ -78,7 +78,7 @@ pub(crate) fn busy_before() -> Result<(String, String)> {
 pub(crate) fn versions(programs: &Path) -> BTreeMap<String, String> {
     let second_word = |command: &mut Command| {
         let line = first_line(command)?;
-        line.split(' ').nth(1).map(str::to_owned)
+        line.split_whitespace().nth(1).map(str::to_owned)
     };
     let own = |name| second_word(Command::new(programs.join(name)).arg("--version"));
     let mut git = Command::new("git");
@@ -91,12 +91,17 @@ pub(crate) fn versions(programs: &Path) -> BTreeMap<String, String> {
         ("sandstorm", own("sandstorm")),
         ("namestorm", own("namestorm")),
         ("commit", first_line(&mut git)),
+        (
+            "static-web-server",
+            second_word(Command::new("static-web-server").arg("--version")),
+        ),
         ("rustc", second_word(Command::new("rustc").arg("--version"))),
     ];
     let packages = [
         ("nginx", "nginx"),
         ("lighttpd", "lighttpd"),
         ("h2o", "h2o"),
+        ("Caddy", "caddy"),
         ("NSD", "nsd"),
         ("Knot DNS", "knot"),
         ("BIND", "bind9"),

@@ -2,6 +2,8 @@
 //! reach. Each server has one worker. Only nginx has more, if one worker may not open enough files.
 //! [`fill`] replaces the placeholders in braces.
 
+use std::path::Path;
+
 /// Replaces each `{word}` of a template by its value.
 pub(crate) fn fill(template: &str, words: &[(&str, String)]) -> String {
     let put =
@@ -10,7 +12,7 @@ pub(crate) fn fill(template: &str, words: &[(&str, String)]) -> String {
 }
 
 pub(crate) const NGINX: &str = "\
-user root;
+{modules}user root;
 daemon off;
 worker_processes {workers};
 worker_rlimit_nofile {files};
@@ -30,10 +32,11 @@ http {
     access_log off;
     server_tokens off;
     default_type application/octet-stream;
-    open_file_cache max=4000 inactive=1h;
+    open_file_cache max={cached} inactive=1h;
     open_file_cache_valid 1h;
     open_file_cache_min_uses 1;
-    keepalive_timeout 1h;
+    gzip_static on;
+{more}    keepalive_timeout 1h;
     keepalive_requests 2000000000;
     client_header_timeout 1h;
     client_body_temp_path {run}/body;
@@ -47,6 +50,30 @@ http {
     }
 }
 ";
+
+/// Debian's module that sends files with Brotli forms beside them. A module that does not exist must
+/// not be in the configuration.
+const NGINX_BROTLI: &str = "/usr/lib/nginx/modules/ngx_http_brotli_static_module.so";
+
+pub(super) fn has_nginx_brotli() -> bool {
+    Path::new(NGINX_BROTLI).exists()
+}
+
+/// Returns the lines of nginx's configuration that load modules.
+pub(super) fn nginx_modules() -> String {
+    if has_nginx_brotli() {
+        format!("load_module {NGINX_BROTLI};\n")
+    } else {
+        String::new()
+    }
+}
+
+/// Returns the lines of nginx's configuration that depend on the machine and the mode.
+pub(super) fn nginx_directives(uses_threads: bool) -> String {
+    let brotli = has_nginx_brotli().then_some("    brotli_static on;\n");
+    let threads = uses_threads.then_some("    aio threads;\n");
+    [brotli, threads].into_iter().flatten().collect()
+}
 
 pub(super) const LIGHTTPD: &str = "\
 server.modules = ()
@@ -82,6 +109,25 @@ hosts:
     paths:
       /:
         file.dir: {served}
+        file.send-compressed: ON
+";
+
+pub(super) const CADDY: &str = "\
+{
+    admin off
+    auto_https off
+    storage file_system {run}
+    log {
+        level ERROR
+    }
+}
+http://:80 {
+    bind {address}
+    root * {served}
+    file_server {
+        precompressed br gzip
+    }
+}
 ";
 
 pub(super) const NSD: &str = "\

@@ -4,8 +4,8 @@ use super::Selection;
 use super::results::Quantity::{self, Cost, Memory, Rate, Throughput};
 use super::rig::Interrupts;
 use super::servers::{
-    DNS_SERVERS, H2O, KNOT, LIGHTTPD, NGINX, NGINX_BUSY_POLL, NSD, Program, REFLECT, SANDSTORM,
-    SANDSTORM_PRECOPY, Serves, Spec, TURNAROUND,
+    CADDY, DNS_SERVERS, H2O, KNOT, LIGHTTPD, NGINX, NGINX_AIO, NGINX_BUSY_POLL, NSD, Program,
+    REFLECT, SANDSTORM, SANDSTORM_PRECOPY, STATIC_WEB_SERVER, Serves, Spec, TURNAROUND,
 };
 
 /// A figure of the report.
@@ -36,6 +36,8 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "dns-batch", "DNS at full rate, by batch size (Figure 8b)", "frames in a batch", [Rate], ["dns", "paper", "all"];
     "web-cost", "HTTP: cost of a request", "body", [Cost], ["web", "all"];
     "web-sizes", "HTTP at full rate, by file size (Figures 4 and 6)", "body", [Throughput, Cost], ["web", "paper", "all"];
+    "web-forms", "HTTP at full rate: 304, a part, compressed forms", "body", [Cost, Rate], ["site", "all"];
+    "web-files", "HTTP at full rate: many files of 1 KB, by a Zipf law", "files", [Cost, Rate, Memory], ["site", "all"];
     "web-offload", "HTTP with segmentation offload, wrk as the client", "body", [Throughput, Cost], ["web", "all"];
     "web-mix", "HTTP, 1,000 files of a CDN's sizes (Figure 5)", "connections", [Throughput], ["web", "paper", "all"];
     "web-loss", "HTTP, 1 % of packets lost, 80 connections", "body", [Throughput], ["web", "paper", "all"];
@@ -48,7 +50,7 @@ pub(crate) const FIGURES: &[Figure] = figures![
 /// Returns the names of figures and groups that the command line accepts.
 pub(crate) fn words() -> Vec<&'static str> {
     let figures = FIGURES.iter().map(|figure| figure.name);
-    let groups = ["dns", "web", "paper", "all"];
+    let groups = ["dns", "web", "site", "paper", "all"];
     groups.into_iter().chain(figures).collect()
 }
 
@@ -74,6 +76,8 @@ pub(crate) struct Job {
     /// Program and arguments of the load generator. [`super::generators`] replaces the placeholders
     /// in braces.
     pub(crate) load: String,
+    /// Duration of the load before the measured part, in seconds.
+    pub(crate) warm_up: f64,
     /// Duration of the measured part in seconds.
     pub(crate) seconds: f64,
 }
@@ -189,6 +193,9 @@ const SIZES: &[u32] = &[KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB];
 const ALL: &[&Program] = &[&SANDSTORM, &NGINX, &SANDSTORM_PRECOPY, &LIGHTTPD, &H2O, &NGINX_BUSY_POLL];
 const WEB: [&[&Program]; 2] = [ALL.split_at(5).0, &[&SANDSTORM, &NGINX]];
 const KERNEL: [&[&Program]; 2] = [&[&SANDSTORM, &NGINX, &LIGHTTPD, &H2O], WEB[1]];
+/// Web servers for the figures of a static site.
+#[rustfmt::skip]
+const STATIC: &[&Program] = &[&SANDSTORM, &NGINX, &NGINX_AIO, &H2O, &CADDY, &STATIC_WEB_SERVER];
 const INTERVALS: [&[u32]; 2] = [&[0, 20, 40, 80, 160, 320], &[0, 80, 320]];
 
 /// Zone sizes, in names, at which costs are compared at fixed rates.
@@ -202,6 +209,11 @@ const WEB_RATES: &[(u32, u32, u32)] = &[
     (16 * KB, 16_000, 9_000),
     (64 * KB, 10_000, 6_000),
 ];
+
+/// Duration of the load before the measured part, in seconds. With many files, caches of open files
+/// need longer to fill.
+const WARM_UP: f64 = 0.4;
+const CACHE_WARM_UP: f64 = 10.0;
 
 /// Number of connections above which runs are not repeated, because opening the connections takes
 /// too long.
@@ -243,6 +255,15 @@ const SWEEPS: &[Sweep] = &[
         row("web-sizes", "16 connections", "load http {file} --connections 16"),
         row("web-sizes", "256 connections", "load http {file} --connections 256").only(SIZES, 3).full(),
         row("web-sizes", "1,024 connections", "load http {file} --connections 1024").only(SIZES, 3).full(),
+    ], ..SWEEP },
+    Sweep { xs: [&[KB, 16 * KB]; 2], programs: [STATIC; 2], rows: &[
+        row("web-forms", "304", "load http {file} --unchanged --connections 64").only(&[KB], 6),
+        row("web-forms", "206 from 64 KB", "load http --site {files} --path /65536.bin --part {x} --connections 64").only(&[KB], 6),
+        row("web-forms", "gzip", "load http --site {files} --path /{x}.html --coding gzip --connections 64").only(&[16 * KB], 6),
+        row("web-forms", "br", "load http --site {files} --path /{x}.html --coding br --connections 64").only(&[16 * KB], 6),
+    ], ..SWEEP },
+    Sweep { xs: [&[1_000_000], &[20_000]], programs: [STATIC; 2], serves: Serves::Numbered(None), rows: &[
+        row("web-files", "", "load http --numbered {x} --connections 64"),
     ], ..SWEEP },
     Sweep { xs: [&[KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 30 * MB], &[64 * KB]], programs: KERNEL, offloads: true, rows: &[
         row("web-offload", "1 connection", "wrk -c 1 {wrk}").only(&[], 2).full(),
@@ -340,6 +361,10 @@ impl Sweep {
                 "limit" | "dns-cost" | "web-cost" => 3.0,
                 _ => 1.5,
             };
+            let warm_up = match row.figure {
+                "web-files" if !selection.quick => CACHE_WARM_UP,
+                _ => WARM_UP,
+            };
             let load = row.load(x, program);
             is_wanted.then(|| Job {
                 figure: row.figure,
@@ -350,6 +375,7 @@ impl Sweep {
                     _ => program.name,
                 },
                 load,
+                warm_up,
                 seconds: selection.common.seconds.unwrap_or(seconds),
             })
         };
@@ -359,6 +385,9 @@ impl Sweep {
     fn spec(&self, x: u32, program: &'static Program) -> Spec {
         let connections = if self.options.contains("{connections}") {
             x + SPARE_CONNECTIONS
+        } else if matches!(self.serves, Serves::Numbered(_)) {
+            // This leaves more open files to caches.
+            SPARE_CONNECTIONS
         } else {
             USUAL_CONNECTIONS
         };
@@ -369,6 +398,7 @@ impl Sweep {
             serves: match self.serves {
                 _ if *program == REFLECT => Serves::Echo,
                 Serves::Zone(None) => Serves::Zone(Some(x)),
+                Serves::Numbered(None) => Serves::Numbered(Some(x)),
                 serves => serves,
             },
             options: if program.is_ours() {

@@ -9,7 +9,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -106,6 +106,7 @@ fn measurement(text: &mut String, results: &Results, full: bool) -> Result<()> {
     for (name, value) in machine {
         let _ = writeln!(text, "- {}: {}", escape(&name), escape(&value));
     }
+    validators(text, results);
     noise(text, results);
     text.push('\n');
     let marks = comparisons::rows(results);
@@ -156,6 +157,20 @@ fn measurement(text: &mut String, results: &Results, full: bool) -> Result<()> {
         &rows,
     );
     Ok(())
+}
+
+/// Writes by which field each server recognized unchanged files.
+fn validators(text: &mut String, results: &Results) {
+    let mut servers = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for run in &results.runs {
+        if let Some(field) = &run.load.validator {
+            servers.entry(field).or_default().insert(&run.server);
+        }
+    }
+    for (field, servers) in servers {
+        let servers = servers.into_iter().collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "- 304 by {field}: {}", escape(&servers));
+    }
 }
 
 /// Writes how much the repeats differ, and how much CPU time the host stole.

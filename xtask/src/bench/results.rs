@@ -65,6 +65,9 @@ pub(crate) struct Load {
     /// loop.
     #[serde(default)]
     pub(crate) slowest_p50_us: Option<f64>,
+    /// Field by which the server recognizes unchanged files, if the load asks for changes.
+    #[serde(default)]
+    pub(crate) validator: Option<String>,
 }
 
 /// CPU time of a run, per request and as utilization.
@@ -83,6 +86,9 @@ pub(crate) struct Cost {
     pub(crate) client_busy: f64,
 }
 
+/// Begins the reason of a run or server that is skipped, usually because something is not installed.
+pub(crate) const SKIPPED: &str = "skipped, as ";
+
 /// A run or server that could not be measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Missing {
@@ -90,6 +96,13 @@ pub(crate) struct Missing {
     pub(crate) why: String,
     /// Last lines of the program's output.
     pub(crate) log: String,
+}
+
+impl Missing {
+    /// Returns true if the run or server failed. Otherwise it was skipped.
+    pub(crate) fn is_failure(&self) -> bool {
+        !self.why.starts_with(SKIPPED)
+    }
 }
 
 /// A quantity that a run measures.

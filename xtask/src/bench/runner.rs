@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use super::content::Content;
 use super::generators;
 use super::plan::{Group, Job, Set};
-use super::results::{Load, Missing, Results, Run};
+use super::results::{Load, Missing, Results, Run, SKIPPED};
 use super::rig::{Rig, SERVER_CORE, SERVER_LINK};
 use super::servers::{Program, is_installed};
 use super::usage::{self, Sample};
@@ -21,9 +21,6 @@ pub(crate) const RESULTS: &str = "results.json";
 
 /// Number of log lines to save with a failure.
 const LOG_LINES: usize = 20;
-
-/// Duration of the load before the measured part, in seconds.
-const WARM_UP: f64 = 0.4;
 
 pub(crate) struct Runner {
     results: Results,
@@ -83,10 +80,7 @@ impl Runner {
     fn is_there(&mut self, program: &Program) -> bool {
         let is_there = program.is_ours() || is_installed(program.executable());
         if !is_there {
-            let why = format!(
-                "skipped, as it is not installed: apt-get install {}",
-                program.package
-            );
+            let why = format!("{SKIPPED}it is not installed: {}", program.install);
             self.miss(program.name.to_owned(), &why);
         }
         is_there
@@ -117,6 +111,10 @@ impl Runner {
             interrupt::check()?;
             self.done += 1;
             let title = format!("{}: {} {} {}", job.line, job.figure, job.x, job.panel);
+            if let Some(why) = group.spec.cannot(&job.load) {
+                self.miss(title, &format!("{SKIPPED}{why}"));
+                continue;
+            }
             print!("[{:3}/{}] {title}: ", self.done, self.all);
             // The result is ignored, because a failure to print progress does not matter.
             let _ = std::io::stdout().flush();
@@ -154,7 +152,7 @@ impl Runner {
         let mut receivers = Vec::new();
         let mut samples = Vec::new();
         let mut memory = 0;
-        let lengths = [WARM_UP, job.seconds];
+        let lengths = [job.warm_up, job.seconds];
         let open = group.spec.connections;
         let load = generators::run(&job.load, open, rig, &self.content, lengths, || {
             let sample = if samples.is_empty() {

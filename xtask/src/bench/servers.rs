@@ -21,13 +21,16 @@ const START_LIMIT: Duration = Duration::from_mins(2);
 /// listening sockets.
 const SPARE_FILES: u32 = 512;
 
+/// Minimum number of files that nginx keeps open.
+const MIN_CACHED: u32 = 4_000;
+
 /// A server program in one of its modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     /// Name in the report.
     pub(crate) name: &'static str,
-    /// Debian package of another project's server. Empty for our own programs.
-    pub(crate) package: &'static str,
+    /// Command that installs another project's server. Empty for our own programs.
+    pub(crate) install: &'static str,
     /// Program and arguments. [`Spec::words`] returns the values of the placeholders in braces.
     command: &'static str,
     config: &'static str,
@@ -38,7 +41,7 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn is_ours(&self) -> bool {
-        self.package.is_empty()
+        self.install.is_empty()
     }
 
     /// Returns the file name of the program.
@@ -48,9 +51,9 @@ impl Program {
 }
 
 macro_rules! programs {
-    ($($const:ident = $name:literal, $package:literal, $command:expr, $config:expr, $files:literal;)+) => {
+    ($($const:ident = $name:literal, $install:literal, $command:expr, $config:expr, $files:literal;)+) => {
         $(pub(crate) const $const: Program = Program {
-            name: $name, package: $package, command: $command, config: $config, files_each: $files,
+            name: $name, install: $install, command: $command, config: $config, files_each: $files,
         };)+
     };
 }
@@ -64,6 +67,9 @@ macro_rules! namestorm {
         )
     };
 }
+
+const STATIC_WEB_SERVER_COMMAND: &str = "static-web-server --host {address} --port 80 \
+     --root {served} --compression false --compression-static true --cache-control-headers false";
 
 // The generator ends before the server, so our servers do not wait for open connections.
 //
@@ -79,14 +85,17 @@ programs! {
     PRECOPY_FQDN = "namestorm pre-copy fqdn", "", namestorm!("pre-copy --hash fqdn"), "", 0;
     SANDSTORM = "sandstorm memcopy", "", "sandstorm serve {served} --mode memcopy --drain 0 --device {device}", "", 0;
     SANDSTORM_PRECOPY = "sandstorm pre-copy", "", "sandstorm serve {served} --mode pre-copy --drain 0 --device {device}", "", 0;
-    NGINX = "nginx", "nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
-    NGINX_BUSY_POLL = "nginx busy-poll", "nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
-    LIGHTTPD = "lighttpd", "lighttpd", "lighttpd -D -f {config}", peers::LIGHTTPD, 2;
-    H2O = "h2o", "h2o", "h2o -m worker -c {config}", peers::H2O, 1;
-    NSD = "NSD", "nsd", "nsd -d -c {config}", peers::NSD, 0;
-    KNOT = "Knot DNS", "knot", "knotd -c {config}", peers::KNOT, 0;
-    KNOT_XDP = "Knot DNS XDP", "knot", "knotd -c {config}", peers::KNOT_XDP, 0;
-    BIND = "BIND", "bind9", "named -f -n 1 -c {config}", peers::BIND, 0;
+    NGINX = "nginx", "apt-get install nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
+    NGINX_AIO = "nginx aio threads", "apt-get install nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
+    NGINX_BUSY_POLL = "nginx busy-poll", "apt-get install nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
+    LIGHTTPD = "lighttpd", "apt-get install lighttpd", "lighttpd -D -f {config}", peers::LIGHTTPD, 2;
+    H2O = "h2o", "apt-get install h2o", "h2o -m worker -c {config}", peers::H2O, 1;
+    CADDY = "Caddy", "apt-get install caddy", "caddy run --adapter caddyfile --config {config}", peers::CADDY, 1;
+    STATIC_WEB_SERVER = "static-web-server", "cargo install static-web-server --locked", STATIC_WEB_SERVER_COMMAND, "", 1;
+    NSD = "NSD", "apt-get install nsd", "nsd -d -c {config}", peers::NSD, 0;
+    KNOT = "Knot DNS", "apt-get install knot", "knotd -c {config}", peers::KNOT, 0;
+    KNOT_XDP = "Knot DNS XDP", "apt-get install knot", "knotd -c {config}", peers::KNOT_XDP, 0;
+    BIND = "BIND", "apt-get install bind9", "named -f -n 1 -c {config}", peers::BIND, 0;
 }
 
 /// DNS servers and the reflector. The first six are compared at fixed rates. The first three are
@@ -108,6 +117,8 @@ pub(crate) enum Serves {
     Files,
     /// Files of many sizes, which runs request in a mix.
     Mix,
+    /// This number of small files. `None` stands for the value of the figure's variable.
+    Numbered(Option<u32>),
 }
 
 /// A server to start, with its content and settings.
@@ -139,6 +150,13 @@ impl Spec {
     /// Returns true if the server polls its queue in place of the kernel's threads.
     pub(crate) fn polls(&self) -> bool {
         self.interrupts == Interrupts::Polled
+    }
+
+    /// Returns why the server cannot serve the responses that a load asks for.
+    pub(crate) fn cannot(&self, load: &str) -> Option<&'static str> {
+        let needs_module = self.program.config == peers::NGINX && load.contains("--coding br");
+        (needs_module && !peers::has_nginx_brotli())
+            .then_some("it lacks a module: apt-get install libnginx-mod-http-brotli-static")
     }
 
     /// Starts the server on the rig and waits until it is ready. Returns the server and the ids of
@@ -188,6 +206,7 @@ impl Spec {
             Serves::Zone(names) => content.zone(names.unwrap_or(1))?,
             Serves::Files => content.files()?,
             Serves::Mix => content.mix()?.0,
+            Serves::Numbered(files) => content.numbered(files.unwrap_or(1))?,
         };
         // A new folder has no lock file or journal from an earlier start.
         let run = content.folder().join("run").join(&name);
@@ -243,6 +262,8 @@ impl Spec {
         } else {
             ""
         };
+        // nginx may keep all other files open.
+        let cached = files.saturating_sub(n + 2 * SPARE_FILES);
         Ok(vec![
             ("device", format!("xdp:{SERVER_LINK}{checksums}")),
             ("address", SERVER_ADDRESS.to_owned()),
@@ -253,6 +274,9 @@ impl Spec {
             ("config", config.display().to_string()),
             ("files", files.to_string()),
             ("connections", (n + SPARE_FILES).to_string()),
+            ("cached", cached.max(MIN_CACHED).to_string()),
+            ("modules", peers::nginx_modules()),
+            ("more", peers::nginx_directives(*self.program == NGINX_AIO)),
             ("workers", workers.to_string()),
             ("worker_connections", (of_worker + SPARE_FILES).to_string()),
         ])
@@ -267,6 +291,9 @@ impl Serves {
             Self::Zone(_) => format!("dig @{SERVER_ADDRESS} {ORIGIN} SOA +short +tries=1 +time=1"),
             Self::Files => format!("curl -sf -m 1 -r 0-9 http://{SERVER_ADDRESS}/1024.bin"),
             Self::Mix => format!("curl -sf -m 1 -r 0-9 http://{SERVER_ADDRESS}/0.bin"),
+            Self::Numbered(_) => {
+                format!("curl -sf -m 1 -r 0-9 http://{SERVER_ADDRESS}/000/000.bin")
+            }
         };
         let mut words = probe.split(' ');
         let mut command = rig.client_command(words.next().unwrap_or_default());
@@ -306,7 +333,16 @@ mod tests {
 
     #[test]
     fn every_placeholder_of_a_template_is_filled_in() {
-        let peers = [&NGINX, &LIGHTTPD, &H2O, &NSD, &KNOT, &KNOT_XDP, &BIND];
+        let peers = [
+            &NGINX_AIO,
+            &LIGHTTPD,
+            &H2O,
+            &CADDY,
+            &STATIC_WEB_SERVER,
+            &NSD,
+            &KNOT_XDP,
+            &BIND,
+        ];
         for program in peers.into_iter().chain(DNS_SERVERS.iter().copied()) {
             let text = filled(program, 1_000, 20_000).unwrap();
             let word = |rest: &str| rest.split('}').next().unwrap_or_default().to_owned();

@@ -243,6 +243,9 @@ fn start_nginx(far: &Namespace, site: &Path, scratch: &Path) -> Result<Server> {
     let words = [
         ("workers", "1".to_owned()),
         ("files", "8192".to_owned()),
+        ("cached", "4000".to_owned()),
+        ("modules", String::new()),
+        ("more", String::new()),
         ("worker_connections", "4096".to_owned()),
         ("run", scratch.display().to_string()),
         ("address", v4.ip().to_string()),

@@ -60,7 +60,14 @@ const KB: f64 = 1024.0;
 const TURNAROUND: &str = "namestorm turnaround";
 const SANDSTORM: &str = "sandstorm memcopy";
 const PRE_COPY: &str = "sandstorm pre-copy";
-const NGINX: &[&str] = &["nginx", "nginx busy-poll"];
+const NGINX: &[&str] = &["nginx", "nginx busy-poll", "nginx aio threads"];
+const SITES: &[&str] = &[
+    "nginx",
+    "nginx aio threads",
+    "h2o",
+    "Caddy",
+    "static-web-server",
+];
 const ZONES: &[f64] = &[1.0, 10.0, 100.0, 1e3, 1e4];
 
 #[rustfmt::skip]
@@ -79,6 +86,10 @@ const COMPARISONS: &[Comparison] = comparisons![
     "Sandstorm's cost to nginx's with offloads, 64 KB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "*", At(&[64.0 * KB]), SANDSTORM, NGINX, false;
     "Sandstorm's cost to nginx's with offloads, 1 MB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "*", At(&[1024.0 * KB]), SANDSTORM, NGINX, false;
     "Sandstorm's throughput to nginx's with offloads, worst point", AtLeast(1.0), Throughput, "web-offload", "*", All, SANDSTORM, NGINX, false;
+    "Sandstorm's cost to nginx's, 304, parts and compressed forms", AtMost(1.0 / 3.0), Cost, "web-forms", "*", All, SANDSTORM, NGINX, true;
+    "Sandstorm's cost to nginx's, many files", AtMost(1.0 / 3.0), Cost, "web-files", "", All, SANDSTORM, NGINX, true;
+    "Sandstorm's cost to the best other server's, 304, parts and compressed forms", AtMost(1.0), Cost, "web-forms", "*", All, SANDSTORM, SITES, true;
+    "Sandstorm's cost to the best other server's, many files", AtMost(1.0), Cost, "web-files", "", All, SANDSTORM, SITES, true;
     "Our generator's rate to dnsperf's, worst point", Near(0.05), Rate, "agreement", "DNS*", All, "load", &["dnsperf"], false;
     "Our generator's rate to kxdpgun's, worst point", Near(0.05), Rate, "agreement", "DNS*", All, "load", &["kxdpgun"], false;
     "Our generator's rate to wrk's", Near(0.05), Rate, "agreement", "HTTP*", All, "load", &["wrk"], true;
@@ -225,6 +236,9 @@ impl Comparison {
         let median = |quantity, runs| Spread::of_runs(quantity, runs).map_or(0.0, |s| s.median);
         let of = |runs| digits(median(self.quantity, runs));
         let mut note = format!("{} to {}", of(&point.ours), of(&point.others));
+        if self.others.len() > 1 {
+            let _ = write!(note, " of {}", point.others[0].server);
+        }
         let both = [&point.ours, &point.others];
         for runs in both {
             let (name, asked) = (&runs[0].server, runs[0].load.asked_rate);
