@@ -27,7 +27,7 @@ events {
 http {
     sendfile on;
     sendfile_max_chunk 0;
-    tcp_nopush on;
+    tcp_nopush {nopush};
     tcp_nodelay on;
     access_log off;
     server_tokens off;

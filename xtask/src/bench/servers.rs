@@ -87,6 +87,7 @@ programs! {
     SANDSTORM_PRECOPY = "sandstorm pre-copy", "", "sandstorm serve {served} --mode pre-copy --drain 0 --device {device}", "", 0;
     NGINX = "nginx", "apt-get install nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
     NGINX_AIO = "nginx aio threads", "apt-get install nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
+    NGINX_UNCORKED = "nginx without tcp_nopush", "apt-get install nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
     NGINX_BUSY_POLL = "nginx busy-poll", "apt-get install nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
     LIGHTTPD = "lighttpd", "apt-get install lighttpd", "lighttpd -D -f {config}", peers::LIGHTTPD, 2;
     H2O = "h2o", "apt-get install h2o", "h2o -m worker -c {config}", peers::H2O, 1;
@@ -262,6 +263,11 @@ impl Spec {
         } else {
             ""
         };
+        let nopush = if *self.program == NGINX_UNCORKED {
+            "off"
+        } else {
+            "on"
+        };
         // nginx may keep all other files open.
         let cached = files.saturating_sub(n + 2 * SPARE_FILES);
         Ok(vec![
@@ -274,6 +280,7 @@ impl Spec {
             ("config", config.display().to_string()),
             ("files", files.to_string()),
             ("connections", (n + SPARE_FILES).to_string()),
+            ("nopush", nopush.to_owned()),
             ("cached", cached.max(MIN_CACHED).to_string()),
             ("modules", peers::nginx_modules()),
             ("more", peers::nginx_directives(*self.program == NGINX_AIO)),

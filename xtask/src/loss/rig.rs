@@ -244,6 +244,7 @@ fn start_nginx(far: &Namespace, site: &Path, scratch: &Path) -> Result<Server> {
         ("workers", "1".to_owned()),
         ("files", "8192".to_owned()),
         ("cached", "4000".to_owned()),
+        ("nopush", "on".to_owned()),
         ("modules", String::new()),
         ("more", String::new()),
         ("worker_connections", "4096".to_owned()),

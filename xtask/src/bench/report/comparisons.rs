@@ -60,14 +60,11 @@ const KB: f64 = 1024.0;
 const TURNAROUND: &str = "namestorm turnaround";
 const SANDSTORM: &str = "sandstorm memcopy";
 const PRE_COPY: &str = "sandstorm pre-copy";
-const NGINX: &[&str] = &["nginx", "nginx busy-poll", "nginx aio threads"];
-const SITES: &[&str] = &[
-    "nginx",
-    "nginx aio threads",
-    "h2o",
-    "Caddy",
-    "static-web-server",
-];
+#[rustfmt::skip]
+const NGINX: &[&str] = &["nginx", "nginx busy-poll", "nginx without tcp_nopush", "nginx aio threads"];
+#[rustfmt::skip]
+const SITES: &[&str] =
+    &["nginx", "nginx without tcp_nopush", "nginx aio threads", "h2o", "Caddy", "static-web-server"];
 const ZONES: &[f64] = &[1.0, 10.0, 100.0, 1e3, 1e4];
 
 #[rustfmt::skip]
