@@ -12,6 +12,7 @@ use crate::key::Key;
 use crate::lookup::Resolution;
 use crate::rcode;
 use crate::records::Composer;
+use crate::rtype;
 use crate::tail::MAX_TCP_MESSAGE;
 
 /// The buffers for assembling replies. Each responder has its own.
@@ -54,7 +55,7 @@ impl Assembler {
             return self.ask(answers, (name, qtype), key, soa, context, counters);
         }
         counters.assembled += 1;
-        Some(self.compose(answers, (name, qtype), key, resolution))
+        Some(self.compose(answers, (name, qtype), key, context.over_tcp, resolution))
     }
 
     /// Asks the hook and returns the answer, or `None` if the hook chooses not to reply. `soa` is
@@ -93,16 +94,18 @@ impl Assembler {
             }
         };
         counters.hooked += 1;
-        Some(self.compose(answers, (name, qtype), key, resolution))
+        Some(self.compose(answers, (name, qtype), key, context.over_tcp, resolution))
     }
 
     /// Assembles the answer from `resolution`, the result of the lookup or the hook's decision.
+    /// `over_tcp` is whether the query came over TCP.
     #[inline(always)]
     fn compose<'a>(
         &'a mut self,
         answers: &'a Answers,
         (name, qtype): (&[u8], u16),
         key: &mut Key,
+        over_tcp: bool,
         resolution: Resolution<'a>,
     ) -> Body<'a> {
         let scratch = &mut self.scratch[..];
@@ -110,6 +113,11 @@ impl Assembler {
         // pointers have been adjusted.
         let shift = |answer: &Answer<'_>| name.len().saturating_sub(answers.name_len(answer));
         match resolution {
+            // A single RRset is of little use for attacks with forged client addresses. Over TCP,
+            // addresses are not forged (RFC 8482, sections 4.1 and 4.4).
+            Resolution::Answer(answer) if qtype == rtype::ANY && !over_tcp => {
+                Body::shifted(&answer, shift(&answer), scratch).first_rrset()
+            }
             Resolution::Answer(answer)
             | Resolution::NoData(answer)
             | Resolution::Hooked(answer) => Body::shifted(&answer, shift(&answer), scratch),

@@ -5,7 +5,8 @@ use udpip::Tail;
 
 use crate::answers::{Answer, NONE};
 use crate::index::At;
-use crate::tail::shift_pointer;
+use crate::query::skip_name;
+use crate::tail::{FIELDS, shift_pointer};
 
 /// The part of a reply after the question, and the header fields that depend on it.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +53,25 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// Returns the body with only the first RRset of its answer section. A body without answer records
+    /// remains as it is.
+    pub(crate) fn first_rrset(self) -> Self {
+        let [high, low, ..] = self.counts;
+        let bytes = self.tail.bytes;
+        let (records, len) = first_rrset(bytes, u16::from_be_bytes([high, low]));
+        if records == 0 || len == bytes.len() {
+            return self;
+        }
+        let [high, low] = records.to_be_bytes();
+        Self {
+            tail: Tail::new(&bytes[..len]),
+            counts: [high, low, 0, 0, 0, 0],
+            required: None,
+            prepared: None,
+            ..self
+        }
+    }
+
     /// Creates a body from an answer that was prepared for a name that is `shift` bytes shorter
     /// than the qname. Unless `shift` is 0, copies the answer to `scratch` and adjusts the
     /// compression pointers in the copy.
@@ -87,4 +107,26 @@ impl<'a> Body<'a> {
             ..body
         }
     }
+}
+
+/// Returns the number and the length in bytes of the records at the start of `tail` that have the
+/// type of the first one. `count` is the number of records in the tail's answer section.
+fn first_rrset(tail: &[u8], count: u16) -> (u16, usize) {
+    let mut first = None;
+    let mut len = 0;
+    for records in 0..count {
+        match record_at(tail, len) {
+            Some((rtype, end)) if *first.get_or_insert(rtype) == rtype => len = end,
+            _ => return (records, len),
+        }
+    }
+    (count, len)
+}
+
+/// Returns the type of the record at offset `at` of a tail, and the offset of its end.
+fn record_at(tail: &[u8], at: usize) -> Option<([u8; 2], usize)> {
+    let fields_at = skip_name(tail, at).ok()?;
+    let fields: &[u8; FIELDS] = tail.get(fields_at..)?.first_chunk()?;
+    let data_len = usize::from(u16::from_be_bytes([fields[8], fields[9]]));
+    Some(([fields[0], fields[1]], fields_at + FIELDS + data_len))
 }

@@ -11,8 +11,8 @@
 //! - Additional section: addresses of name servers, mail exchanges and services in our zones, if
 //!   they fit a UDP answer. In-domain glue is also written beyond this limit (RFC 9471).
 //!
-//! An answer to ANY holds all RRsets of the name that fit one message. RFC 8482 allows fewer
-//! RRsets, but all of them are available, and long answers use TCP.
+//! An answer to ANY holds all RRsets of the name that fit one message. Only TCP replies have all of
+//! them. UDP replies have the first RRset, which is the smallest (RFC 8482, section 4.1).
 
 mod alias;
 
@@ -23,8 +23,8 @@ use crate::edns::{MAX_UDP_MESSAGE, OPT_LEN};
 use crate::index::{ArenaFull, At};
 use crate::key::Form;
 use crate::name;
-use crate::rtype::{self, CNAME, DNAME, DS, NS, SOA};
-use crate::tail::{Base, TailWriter, TooLong};
+use crate::rtype::{self, CNAME, DNAME, DS, NS, NSEC, RRSIG, SOA};
+use crate::tail::{Base, FIELDS, POINTER, TailWriter, TooLong};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 use crate::zones::{Location, Zones, glue};
 
@@ -211,6 +211,17 @@ fn wildcard_parents(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     .flatten()
 }
 
+/// Returns the type of a name's smallest RRset. Signatures and proofs come last, because they say
+/// little without the data that they are about.
+fn smallest(name: NameRef<'_>) -> Option<u16> {
+    let len = |data: &[u8]| POINTER + FIELDS + data.len();
+    let size = |rrset: &RrsetRef<'_>| {
+        let is_proof = matches!(rrset.rtype(), RRSIG | NSEC);
+        (is_proof, rrset.data().map(len).sum::<usize>())
+    };
+    name.rrsets().min_by_key(size).map(RrsetRef::rtype)
+}
+
 /// Returns the ancestor of `name` that has `labels` more labels than `apex`.
 fn ancestor_of<'a>(name: &'a [u8], apex: &[u8], labels: usize) -> &'a [u8] {
     let below = name.len() - apex.len();
@@ -390,10 +401,15 @@ impl<'z> Compiler<'z> {
     }
 
     /// Adds the answer to ANY. It holds all RRsets of a name that fit the message, and may omit
-    /// others (RFC 8482, section 4.1).
+    /// others (RFC 8482, section 4.1). The smallest RRset comes first.
     fn any(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         self.start(name.owner());
-        let counts = name.rrsets().map(|rrset| self.rrset(name.owner(), rrset));
+        let smallest = smallest(name);
+        let is_smallest = |rrset: &RrsetRef<'_>| Some(rrset.rtype()) == smallest;
+        let first = name.rrsets().filter(is_smallest);
+        let others = name.rrsets().filter(|rrset| !is_smallest(rrset));
+        let counts = first.chain(others);
+        let counts = counts.map(|rrset| self.rrset(name.owner(), rrset));
         let count = counts.map(|count| count.unwrap_or(0)).sum();
         self.add(name.owner(), 0, NOERROR, [count, 0, 0], None)
     }

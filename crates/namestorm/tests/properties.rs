@@ -207,6 +207,18 @@ impl Default for Reply {
     }
 }
 
+impl Reply {
+    /// Removes the RRsets that `reply` leaves out. A reply to ANY over UDP has one RRset of the name
+    /// (RFC 8482, section 4.1). Below a DNAME, it has the DNAME and the synthesized CNAME.
+    fn keep_rrset(&mut self, reply: &Self) {
+        let rtype = |record: &String| record.split(' ').nth(3).unwrap().to_owned();
+        let kept: BTreeSet<_> = reply.answer.iter().map(rtype).collect();
+        let is_chain = kept.iter().eq(["CNAME", "DNAME"]);
+        assert!(is_chain || kept.len() == usize::from(!self.answer.is_empty()));
+        self.answer.retain(|record| kept.contains(&rtype(record)));
+    }
+}
+
 fn decode(bytes: &[u8]) -> Reply {
     let message = Message::from_octets(bytes).unwrap();
     let section = |records: domain::base::message::RecordSection<'_, [u8]>| {
@@ -291,7 +303,10 @@ proptest! {
                 qtype,
                 text
             );
-            if let Some(expected) = zone.answer(&qname, qtype) {
+            if let Some(mut expected) = zone.answer(&qname, qtype) {
+                if qtype == "ANY" {
+                    expected.keep_rrset(&reply);
+                }
                 prop_assert_eq!(reply, expected, "{} {} in\n{}", qname, qtype, text);
             } else {
                 prop_assert_eq!(reply.rcode, 0);
