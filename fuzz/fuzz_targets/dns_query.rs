@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fuzz::dns::{HEADER_LEN, Message, UDP, ZONE, checked, labels};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use namestorm::{Form, MAX_TCP_MESSAGE, Responder, Transport, prepare_text};
+use namestorm::{Form, Identity, MAX_TCP_MESSAGE, Responder, Transport, prepare_text};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -21,7 +21,11 @@ thread_local! {
     static LABELS: Vec<&'static str> = labels();
     static RESPONDERS: [RefCell<Responder>; 2] = [Form::Wire, Form::Fqdn].map(|form| {
         let answers = prepare_text(ZONE, form).expect("a valid zone");
-        Responder::new(Arc::new(answers)).into()
+        let mut responder = Responder::new(Arc::new(answers));
+        let text = "ns1".parse().expect("a valid text");
+        let nsid = "ns1".parse().expect("a valid NSID");
+        responder.set_identity(Arc::new(Identity::new(Some(&nsid), Some(&text), None)));
+        responder.into()
     });
 }
 

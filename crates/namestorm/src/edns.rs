@@ -14,8 +14,50 @@ pub const MAX_UDP_MESSAGE: usize = 1232;
 pub(crate) const VERSION: u8 = 0;
 /// Length of an OPT record without options, in bytes.
 pub(crate) const OPT_LEN: usize = 11;
+/// Offset in an OPT record of the upper eight bits of the response code (RFC 6891, section 6.1.3).
+pub(crate) const EXTENDED_RCODE_AT: usize = 5;
+/// The code of NSID (RFC 5001).
+pub(crate) const NSID: u16 = 3;
 /// The DO bit in the flags of OPT (RFC 3225).
 const DNSSEC_OK: u16 = 0x8000;
+
+/// The codes of a query's options. Codes above 31 are left out, because no reply depends on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OptionCodes(u32);
+
+impl OptionCodes {
+    /// The options whose presence can change the reply.
+    const ANSWERED: u32 = 1 << NSID;
+
+    /// Adds an option.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, code: u16) {
+        if code < 32 {
+            self.0 |= 1 << code;
+        }
+    }
+
+    /// Returns the set of these codes.
+    #[cfg(test)]
+    pub(crate) fn of(codes: &[u16]) -> Self {
+        let mut all = Self::default();
+        for code in codes {
+            all.add(*code);
+        }
+        all
+    }
+
+    /// Returns true if the reply may need an option.
+    #[inline(always)]
+    pub(crate) fn may_change_reply(self) -> bool {
+        self.0 & Self::ANSWERED != 0
+    }
+
+    /// Returns true if the query has this option.
+    pub(crate) fn contains(self, code: u16) -> bool {
+        self.0 & 1 << code != 0
+    }
+}
 
 /// The content of a query's OPT record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +68,8 @@ pub(crate) struct Edns {
     pub version: u8,
     /// Whether the client wants DNSSEC records (the DO bit).
     pub dnssec_ok: bool,
+    /// The options of the record.
+    pub options: OptionCodes,
 }
 
 impl Edns {
@@ -35,25 +79,24 @@ impl Edns {
         usize::from(self.udp_size).clamp(MIN_UDP_MESSAGE, MAX_UDP_MESSAGE)
     }
 
-    /// Returns the OPT record for the reply. `rcode` is the extended response code, whose upper
-    /// bits the OPT record carries.
+    /// Returns the OPT record for a reply without options. The upper bits of the response code, which
+    /// the record carries, are 0.
     #[inline(always)]
-    pub(crate) fn reply(self, rcode: u16) -> [u8; OPT_LEN] {
+    pub(crate) fn reply(self) -> [u8; OPT_LEN] {
         let [_, kind] = rtype::OPT.to_be_bytes();
         let [size_high, size_low] = (MAX_UDP_MESSAGE as u16).to_be_bytes();
         let flags = if self.dnssec_ok { DNSSEC_OK } else { 0 };
         let [flags_high, flags_low] = flags.to_be_bytes();
-        let extended = (rcode >> 4) as u8;
         [
-            0, 0, kind, size_high, size_low, extended, VERSION, flags_high, flags_low, 0, 0,
+            0, 0, kind, size_high, size_low, 0, VERSION, flags_high, flags_low, 0, 0,
         ]
     }
 }
 
 /// Finds the OPT record among the `count` records that start at `at`.
 ///
-/// Skips all options, because we support none (RFC 6891, section 6.1.2). Also skips records of
-/// other types. Ignores any bytes after the last record.
+/// Notes the codes of options, and skips their data. Also skips records of other types. Ignores any
+/// bytes after the last record.
 ///
 /// # Errors
 ///
@@ -79,8 +122,9 @@ pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<
             if message[owner_at] != 0 || found.is_some() {
                 return Err(Malformed);
             }
-            check_options(data)?;
+            let options = read_options(data)?;
             found = Some(Edns {
+                options,
                 udp_size: u16::from_be_bytes([fixed[2], fixed[3]]),
                 version: fixed[5],
                 dnssec_ok: u16::from_be_bytes([fixed[6], fixed[7]]) & DNSSEC_OK != 0,
@@ -91,14 +135,23 @@ pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<
     Ok(found)
 }
 
-/// Checks that the OPT record's data consists of complete options.
-fn check_options(mut data: &[u8]) -> Result<(), Malformed> {
-    while !data.is_empty() {
-        let &[_, _, high, low] = data.first_chunk::<4>().ok_or(Malformed)?;
+/// Returns the codes of the options in an OPT record's data.
+///
+/// # Errors
+///
+/// Returns an error if the data does not consist of complete options.
+fn read_options(mut data: &[u8]) -> Result<OptionCodes, Malformed> {
+    let mut codes = OptionCodes::default();
+    while let Some((&[code_high, code_low, high, low], rest)) = data.split_first_chunk() {
+        codes.add(u16::from_be_bytes([code_high, code_low]));
         let len = usize::from(u16::from_be_bytes([high, low]));
-        data = data.get(4 + len..).ok_or(Malformed)?;
+        data = rest.get(len..).ok_or(Malformed)?;
     }
-    Ok(())
+    if data.is_empty() {
+        Ok(codes)
+    } else {
+        Err(Malformed)
+    }
 }
 
 #[cfg(test)]
@@ -114,6 +167,20 @@ mod tests {
         record.extend((options.len() as u16).to_be_bytes());
         record.extend(options);
         record
+    }
+
+    #[test]
+    fn only_nsid_may_change_the_reply() {
+        for code in 0..=u16::MAX {
+            let is_answered = code == NSID;
+            assert_eq!(
+                OptionCodes::of(&[code]).may_change_reply(),
+                is_answered,
+                "{code}"
+            );
+        }
+        assert!(OptionCodes::of(&[10, NSID, 10]).may_change_reply());
+        assert!(!OptionCodes::of(&[]).may_change_reply());
     }
 
     #[test]
@@ -137,9 +204,7 @@ mod tests {
             .unwrap()
             .unwrap();
         assert!(edns.dnssec_ok);
-        // BADVERS is 16, so only bit 4 is set. The header holds bits 0 to 3, and OPT holds the
-        // upper bits, which have the value 1.
-        assert_eq!(edns.reply(16), [0, 0, 41, 4, 208, 1, 0, 0x80, 0, 0, 0]);
+        assert_eq!(edns.reply(), [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
     }
 
     #[test]
@@ -167,7 +232,7 @@ mod tests {
             Err(Malformed),
             "an owner other than the root"
         );
-        for options in [&[0, 1, 0][..], &[0, 1, 0, 5, 1]] {
+        for options in [&[0, 3, 0][..], &[0, 3, 0, 5, 1], &[0, 3, 0, 0, 0]] {
             assert_eq!(parse(&opt(1232, 0, 0, options), 0, 1), Err(Malformed));
         }
         let tsig = [

@@ -104,6 +104,9 @@
 //! assert!(reply.tail.bytes.ends_with(&[192, 0, 2, 53]));
 //! ```
 //!
+//! A server says who it is only if it has an [`Identity`]. A reply to ANY over UDP has one RRset (RFC
+//! 8482).
+//!
 //! The following features are deliberately absent: recursion, zone transfers, dynamic update,
 //! NOTIFY, TSIG, DNSSEC proofs, and rotation of the records in an RRset. A zone's DNSSEC records
 //! are served as plain data.
@@ -122,12 +125,14 @@ mod groups;
 mod hashed_question;
 mod hook;
 mod hooked;
+mod identity;
 mod index;
 mod key;
 mod load;
 mod lookup;
 mod master;
 mod name;
+mod options;
 mod prefetcher;
 mod program;
 mod query;
@@ -154,6 +159,7 @@ pub use compile::compile;
 pub use counters::Counters;
 pub use edns::{MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
 pub use hook::{Hook, NoHook, Question, Verdict};
+pub use identity::{ChaosText, Identity, IdentityArgs, MAX_CHAOS_TEXT, MAX_NSID, Nsid};
 pub use key::{Form, Key};
 pub use load::{Broken, Loaded, ZoneSpec, load, load_text};
 pub use name::{Name, NameError};

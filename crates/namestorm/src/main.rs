@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand};
 use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError, log};
-use namestorm::{Form, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs, ZoneSpec};
+use namestorm::{
+    Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs, ZoneSpec,
+};
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
 /// starts.
@@ -83,6 +85,9 @@ struct Serve {
     mode: ReplyMode,
 
     #[command(flatten)]
+    identity: IdentityArgs,
+
+    #[command(flatten)]
     query_log: QueryLogArgs,
 
     #[command(flatten)]
@@ -97,6 +102,7 @@ impl Serve {
         let zones = self.zones.clone();
         let program = Namestorm::load_from(zones, self.hash, self.mode, self.strict, say)?;
         let program = program.with_query_log(&self.query_log)?;
+        let program = program.with_identity(&self.identity);
         Ok(program.with_tcp(TcpSettings::from_args(&self.connections)))
     }
 }

@@ -22,6 +22,7 @@ use crate::answers::Answers;
 use crate::compile::compile;
 use crate::gather::{Gathered, Gatherer, Outcome, UnservedFile, gather, summary};
 use crate::hook::{Hook, NoHook};
+use crate::identity::{Identity, IdentityArgs};
 use crate::key::Form;
 use crate::load::ZoneSpec;
 use crate::name::{self, Name};
@@ -87,6 +88,7 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     unserved: Option<String>,
     tcp: TcpSettings,
     query_log: Option<QueryLog>,
+    identity: Arc<Identity>,
     /// Name and type of an example query, which is shown to the user.
     example: String,
     load_time: Duration,
@@ -221,6 +223,7 @@ where
             tcp: TcpSettings::default(),
             unserved: None,
             query_log: None,
+            identity: Arc::default(),
             example: example.unwrap_or_default(),
             load_time: start.elapsed(),
             files: Vec::new(),
@@ -249,6 +252,15 @@ where
     {
         let query_log = QueryLog::open(args, H::NAME)?;
         Ok(Self { query_log, ..self })
+    }
+
+    /// Sets what the server says about itself.
+    #[must_use]
+    pub fn with_identity(self, args: &IdentityArgs) -> Self {
+        Self {
+            identity: Arc::new(Identity::from_args(args)),
+            ..self
+        }
     }
 
     /// Sets the settings for TCP.
@@ -395,6 +407,8 @@ where
         let capabilities = port.capabilities();
         let mut dns = Dns::new(Arc::clone(&answers), self.mode);
         let mut over_tcp = DnsOverTcp::with_hook(answers, self.tcp.request_timeout, hook);
+        dns.set_identity(Arc::clone(&self.identity));
+        over_tcp.set_identity(Arc::clone(&self.identity));
         if let Some(log) = &self.query_log {
             dns.set_query_log(Some(log.sender(false)));
             over_tcp.set_query_log(Some(log.sender(true)));

@@ -13,6 +13,7 @@ use control::{
     CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
 };
 
+use crate::edns::EXTENDED_RCODE_AT;
 use crate::name::{self, Shown};
 use crate::rtype;
 
@@ -20,8 +21,6 @@ use crate::rtype;
 const ENTRY_LEN: usize = 4 + CLIENT_LEN;
 /// Length of a DNS header, in bytes.
 const HEADER_LEN: usize = 12;
-/// Offset of the upper bits of the response code in an OPT record (RFC 6891, section 6.1.3).
-const EXTENDED_RCODE_AT: usize = 5;
 
 /// The options of the query log, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug, Default)]

@@ -10,12 +10,14 @@ use crate::answers::{Answers, NONE};
 use crate::assemble::Assembler;
 use crate::body::Body;
 use crate::counters::Counters;
-use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
+use crate::edns::{self, Edns, MIN_UDP_MESSAGE};
 use crate::groups::GroupCounts;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
+use crate::identity::{CLASS_CHAOS, Identity};
 use crate::index::At;
 use crate::name;
+use crate::options::{MAX_OPT, OptWriter};
 use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, RD, RawQuestion, TC};
 use crate::rcode;
 use crate::rtype;
@@ -23,6 +25,8 @@ use crate::tail::{MAX_TCP_MESSAGE, QUESTION_AT, QUESTION_REST};
 
 /// Maximum length of a head (header and question), in bytes.
 pub(crate) const MAX_HEAD: usize = HEADER_LEN + name::MAX_NAME + QUESTION_REST;
+// All options fit a reply without records, however short the messages that the client accepts.
+const _: () = assert!(MAX_HEAD + MAX_OPT <= MIN_UDP_MESSAGE);
 const CLASS_IN: u16 = 1;
 const CLASS_ANY: u16 = 255;
 /// The first three section counts of a normal query: one question, no answers, no authority
@@ -84,7 +88,8 @@ pub struct Responder {
     question: HashedQuestion,
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
-    opt: [u8; OPT_LEN],
+    opt: OptWriter,
+    identity: Arc<Identity>,
     assembler: Assembler,
 }
 
@@ -95,6 +100,19 @@ struct Query {
     question: RawQuestion,
     edns: Option<Edns>,
     limit: usize,
+}
+
+impl Query {
+    /// Returns the length that an OPT record with options may have before they are left out. Over UDP
+    /// they are never left out, because long replies can be truncated.
+    #[inline(always)]
+    fn room_for_opt(&self, body: &Body<'_>) -> usize {
+        if self.limit < MAX_TCP_MESSAGE {
+            return usize::MAX;
+        }
+        let len = HEADER_LEN + self.question.name_len + QUESTION_REST + body.tail.bytes.len();
+        self.limit.saturating_sub(len)
+    }
 }
 
 impl Responder {
@@ -108,8 +126,14 @@ impl Responder {
             question: HashedQuestion::new(),
             expanded: NameBuf::new(),
             head: [0; MAX_HEAD],
-            opt: [0; OPT_LEN],
+            opt: OptWriter::new(),
+            identity: Arc::default(),
         }
+    }
+
+    /// Sets what the server says about itself.
+    pub fn set_identity(&mut self, identity: Arc<Identity>) {
+        self.identity = identity;
     }
 
     /// Replies from other answers. The counters go on.
@@ -193,17 +217,10 @@ impl Responder {
             expanded,
             head,
             opt,
+            identity,
             assembler,
         } = self;
-        counters.queries += 1;
-        let Some(header) = Header::parse(message) else {
-            counters.too_short += 1;
-            return None;
-        };
-        if header.is_response() {
-            counters.responses += 1;
-            return None;
-        }
+        let header = receive(message, counters)?;
         let parsed = match parsed {
             Some(parsed) => Ok(parsed),
             None => question.read(message, answers, expanded).map(|()| question),
@@ -219,7 +236,10 @@ impl Responder {
         let (question, hash, key) = (parsed.question, parsed.hash, &mut parsed.key);
         let (query, is_malformed) = read_rest(message, &header, question, transport);
         let body = match refusal(&query, is_malformed) {
-            Some(rcode) => Body::empty(rcode),
+            Some(rcode) => {
+                let name = qname(message, &question, expanded);
+                without_lookup(rcode, &question, name, identity)
+            }
             None => {
                 if let Some(answer) = answers.find_hashed(hash, question.qtype, key.bytes()) {
                     Body::prepared(&answer)
@@ -229,11 +249,13 @@ impl Responder {
                 }
             }
         };
-        if let Some(edns) = &query.edns {
-            counters.edns += 1;
-            *opt = edns.reply(body.rcode);
-        }
-        let trail: &[u8] = if query.edns.is_some() { opt } else { &[] };
+        let trail: &[u8] = match query.edns {
+            Some(edns) => {
+                counters.edns += 1;
+                opt.write(edns, &body, identity, || query.room_for_opt(&body))
+            }
+            None => &[],
+        };
         groups.count(answers.groups(), body.zone_of);
         let (mut reply, fields) = fit(&query, &body, trail, counters);
         if question.is_compressed {
@@ -250,6 +272,21 @@ impl Responder {
 
 /// The header fields after the ID: flags and counts.
 type Fields = [u8; HEADER_LEN - 2];
+
+/// Counts a message and parses its header. Returns `None` if the message receives no reply.
+#[inline(always)]
+fn receive(message: &[u8], counters: &mut Counters) -> Option<Header> {
+    counters.queries += 1;
+    let Some(header) = Header::parse(message) else {
+        counters.too_short += 1;
+        return None;
+    };
+    if header.is_response() {
+        counters.responses += 1;
+        return None;
+    }
+    Some(header)
+}
 
 /// Returns true if the message is a standard query with one question. `qtype` is the question's
 /// type. The answer and authority sections must be empty, except for the SOA in the authority
@@ -329,6 +366,21 @@ fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     (!is_ours || is_transfer).then_some(rcode::REFUSED)
 }
 
+/// Builds the body for a response code of [`refusal`]. Queries in class CHAOS get what `identity`
+/// says instead, if it says anything.
+#[cold]
+#[inline(never)]
+fn without_lookup<'a>(
+    rcode: u16,
+    question: &RawQuestion,
+    name: &[u8],
+    identity: &'a Identity,
+) -> Body<'a> {
+    let is_chaos = question.qclass == CLASS_CHAOS && rcode == rcode::REFUSED;
+    let body = is_chaos.then(|| identity.chaos(name, question.qtype));
+    body.flatten().unwrap_or(Body::empty(rcode))
+}
+
 /// Builds the reply from the part of `body` that fits the maximum length. Also returns the header
 /// fields.
 #[inline(always)]
@@ -351,7 +403,7 @@ fn fit<'a>(
     let mut counts = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);
     let mut flags = QR | query.flags & RD | body.rcode & 15;
     // An answer for class ANY is never authoritative (RFC 1035, section 6.2).
-    if body.authoritative && query.question.qclass == CLASS_IN {
+    if body.authoritative && query.question.qclass != CLASS_ANY {
         flags |= AA;
     }
     if body.tail.bytes.len() > room {

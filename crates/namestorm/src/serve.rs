@@ -46,7 +46,10 @@ pub fn own_defaults(port: &'static str) -> OwnDefaults {
     let own = OwnDefaults::of(NoHook::NAME)
         .with(port, &NoHook::PORT)
         .without("zones", "no file")
-        .without("zones_from", "no pattern");
+        .without("zones_from", "no pattern")
+        .without("nsid", "no NSID")
+        .without("chaos_version", "refused")
+        .without("chaos_id", "nsid if it is text, else refused");
     let tcp = TcpSettings::default();
     ConnectionArgs::own_defaults(own, &tcp.stack, tcp.request_timeout)
 }

@@ -13,6 +13,7 @@ use crate::answers::Answers;
 use crate::counters::Counters;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
+use crate::identity::Identity;
 use crate::index::At;
 use crate::query_log::QueryLogger;
 use crate::respond::{Responder, Transport};
@@ -85,6 +86,11 @@ impl Dns {
             copies: no_copies(),
             query_log: None,
         }
+    }
+
+    /// Sets what the server says about itself.
+    pub fn set_identity(&mut self, identity: Arc<Identity>) {
+        self.responder.set_identity(identity);
     }
 
     /// Logs queries through `logger`, if there is one.

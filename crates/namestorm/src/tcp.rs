@@ -16,6 +16,7 @@ use tcpip::{
 use crate::answers::Answers;
 use crate::counters::Counters;
 use crate::hook::{Hook, HookContext, NoHook};
+use crate::identity::Identity;
 use crate::query_log::QueryLogger;
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
@@ -102,6 +103,11 @@ impl<H: Hook> DnsOverTcp<H> {
             request_timeout,
             query_log: None,
         }
+    }
+
+    /// Sets what the server says about itself.
+    pub fn set_identity(&mut self, identity: Arc<Identity>) {
+        self.responder.set_identity(identity);
     }
 
     /// Logs queries through `logger`, if there is one.

@@ -4,12 +4,16 @@
 //! ```text
 //! zone NAME             a zone's master file, up to a line "end"
 //! broken NAME           a zone that could not be loaded
+//! server [WORD…]        what the server says about itself; words: nsid=TEXT,
+//!                       version=TEXT, id=TEXT
 //! test TITLE            a title, usually with a section of an RFC
 //! ? NAME TYPE [WORD…]   a query; words: edns=SIZE, do, version=N,
-//!                       class=NAME, opcode=N, tcp, no-rd, soa (a record in
-//!                       the authority section, as in IXFR)
+//!                       nsid, cookie, options=HEX (the data of
+//!                       OPT), class=NAME, opcode=N, tcp, no-rd, soa (a
+//!                       record in the authority section, as in IXFR)
 //! = RCODE [WORD…]       the reply's flags: aa, tc; opt (and do) if it has
-//!                       an OPT record; bare if it has no question
+//!                       an OPT record; its options as CODE:HEX; bare if it
+//!                       has no question
 //!   RECORD              a record of the answer section, in order
 //! ! RECORD              a record of the authority section
 //! + RECORD              a record of the additional section, except OPT
@@ -26,12 +30,13 @@ use std::sync::Arc;
 
 use domain::base::iana::{Class, OptRcode, Rtype};
 use domain::base::message::RecordSection;
+use domain::base::opt::UnknownOptData;
 use domain::base::{Message, ParsedName, ParsedRecord};
 use domain::dep::octseq::Parser;
 use domain::rdata::AllRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
 use harness::{Client, FORMS, MODES, Query, name, prepare_beside, rtype};
-use namestorm::{Answers, Form, Responder, Transport};
+use namestorm::{Answers, Form, Identity, Responder, Transport};
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -56,6 +61,7 @@ struct Reply {
 struct Scenario {
     zones: Vec<(String, String)>,
     broken: Vec<String>,
+    identity: Identity,
     cases: Vec<Case>,
 }
 
@@ -76,6 +82,7 @@ fn read(text: &str) -> Scenario {
                 scenario.zones.push((rest.to_owned(), text));
             }
             "broken" => scenario.broken.push(rest.to_owned()),
+            "server" => scenario.identity = server(rest),
             "test" => rest.clone_into(&mut title),
             "?" => {
                 let (query, tcp) = question(rest);
@@ -101,6 +108,24 @@ fn read(text: &str) -> Scenario {
     scenario
 }
 
+fn server(text: &str) -> Identity {
+    let value = |of: &str| {
+        let mut words = text.split_whitespace();
+        words.find_map(|word| word.strip_prefix(of)?.strip_prefix('='))
+    };
+    Identity::new(
+        value("nsid").map(|text| text.parse().unwrap()).as_ref(),
+        value("version").map(|text| text.parse().unwrap()).as_ref(),
+        value("id").map(|text| text.parse().unwrap()).as_ref(),
+    )
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let at = (0..hex.len()).step_by(2);
+    at.map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+        .collect()
+}
+
 fn question(text: &str) -> (Query, bool) {
     let mut words = text.split_whitespace();
     let qname = name(words.next().unwrap());
@@ -108,19 +133,20 @@ fn question(text: &str) -> (Query, bool) {
     let mut tcp = false;
     for word in words {
         let (word, value) = word.split_once('=').unwrap_or((word, ""));
-        let edns = query.edns.get_or_insert((1232, 0, 0));
+        let mut edns = query.edns.unwrap_or((1232, 0, 0));
         let mut wants_edns = true;
         match word {
             "edns" => edns.0 = value.parse().unwrap(),
             "do" => edns.2 = 0x8000,
             "version" => edns.1 = value.parse().unwrap(),
+            "nsid" => query.options.extend([0, 3, 0, 0]),
+            "cookie" => query.options.extend(*b"\0\x0a\0\x08myCookie"),
+            "options" => query.options.extend(bytes_of(value)),
             _ => wants_edns = false,
         }
         if wants_edns {
+            query.edns = Some(edns);
             continue;
-        }
-        if *edns == (1232, 0, 0) {
-            query.edns = None;
         }
         match word {
             "class" => query.qclass = value.parse::<Class>().unwrap().to_int(),
@@ -136,7 +162,8 @@ fn question(text: &str) -> (Query, bool) {
 
 /// Formats a record in the same way as the records of replies, for comparison.
 fn record(text: &str) -> String {
-    let mut file = Zonefile::new();
+    // Records in class CHAOS are allowed, too.
+    let mut file = Zonefile::new().allow_invalid();
     file.set_default_class(Class::IN);
     file.extend_from_slice(text.as_bytes());
     file.extend_from_slice(b"\n");
@@ -184,6 +211,14 @@ fn decode(query: &Query, bytes: &[u8]) -> Reply {
         assert_eq!(opt.version(), 0);
         flag(true, "opt");
         flag(opt.dnssec_ok(), "do");
+        for option in opt.opt().iter::<UnknownOptData<_>>() {
+            let option = option.unwrap();
+            let mut shown = format!("{}:", option.code().to_int());
+            for byte in *option.data() {
+                write!(shown, "{byte:02x}").unwrap();
+            }
+            flag(true, &shown);
+        }
     }
     reply.rcode = message.opt_rcode().to_string();
     if message.opt_rcode() == OptRcode::BADVERS {
@@ -201,8 +236,9 @@ fn decode(query: &Query, bytes: &[u8]) -> Reply {
     reply
 }
 
-fn ask_tcp(answers: &Arc<Answers>, query: &[u8]) -> Vec<u8> {
+fn ask_tcp(answers: &Arc<Answers>, identity: &Identity, query: &[u8]) -> Vec<u8> {
     let mut responder = Responder::new(Arc::clone(answers));
+    responder.set_identity(Arc::new(identity.clone()));
     let mut message = query.to_vec();
     let reply = responder.respond(&mut message, Transport::Tcp).unwrap();
     let head = reply.rewritten.map(<[u8]>::to_vec);
@@ -215,10 +251,17 @@ fn ask_tcp(answers: &Arc<Answers>, query: &[u8]) -> Vec<u8> {
 
 /// Sends one query to every client, or, with the word `tcp`, to a responder for each form of names.
 /// Returns the reply. All replies must be identical.
-fn ask_all(clients: &mut [Client], case: &Case, answers: &[Arc<Answers>]) -> Vec<u8> {
+fn ask_all(
+    clients: &mut [Client],
+    case: &Case,
+    answers: &[Arc<Answers>],
+    identity: &Identity,
+) -> Vec<u8> {
     let query = case.query.bytes();
     if case.tcp {
-        let mut replies = answers.iter().map(|answers| ask_tcp(answers, &query));
+        let mut replies = answers
+            .iter()
+            .map(|answers| ask_tcp(answers, identity, &query));
         let first = replies.next().unwrap();
         assert!(replies.all(|reply| reply == first));
         return first;
@@ -254,13 +297,13 @@ fn run(file: &str, text: &str) {
     for answers in &answers {
         for mode in MODES {
             for v6 in [false, true] {
-                clients.push(Client::new(answers, mode, v6));
+                clients.push(Client::of_server(answers, mode, v6, &scenario.identity));
             }
         }
     }
     let mut failures = String::new();
     for case in &scenario.cases {
-        let bytes = ask_all(&mut clients, case, &answers);
+        let bytes = ask_all(&mut clients, case, &answers, &scenario.identity);
         let reply = decode(&case.query, &bytes);
         if reply != case.expected {
             let Case {
@@ -300,5 +343,7 @@ scenarios!(
     edns,
     sizes,
     refusals,
-    many_zones
+    many_zones,
+    identity,
+    no_identity
 );

@@ -9,7 +9,7 @@ use control::config::{self, ConfigArgs, ConfigCommand, Lines};
 use control::{
     Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
 };
-use namestorm::{Form, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs};
+use namestorm::{Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs};
 use sandstorm::{Congestion, SiteOptions, SiteSource, check_sites, load_sites, same_congestion};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
@@ -91,6 +91,9 @@ struct Serve {
     dns_mode: ReplyMode,
 
     #[command(flatten)]
+    identity: IdentityArgs,
+
+    #[command(flatten)]
     query_log: QueryLogArgs,
 
     #[command(flatten)]
@@ -158,6 +161,7 @@ impl Serve {
         let (zones, strict) = (self.zones.clone(), self.dns_strict);
         let dns = Namestorm::load_from(zones, self.dns_hash, self.dns_mode, strict, &mut say)?;
         let dns = dns.with_query_log(&self.query_log)?;
+        let dns = dns.with_identity(&self.identity);
         Ok(dns.with_tcp(TcpSettings::from_args(&self.connections)))
     }
 

@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 34] = [
+const EXAMPLES: [(&str, &str); 37] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -56,6 +56,9 @@ const EXAMPLES: [(&str, &str); 34] = [
         r#"["example.org.zone", "example.com=/var/lib/zones/com"]"#,
     ),
     ("zones_from", r#"["/var/lib/zones/*.zone"]"#),
+    ("nsid", r#""ns1.example.org""#),
+    ("chaos_version", r#""our name server""#),
+    ("chaos_id", r#""ns1.example.org""#),
 ];
 
 /// Returns a commented configuration file with every key of a command. Keys are commented out, and

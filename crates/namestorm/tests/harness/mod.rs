@@ -6,8 +6,8 @@ use std::sync::Arc;
 use eth::{Mac, Station};
 use ip::Host;
 use namestorm::{
-    Answers, Dns, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, NoHook, ReplyMode, Server, TcpSettings,
-    UdpAndTcp, Zones, compile, load_text,
+    Answers, Dns, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, Identity, NoHook, ReplyMode, Server,
+    TcpSettings, UdpAndTcp, Zones, compile, load_text,
 };
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
@@ -69,18 +69,43 @@ impl Client {
     pub(crate) fn new(answers: &Arc<Answers>, mode: ReplyMode, v6: bool) -> Self {
         Self::with_hook(answers, mode, v6, NoHook)
     }
+
+    /// Like [`Client::new`], with a server that says something about itself.
+    pub(crate) fn of_server(
+        answers: &Arc<Answers>,
+        mode: ReplyMode,
+        v6: bool,
+        identity: &Identity,
+    ) -> Self {
+        Self::build(answers, mode, v6, NoHook, identity)
+    }
 }
 
 impl<H: Hook> Client<H> {
     pub(crate) fn with_hook(answers: &Arc<Answers>, mode: ReplyMode, v6: bool, hook: H) -> Self {
+        Self::build(answers, mode, v6, hook, &Identity::default())
+    }
+
+    fn build(
+        answers: &Arc<Answers>,
+        mode: ReplyMode,
+        v6: bool,
+        hook: H,
+        identity: &Identity,
+    ) -> Self {
         let mut sink = Sink::new(1500, 64, 256);
         sink.copy_residents(true);
         let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
         let capabilities = sink.capabilities();
+        let identity = Arc::new(identity.clone());
+        let mut dns = Dns::new(Arc::clone(answers), mode);
+        dns.set_identity(Arc::clone(&identity));
+        let mut over_tcp = DnsOverTcp::with_hook(Arc::clone(answers), IDLE_TIMEOUT, hook);
+        over_tcp.set_identity(identity);
         let transports = UdpAndTcp::with_hook(
             PORT,
-            Dns::new(Arc::clone(answers), mode),
-            DnsOverTcp::with_hook(Arc::clone(answers), IDLE_TIMEOUT, hook),
+            dns,
+            over_tcp,
             &TcpSettings::default().stack,
             &capabilities,
             [5, 6, 7, 8],
@@ -132,6 +157,8 @@ pub(crate) struct Query {
     pub(crate) qclass: u16,
     /// UDP size, version and flags of the OPT record, if the query has one.
     pub(crate) edns: Option<(u16, u8, u16)>,
+    /// The data of the OPT record.
+    pub(crate) options: Vec<u8>,
     /// Whether the authority section holds an SOA record, as in an IXFR query.
     pub(crate) has_soa: bool,
 }
@@ -146,6 +173,7 @@ impl Query {
             qtype,
             qclass: 1,
             edns: None,
+            options: Vec::new(),
             has_soa: false,
         }
     }
@@ -171,7 +199,8 @@ impl Query {
             bytes.extend(size.to_be_bytes());
             bytes.extend([0, version]);
             bytes.extend(flags.to_be_bytes());
-            bytes.extend([0, 0]);
+            bytes.extend((self.options.len() as u16).to_be_bytes());
+            bytes.extend(&self.options);
         }
         bytes
     }

@@ -1,0 +1,76 @@
+//! Tests the bytes of replies with EDNS options and in class CHAOS, in every mode.
+
+mod harness;
+
+use harness::{Client, FORMS, MODES, Query, name, prepare};
+use namestorm::Identity;
+
+const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+
+/// Sends a query in every mode, for every form of names, over IPv4 and IPv6. Each reply must be
+/// `expected`.
+fn expect(query: &Query, expected: &[&[u8]]) {
+    let nsid = "n1".parse().unwrap();
+    let identity = Identity::new(Some(&nsid), "1.0".parse().ok().as_ref(), None);
+    for form in FORMS {
+        let answers = prepare(&[("example.org.", ZONE)], form);
+        for mode in MODES {
+            for v6 in [false, true] {
+                let mut client = Client::of_server(&answers, mode, v6, &identity);
+                // Only the second reply can reuse a resident packet.
+                for _ in 0..2 {
+                    let reply = client.ask(&query.bytes()).unwrap();
+                    assert_eq!(reply, expected.concat(), "{form} {mode} {v6}");
+                }
+            }
+        }
+    }
+}
+
+fn query(text: &str, qtype: u16, options: &[u8]) -> Query {
+    Query {
+        edns: Some((1232, 0, 0)),
+        options: options.to_vec(),
+        ..Query::new(&name(text), qtype)
+    }
+}
+
+#[test]
+fn rfc_5001_2_3_a_reply_has_the_nsid_in_its_opt_record() {
+    let query = query("ns.example.org", 1, &[0, 3, 0, 0]);
+    expect(
+        &query,
+        &[
+            &[0x12, 0x34, 0x85, 0, 0, 1, 0, 1, 0, 0, 0, 1],
+            &query.name,
+            &[0, 1, 0, 1],
+            &[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1],
+            &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 6],
+            &[0, 3, 0, 2, b'n', b'1'],
+        ],
+    );
+}
+
+#[test]
+fn rfc_4892_a_text_in_class_chaos_has_ttl_0() {
+    for (text, answer) in [
+        ("VERSION.bind", &b"1.0"[..]),
+        ("version.server", b"1.0"),
+        ("hostname.bind", b"n1"),
+        ("id.SERVER", b"n1"),
+    ] {
+        let mut query = Query::new(&name(text), 16);
+        query.qclass = 3;
+        let len = answer.len() as u8;
+        expect(
+            &query,
+            &[
+                &[0x12, 0x34, 0x85, 0, 0, 1, 0, 1, 0, 0, 0, 0],
+                &query.name,
+                &[0, 16, 0, 3],
+                &[0xc0, 12, 0, 16, 0, 3, 0, 0, 0, 0, 0, len + 1, len],
+                answer,
+            ],
+        );
+    }
+}
