@@ -7,6 +7,7 @@ use crate::answers::{Answer, Answers};
 use crate::body::Body;
 use crate::chain;
 use crate::counters::Counters;
+use crate::edns::ExtendedError;
 use crate::hook::{Hook, HookContext, Verdict};
 use crate::key::Key;
 use crate::lookup::Resolution;
@@ -85,12 +86,16 @@ impl Assembler {
             }
             Ok(Verdict::Records | Verdict::NoData) => Resolution::NoData(soa),
             Ok(Verdict::NxDomain) => Resolution::NxDomain(soa),
-            Ok(Verdict::Refused) => Resolution::Refused,
+            Ok(Verdict::Refused) => {
+                counters.hooked += 1;
+                return Some(Body::empty(rcode::REFUSED));
+            }
             Ok(Verdict::Zone) => answers.resolve_behind_hook(qtype, name, key, &mut self.wildcard),
             // SERVFAIL tells the client to try another server.
             Err(_) => {
                 counters.hook_errors += 1;
-                Resolution::Broken
+                counters.hooked += 1;
+                return Some(Body::empty(rcode::SERVFAIL));
             }
         };
         counters.hooked += 1;
@@ -133,8 +138,8 @@ impl Assembler {
                     ..chain::follow(answers, (name, qtype), dname, keys, scratch)
                 }
             }
-            Resolution::Refused => Body::empty(rcode::REFUSED),
-            Resolution::Broken => Body::empty(rcode::SERVFAIL),
+            Resolution::Refused => Body::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
+            Resolution::Broken => Body::error(rcode::SERVFAIL, ExtendedError::InvalidData),
         }
     }
 }

@@ -4,8 +4,10 @@ use ip::Sum;
 use udpip::Tail;
 
 use crate::answers::{Answer, NONE};
+use crate::edns::ExtendedError;
 use crate::index::At;
 use crate::query::skip_name;
+use crate::rcode;
 use crate::tail::{FIELDS, shift_pointer};
 
 /// The part of a reply after the question, and the header fields that depend on it.
@@ -23,6 +25,8 @@ pub(crate) struct Body<'a> {
     pub(crate) prepared: Option<At>,
     /// The position of the answer whose zone the reply counts for, or [`NONE`].
     pub(crate) zone_of: At,
+    /// The reason of an error that was not prepared. See [`Body::extended_error`].
+    pub(crate) error: Option<ExtendedError>,
 }
 
 impl<'a> Body<'a> {
@@ -36,6 +40,15 @@ impl<'a> Body<'a> {
             required: None,
             prepared: None,
             zone_of: NONE,
+            error: None,
+        }
+    }
+
+    /// Creates a body without records, for an error with a known reason.
+    pub(crate) fn error(rcode: u16, error: ExtendedError) -> Self {
+        Self {
+            error: Some(error),
+            ..Self::empty(rcode)
         }
     }
 
@@ -50,7 +63,18 @@ impl<'a> Body<'a> {
             required: answer.required(),
             prepared: Some(answer.at()),
             zone_of: answer.at(),
+            error: None,
         }
+    }
+
+    /// Returns the reason of an error, if it is known.
+    #[inline(always)]
+    pub(crate) fn extended_error(&self) -> Option<ExtendedError> {
+        // SERVFAIL is prepared only for DS records in a zone that could not be loaded.
+        let is_prepared = self.prepared.is_some() && self.rcode == rcode::SERVFAIL;
+        is_prepared
+            .then_some(ExtendedError::InvalidData)
+            .or(self.error)
     }
 
     /// Returns the body with only the first RRset of its answer section. A body without answer records

@@ -282,6 +282,7 @@ impl<'a, 'q> Chain<'a, 'q> {
                 .map(|(len, additional)| (Tail::new(&bytes[..len]), additional)),
             prepared: None,
             zone_of: NONE,
+            error: None,
         }
     }
 }

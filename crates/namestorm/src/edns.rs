@@ -18,8 +18,20 @@ pub(crate) const OPT_LEN: usize = 11;
 pub(crate) const EXTENDED_RCODE_AT: usize = 5;
 /// The code of NSID (RFC 5001).
 pub(crate) const NSID: u16 = 3;
+/// The code of edns-tcp-keepalive (RFC 7828).
+pub(crate) const TCP_KEEPALIVE: u16 = 11;
 /// The DO bit in the flags of OPT (RFC 3225).
 const DNSSEC_OK: u16 = 0x8000;
+
+/// The reason of an error, as an extended DNS error (RFC 8914, section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum ExtendedError {
+    /// The name is outside our zones.
+    NotAuthoritative = 20,
+    /// The name is in a zone that could not be loaded.
+    InvalidData = 24,
+}
 
 /// The codes of a query's options. Codes above 31 are left out, because no reply depends on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +39,7 @@ pub(crate) struct OptionCodes(u32);
 
 impl OptionCodes {
     /// The options whose presence can change the reply.
-    const ANSWERED: u32 = 1 << NSID;
+    const ANSWERED: u32 = 1 << NSID | 1 << TCP_KEEPALIVE;
 
     /// Adds an option.
     #[inline(always)]
@@ -170,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn only_nsid_may_change_the_reply() {
+    fn only_nsid_and_keepalive_may_change_the_reply() {
         for code in 0..=u16::MAX {
-            let is_answered = code == NSID;
+            let is_answered = code == NSID || code == TCP_KEEPALIVE;
             assert_eq!(
                 OptionCodes::of(&[code]).may_change_reply(),
                 is_answered,

@@ -105,7 +105,7 @@
 //! ```
 //!
 //! A server says who it is only if it has an [`Identity`]. A reply to ANY over UDP has one RRset (RFC
-//! 8482).
+//! 8482), and errors have extended errors (RFC 8914) if the query has an OPT record.
 //!
 //! The following features are deliberately absent: recursion, zone transfers, dynamic update,
 //! NOTIFY, TSIG, DNSSEC proofs, and rotation of the records in an RRset. A zone's DNSSEC records

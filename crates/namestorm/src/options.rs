@@ -1,18 +1,34 @@
-//! The EDNS options in replies: NSID (RFC 5001).
+//! The EDNS options in replies: NSID (RFC 5001), edns-tcp-keepalive (RFC 7828) and extended DNS
+//! errors (RFC 8914).
+
+use std::time::Duration;
 
 use crate::body::Body;
-use crate::edns::{EXTENDED_RCODE_AT, Edns, NSID, OPT_LEN, OptionCodes};
+use crate::edns::{
+    EXTENDED_RCODE_AT, Edns, ExtendedError, NSID, OPT_LEN, OptionCodes, TCP_KEEPALIVE,
+};
 use crate::identity::{Identity, MAX_NSID};
 use crate::rcode;
 
+/// The code of extended DNS errors.
+const EXTENDED_ERROR: u16 = 15;
+
 /// Size of the fields before an option's data, in bytes: code and length.
 const OPTION_FIELDS: usize = 4;
+/// Size of the timeout of edns-tcp-keepalive, and of the code of an extended error, in bytes.
+const NUMBER: usize = 2;
+/// The response codes, as bits, that need an OPT record of their own. BADVERS has upper bits, and the
+/// others may have an extended error.
+const UNUSUAL: u32 = 1 << rcode::SERVFAIL | 1 << rcode::REFUSED | 1 << rcode::BADVERS;
 /// Maximum length of an OPT record in a reply, in bytes.
-pub(crate) const MAX_OPT: usize = OPT_LEN + OPTION_FIELDS + MAX_NSID;
+pub(crate) const MAX_OPT: usize = OPT_LEN + OPTION_FIELDS + MAX_NSID + 2 * (OPTION_FIELDS + NUMBER);
 
 /// Writes the OPT records of replies. Each responder has its own writer.
 #[derive(Debug)]
 pub(crate) struct OptWriter {
+    /// The idle timeout that clients are told, in units of 100 ms. It is `None` over UDP, where
+    /// edns-tcp-keepalive is ignored (RFC 7828, section 3.3.1).
+    idle_timeout: Option<u16>,
     /// The record without options, and usually without upper bits of the response code.
     plain: [u8; OPT_LEN],
     /// The record with options.
@@ -20,12 +36,19 @@ pub(crate) struct OptWriter {
 }
 
 impl OptWriter {
-    /// Creates a writer.
+    /// Creates a writer for replies over UDP.
     pub(crate) const fn new() -> Self {
         Self {
+            idle_timeout: None,
             plain: [0; OPT_LEN],
             record: [0; MAX_OPT],
         }
+    }
+
+    /// Tells clients that ask with edns-tcp-keepalive how long a connection may be idle.
+    pub(crate) fn set_idle_timeout(&mut self, timeout: Duration) {
+        let units = timeout.as_millis() / 100;
+        self.idle_timeout = Some(u16::try_from(units).unwrap_or(u16::MAX));
     }
 
     /// Writes the OPT record of a reply with this body to a query with `edns`. `room` returns the
@@ -39,19 +62,30 @@ impl OptWriter {
         room: impl FnOnce() -> usize,
     ) -> &[u8] {
         self.plain = edns.reply();
-        if edns.options.may_change_reply() || body.rcode == rcode::BADVERS {
+        if edns.options.may_change_reply() || UNUSUAL >> body.rcode & 1 != 0 {
             self.plain[EXTENDED_RCODE_AT] = (body.rcode >> 4) as u8;
-            return self.with_options(edns.options, identity, room());
+            let error = body.extended_error();
+            return self.with_options(edns.options, identity, error, room());
         }
         &self.plain
     }
 
-    /// Adds the options that the query asks for. Adds nothing if the record
+    /// Adds the options that the query asks for, and the reason of an error. Adds nothing if the record
     /// would become longer than `room`.
     #[cold]
     #[inline(never)]
-    fn with_options(&mut self, codes: OptionCodes, identity: &Identity, room: usize) -> &[u8] {
-        let Self { plain, record } = self;
+    fn with_options(
+        &mut self,
+        codes: OptionCodes,
+        identity: &Identity,
+        error: Option<ExtendedError>,
+        room: usize,
+    ) -> &[u8] {
+        let Self {
+            idle_timeout,
+            plain,
+            record,
+        } = self;
         record[..OPT_LEN].copy_from_slice(plain);
         let mut len = OPT_LEN;
         let mut push = |code: u16, data: &[u8]| {
@@ -66,6 +100,14 @@ impl OptWriter {
             && codes.contains(NSID)
         {
             push(NSID, nsid);
+        }
+        if let Some(timeout) = idle_timeout
+            && codes.contains(TCP_KEEPALIVE)
+        {
+            push(TCP_KEEPALIVE, &timeout.to_be_bytes());
+        }
+        if let Some(error) = error {
+            push(EXTENDED_ERROR, &(error as u16).to_be_bytes());
         }
         if len > room {
             len = OPT_LEN;
@@ -83,20 +125,39 @@ mod tests {
     const OPT: [u8; OPT_LEN] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
 
     #[test]
-    fn the_nsid_is_written_once_if_there_is_room() {
+    fn options_follow_one_another_unless_there_is_no_room() {
         let nsid = Identity::new("ab".parse().ok().as_ref(), None, None);
         let none = Identity::default();
         let mut writer = OptWriter::new();
-        let mut write = |identity, asked: &[u16], room| {
+        let mut write = |identity, asked: &[u16], error, room| {
             writer.plain = OPT;
-            let record = writer.with_options(OptionCodes::of(asked), identity, room);
+            let record = writer.with_options(OptionCodes::of(asked), identity, error, room);
             record.to_vec()
         };
-        let record = [&OPT[..OPT_LEN - 1], &[6, 0, 3, 0, 2, b'a', b'b']].concat();
-        assert_eq!(write(&nsid, &[NSID], 17), record);
-        assert_eq!(write(&nsid, &[NSID, NSID], 99), record);
-        assert_eq!(write(&nsid, &[NSID], 16), OPT);
-        assert_eq!(write(&nsid, &[10], 99), OPT);
-        assert_eq!(write(&none, &[NSID], 99), OPT);
+        let record = |options: &[&[u8]]| {
+            let data = options.concat();
+            [&OPT[..OPT_LEN - 1], &[data.len() as u8], &data].concat()
+        };
+        let all = [NSID, TCP_KEEPALIVE];
+        let reason = Some(ExtendedError::InvalidData);
+        let (id, why) = (&[0, 3, 0, 2, b'a', b'b'][..], &[0, 15, 0, 2, 0, 24][..]);
+        assert_eq!(write(&nsid, &all, reason, 23), record(&[id, why]));
+        assert_eq!(write(&nsid, &all, reason, 22), OPT);
+        assert_eq!(write(&nsid, &[TCP_KEEPALIVE], reason, 99), record(&[why]));
+        assert_eq!(write(&nsid, &[NSID, NSID], None, 99), record(&[id]));
+        assert_eq!(write(&none, &all, None, 99), OPT);
+        writer.set_idle_timeout(Duration::from_millis(10_099));
+        writer.plain = OPT;
+        let all = writer.with_options(OptionCodes::of(&all), &nsid, reason, 99);
+        assert_eq!(all, record(&[id, &[0, 11, 0, 2, 0, 100], why]));
+    }
+
+    #[test]
+    fn a_long_idle_timeout_is_the_largest_number() {
+        for (seconds, units) in [(0, 0), (6_553, 65_530), (6_554, 65_535), (u64::MAX, 65_535)] {
+            let mut writer = OptWriter::new();
+            writer.set_idle_timeout(Duration::from_secs(seconds));
+            assert_eq!(writer.idle_timeout, Some(units), "{seconds} s");
+        }
     }
 }

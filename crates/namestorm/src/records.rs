@@ -213,6 +213,7 @@ impl Composer {
             counts: [a[0], a[1], b[0], b[1], c[0], c[1]],
             required: has_additional.then(|| (Tail::new(&bytes[..self.required]), 0)),
             zone_of: NONE,
+            error: None,
             prepared: None,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nmio::Instant;
 use udpip::Tail;
@@ -134,6 +135,11 @@ impl Responder {
     /// Sets what the server says about itself.
     pub fn set_identity(&mut self, identity: Arc<Identity>) {
         self.identity = identity;
+    }
+
+    /// Tells clients over TCP how long a connection may be idle, if they ask (RFC 7828).
+    pub(crate) fn set_idle_timeout(&mut self, timeout: Duration) {
+        self.opt.set_idle_timeout(timeout);
     }
 
     /// Replies from other answers. The counters go on.

@@ -71,11 +71,12 @@ impl<H: Hook> UdpAndTcp<H> {
     pub fn with_hook(
         port: u16,
         dns: Dns,
-        over_tcp: DnsOverTcp<H>,
+        mut over_tcp: DnsOverTcp<H>,
         tcp: &Config,
         capabilities: &Capabilities,
         secret: [u64; 4],
     ) -> Self {
+        over_tcp.set_idle_timeout(tcp.idle_timeout);
         let config = Config {
             ports: vec![port],
             ..tcp.clone()

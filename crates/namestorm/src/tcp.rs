@@ -110,6 +110,11 @@ impl<H: Hook> DnsOverTcp<H> {
         self.responder.set_identity(identity);
     }
 
+    /// Tells clients how long a connection may be idle, if they ask (RFC 7828).
+    pub(crate) fn set_idle_timeout(&mut self, timeout: Duration) {
+        self.responder.set_idle_timeout(timeout);
+    }
+
     /// Logs queries through `logger`, if there is one.
     pub(crate) fn set_query_log(&mut self, logger: Option<QueryLogger>) {
         self.query_log = logger;

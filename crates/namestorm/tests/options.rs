@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::{Client, FORMS, MODES, Query, name, prepare};
+use harness::{Client, FORMS, MODES, Query, name, prepare_beside};
 use namestorm::Identity;
 
 const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
@@ -13,7 +13,7 @@ fn expect(query: &Query, expected: &[&[u8]]) {
     let nsid = "n1".parse().unwrap();
     let identity = Identity::new(Some(&nsid), "1.0".parse().ok().as_ref(), None);
     for form in FORMS {
-        let answers = prepare(&[("example.org.", ZONE)], form);
+        let answers = prepare_beside(&[("example.org.", ZONE)], &["broken."], form);
         for mode in MODES {
             for v6 in [false, true] {
                 let mut client = Client::of_server(&answers, mode, v6, &identity);
@@ -49,6 +49,23 @@ fn rfc_5001_2_3_a_reply_has_the_nsid_in_its_opt_record() {
             &[0, 3, 0, 2, b'n', b'1'],
         ],
     );
+}
+
+#[test]
+fn rfc_8914_2_an_error_has_its_reason_in_the_opt_record() {
+    for (text, rcode, reason) in [("www.broken", 2, 24), ("example.net", 5, 20)] {
+        let query = query(text, 1, &[]);
+        expect(
+            &query,
+            &[
+                &[0x12, 0x34, 0x81, rcode, 0, 1, 0, 0, 0, 0, 0, 1],
+                &query.name,
+                &[0, 1, 0, 1],
+                &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 6],
+                &[0, 15, 0, 2, 0, reason],
+            ],
+        );
+    }
 }
 
 #[test]

@@ -232,3 +232,31 @@ fn a_drain_awaits_incomplete_queries() {
     assert!(last.has(FIN) && last.data.is_empty());
     assert_eq!(last.seq, end(&reply));
 }
+
+#[test]
+fn rfc_7828_3_3_2_a_reply_over_tcp_has_the_idle_timeout_if_the_query_asks() {
+    let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
+    let mut query = Query::new(&name("ns.example.org"), 1);
+    query.edns = Some((1232, 0, 0));
+    for (asked, told) in [
+        (&[][..], &[][..]),
+        (&[0, 11, 0, 0], &[0, 11, 0, 2, 0, 100]),
+        // The option has no timeout in a query. A client's timeout is ignored.
+        (&[0, 11, 0, 2, 0, 1], &[0, 11, 0, 2, 0, 100]),
+        (&[0, 3, 0, 0, 0, 11, 0, 0], &[0, 11, 0, 2, 0, 100]),
+    ] {
+        query.options = asked.to_vec();
+        let mut client = Client::new(&answers, MODES[0], false);
+        let mut connection = Connection::open(&mut client);
+        let reply = connection.send(&mut client, &framed(&query.bytes()));
+        let question = [&query.name[..], &[0, 1, 0, 1]].concat();
+        let message = [
+            &[0x12, 0x34, 0x85, 0, 0, 1, 0, 1, 0, 0, 0, 1],
+            &question[..],
+            &[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1],
+            &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, told.len() as u8],
+            told,
+        ];
+        assert_eq!(reply.unwrap().data, framed(&message.concat()), "{asked:?}");
+    }
+}

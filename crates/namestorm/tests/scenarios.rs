@@ -8,7 +8,7 @@
 //!                       version=TEXT, id=TEXT
 //! test TITLE            a title, usually with a section of an RFC
 //! ? NAME TYPE [WORD…]   a query; words: edns=SIZE, do, version=N,
-//!                       nsid, cookie, options=HEX (the data of
+//!                       nsid, keepalive, cookie, options=HEX (the data of
 //!                       OPT), class=NAME, opcode=N, tcp, no-rd, soa (a
 //!                       record in the authority section, as in IXFR)
 //! = RCODE [WORD…]       the reply's flags: aa, tc; opt (and do) if it has
@@ -140,6 +140,7 @@ fn question(text: &str) -> (Query, bool) {
             "do" => edns.2 = 0x8000,
             "version" => edns.1 = value.parse().unwrap(),
             "nsid" => query.options.extend([0, 3, 0, 0]),
+            "keepalive" => query.options.extend([0, 11, 0, 0]),
             "cookie" => query.options.extend(*b"\0\x0a\0\x08myCookie"),
             "options" => query.options.extend(bytes_of(value)),
             _ => wants_edns = false,
