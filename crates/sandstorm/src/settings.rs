@@ -98,6 +98,9 @@ impl Settings {
     /// Asks for a name and a password at a path and below it, in the form `PATH=FILE`. The file has a
     /// line `NAME:HASH` for each user, with a hash by bcrypt or Argon2, as `htpasswd -B` makes them.
     ///
+    /// A [`Sandstorm`](crate::Sandstorm) checks passwords on a thread of its own. An
+    /// [`Http`](crate::Http) without one answers requests with credentials with 503.
+    ///
     /// # Errors
     /// A message, if the text has another form. The file is read when the site is loaded.
     pub fn add_basic_auth(&mut self, text: &str) -> Result<(), String> {
