@@ -22,7 +22,7 @@ use crate::e2e::checks::row;
 /// is native mode, and 2 is emulated mode.
 const CASES: &str = "\
     copy                 | stable | host  | 1 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
-    copy-2-queues        | stable | host  | 2 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
+    copy-2-queues        | stable | host  | 2 | 1500 | own    | xdp:eth0                           |                                                | one queue allows super-segments
     copy-no-offload      | stable | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | no-offload                                     | AF_XDP, copy
     copy-shared          | stable | host  | 1 | 1500 | shared | xdp:eth0                           |                                                | AF_XDP, copy
     copy-guests          | stable | guest | 1 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
@@ -37,7 +37,7 @@ const CASES: &str = "\
     zero-copy-guests     | newest | guest | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
     zero-copy-refused    | stable | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | !zero-copy
     zero-copy-contract   | newest | test  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | an_interface_of
-    mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access                                         | AF_XDP, copy
+    mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access                                         | one queue allows super-segments
     mtu-9000-stable      | stable | host  | 1 | 9000 | own    | xdp:eth0                           |                                                | !MTU
     netmap-emulated      | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
     netmap-checksums     | netmap | host  | 1 | 1500 | own    | netmap:eth0,partial-checksums      | admode=2                                       | partial TCP and UDP checksums

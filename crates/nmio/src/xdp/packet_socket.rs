@@ -45,6 +45,11 @@
 //! With `offload=auto`, super-segments are used if the port is in copy mode and the device segments
 //! TCP over both IPv4 and IPv6.
 //!
+//! Some devices receive a flow on the queue that sent the flow's last packet. The kernel chooses the
+//! packet socket's TX queue by the CPU on which the worker runs, and the ring has its own TX queue.
+//! With several queues, a super-segment could thus move a connection to another worker, which would
+//! reset it. On these devices, super-segments are used only if there is one TX queue.
+//!
 //! In zero-copy mode, runs are sent as single frames, because frames need no copy. Using both paths
 //! could also reorder packets, because the device empties its ring on its own schedule.
 //!
@@ -83,6 +88,10 @@ const TRIES_PER_QUERY: u32 = 64;
 const TRIES_UNTIL_FALLBACK: u32 = 1_024;
 /// Maximum number of packets that wait for a flush: two calls of `sendmmsg`.
 const MAX_QUEUED: usize = 2 * MAX_PACKETS;
+/// Drivers of devices that receive a flow on the queue that sent the flow's last packet. In virtio
+/// 1.2, section 5.1.6.5.6, this is automatic receive steering. Intel calls it Application Targeted
+/// Routing.
+const DRIVERS_THAT_FOLLOW: [&str; 3] = ["virtio_net", "ixgbe", "i40e"];
 /// Limit on the kernel memory, in bytes, for packets that the device or the receiver has not taken
 /// yet.
 const SEND_BUFFER: u32 = 8 << 20;
@@ -161,6 +170,9 @@ impl Runs {
             Ok(device) => device,
             Err(error) => return refuse(format!("the device's features cannot be read: {error}")),
         };
+        if let Some(why) = device.queue_conflict() {
+            return refuse(why);
+        }
         let max_super_len = match device.max_super_len() {
             Ok(max_super_len) => max_super_len,
             Err(error) => {
@@ -229,6 +241,19 @@ impl Device {
         channels.is_some_and(|has| has.tx == 1)
     }
 
+    /// Returns the reason if super-segments could move connections to other queues.
+    fn queue_conflict(&self) -> Option<String> {
+        let driver = self.control.driver_name(&self.name).ok()?;
+        let name = &self.name;
+        moves_connections(&driver, self.has_one_queue()).then(|| {
+            format!(
+                "{name} receives a connection on the queue that sent to it last, and a packet socket \
+                 cannot choose that queue; one queue allows super-segments (ethtool -L {name} \
+                 combined 1)"
+            )
+        })
+    }
+
     fn segments(&self) -> bool {
         self.control.segments_tcp(&self.name)
     }
@@ -244,6 +269,11 @@ impl Device {
         let [v4, v6] = limits.map(bytes);
         Ok(if v6 < MAX_OVER_V6 { v4.min(v6) } else { v4 })
     }
+}
+
+/// Returns true if a packet socket's packets could move a connection to another RX queue.
+fn moves_connections(driver: &str, one_queue: bool) -> bool {
+    !one_queue && DRIVERS_THAT_FOLLOW.contains(&driver)
 }
 
 impl PacketSocket {
@@ -431,5 +461,20 @@ impl QueuedPacket {
                 stretches: packet.gather(),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_move_only_between_queues_that_follow_sent_packets() {
+        for driver in ["virtio_net", "ixgbe", "i40e"] {
+            assert!(moves_connections(driver, false), "{driver}");
+            assert!(!moves_connections(driver, true), "{driver}");
+        }
+        assert!(!moves_connections("veth", false));
+        assert!(!moves_connections("ena", false));
     }
 }

@@ -153,6 +153,13 @@ impl Control {
             .is_ok_and(|info| info.driver.starts_with(b"tun\0") && info.bus.starts_with(b"tap\0"))
     }
 
+    /// Returns the name of the interface's driver, as `ethtool -i` shows it.
+    pub(crate) fn driver_name(&self, name: &str) -> io::Result<String> {
+        let info = self.driver(name)?;
+        let name = info.driver.split(|byte| *byte == 0).next();
+        Ok(String::from_utf8_lossy(name.unwrap_or_default()).into_owned())
+    }
+
     fn driver(&self, name: &str) -> io::Result<EthtoolDriver> {
         let mut info = EthtoolDriver {
             cmd: ETHTOOL_GDRVINFO,
