@@ -11,6 +11,7 @@ pub(crate) mod http;
 mod many;
 mod matrix;
 mod options;
+mod passwords;
 mod pressure;
 mod privileges;
 mod refusals;
@@ -70,13 +71,14 @@ pub(crate) struct Options {
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that run by default, by name. Those that take longest come first.
-const PARTS: [(&str, Part); 8] = [
+const PARTS: [(&str, Part); 9] = [
     ("who gives way", pressure::sample),
     ("privileges", privileges::run),
     ("bad input", refusals::run),
     ("super-segments", supers::run),
     ("slow readers", many::readers),
     ("files on the disk", disk::run),
+    ("passwords", passwords::run),
     ("secrets", secrets::run),
     ("other stations", stations::run),
 ];

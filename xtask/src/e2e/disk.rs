@@ -29,6 +29,8 @@ const LONG: u64 = 30_000_000_000;
 /// Number of clients that ask for parts of the long file and receive nothing. They want more memory
 /// than there is.
 const SILENT: u64 = 200;
+/// Time limit for the tags of the short files.
+const TAGS: Duration = Duration::from_mins(1);
 /// Time limit for a reload.
 const RELOAD: Duration = Duration::from_secs(10);
 
@@ -46,6 +48,9 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     });
     checks.check("a file of 30 GB is sent in parts", || {
         rig.as_client(|| fetch_parts(&place))?
+    });
+    checks.check("files on the disk get tags", || {
+        rig.as_client(|| wait_for_tags(&place))?
     });
     checks.check("silent clients give way", || {
         rig.as_client(|| beside_silent(&place))?
@@ -88,6 +93,21 @@ fn fetch_all(place: &Place) -> Result<()> {
         response.expect_body(&content(number))?;
     }
     Ok(())
+}
+
+/// Waits until the server has read the short files, and asks for one again by its tag.
+fn wait_for_tags(place: &Place) -> Result<()> {
+    let url = format!("/{}.bin", FILES - 1);
+    let tag = || {
+        let mut connection = Connection::open(place.socket(place.v4))?;
+        let response = connection.request("HEAD", &url, "")?;
+        Ok(response.field("ETag").ok().map(str::to_owned))
+    };
+    let tag = interrupt::wait_for(TAGS, tag)?.context("there is no tag")?;
+    let mut connection = Connection::open(place.socket(place.v4))?;
+    let field = format!("If-None-Match: {tag}\r\n");
+    let response = connection.request("GET", &url, &field)?;
+    response.expect_status(304)
 }
 
 fn fetch_parts(place: &Place) -> Result<()> {
