@@ -1,4 +1,4 @@
-//! Threads that read files for the workers, which must not wait for a disk.
+//! Threads that do for the workers what takes long, such as reading files. A worker must not wait for it.
 
 use std::thread::{Builder, Scope};
 
@@ -6,7 +6,7 @@ use crate::confined::Confined;
 use crate::error::Error;
 use crate::privileges::{Kind, Privileges};
 
-/// Threads beside the workers that read what clients ask for. A [`Program`](crate::Program) returns
+/// Threads beside the workers that read what clients ask for, or check passwords. A [`Program`](crate::Program) returns
 /// them from [`Program::readers`](crate::Program::readers).
 ///
 /// The threads may read files below [`Program::read_paths`](crate::Program::read_paths), as the
