@@ -1,16 +1,11 @@
 //! Makes coded forms of a site's files while the site is served.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use crate::coder::{Coder, Made};
 use crate::coding::Coding;
-use crate::site::{NextSite, ReplyId, Site};
-
-/// Time after which the forms made so far become part of the site. Each further time is twice as long,
-/// up to [`MAX_PAUSE`], because workers pass through all replies of a site to change it.
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const MAX_PAUSE: Duration = Duration::from_mins(1);
+use crate::improving::{Done, Pauses};
+use crate::site::{ReplyId, Site};
 
 /// Makes coded forms, one file at a time. Short files come first.
 #[derive(Debug)]
@@ -29,19 +24,7 @@ struct Work {
     /// Number of forms that are not yet part of the site, and their length in bytes.
     made: usize,
     made_bytes: u64,
-    pause: Duration,
-    since: Instant,
-}
-
-/// What has been done.
-#[derive(Debug)]
-pub(crate) enum Done {
-    /// A file has got its forms, and there are more files.
-    File,
-    /// The site with the forms made so far.
-    Site(Box<NextSite>),
-    /// Nothing, because nothing is to be done.
-    Nothing,
+    pauses: Pauses,
 }
 
 impl Background {
@@ -51,8 +34,7 @@ impl Background {
             files: Vec::new(),
             made: 0,
             made_bytes: 0,
-            pause: FIRST_PAUSE,
-            since: Instant::now(),
+            pauses: Pauses::default(),
         };
         Self {
             coder,
@@ -83,11 +65,10 @@ impl Background {
             .iter()
             .filter(|one| matches!(one, Made::Coded(_)))
             .count();
-        if work.made > 0 && work.since.elapsed() >= work.pause {
-            work.pause = (2 * work.pause).min(MAX_PAUSE);
+        if work.made > 0 && work.pauses.is_over() {
             return work.next_site(site, &self.coder);
         }
-        Done::File
+        Done::Some
     }
 }
 
@@ -97,7 +78,7 @@ impl Work {
         let len = |file: &ReplyId| site.reply(*file).body_len();
         self.files.sort_by_key(|file| std::cmp::Reverse(len(file)));
         self.site = Some(Arc::clone(site));
-        self.since = Instant::now();
+        self.pauses.begin();
     }
 
     fn next_site(&mut self, site: &Arc<Site>, coder: &Coder) -> Done {

@@ -12,12 +12,13 @@ use testkit::noise;
 use testkit::smol::Client;
 
 use crate::disk::{CHUNK_LEN, Chunks, Reads};
+use crate::improving::Done;
 use crate::load::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::reply::ETag;
 use crate::settings::Settings;
 use crate::site::NextSite;
-use crate::tagging::{Tagged, Tagging};
+use crate::tagging::Tagging;
 use crate::testing::{World, request, take_response};
 use crate::{Http, Site, SiteOnly, Status};
 
@@ -283,9 +284,9 @@ fn tag(tagging: &Tagging, site: &Arc<Site>) -> Vec<NextSite> {
     loop {
         let newest = sites.last().map_or(site, |next| &next.site);
         match tagging.step(newest) {
-            Tagged::Some => {}
-            Tagged::Site(next) => sites.push(*next),
-            Tagged::Nothing => return sites,
+            Done::Some => {}
+            Done::Site(next) => sites.push(*next),
+            Done::Nothing => return sites,
         }
     }
 }

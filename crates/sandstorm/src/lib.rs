@@ -240,6 +240,7 @@ mod framing;
 mod head;
 mod host;
 mod hosts;
+mod improving;
 mod list;
 mod listing;
 mod load;

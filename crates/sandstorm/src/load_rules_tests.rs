@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use crate::background::{Background, Done};
+use crate::background::Background;
 use crate::coder::{Coder, Effort};
 use crate::date::{SlotWriter, Stamp};
+use crate::improving::Done;
 use crate::load::{Limits, Progress};
 use crate::settings::Settings;
 use crate::site::{NEW, Site};
@@ -308,7 +309,7 @@ fn coder_up_to(max_bytes: u64, cache: Option<&Path>) -> (Arc<Coder>, Settings) {
 fn work(background: &Background, mut site: Arc<Site>) -> Arc<Site> {
     loop {
         match background.step(&site) {
-            Done::File => {}
+            Done::Some => {}
             Done::Site(next) => {
                 assert!(next.leaving.is_empty());
                 site = Arc::clone(&next.site);

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use control::{StartError, Watched, report};
 
-use crate::background::{Background, Done};
+use crate::background::Background;
 use crate::hosts::HostName;
+use crate::improving::Done;
 use crate::load::{Limits, RULES};
 use crate::loading::load_next;
 use crate::login::{Realm, RealmFile};
 use crate::site::{NextSite, Site};
-use crate::tagging::{Tagged, Tagging};
+use crate::tagging::Tagging;
 
 /// A folder, its site, and the hosts that the site is served for.
 #[derive(Debug)]
@@ -106,9 +107,9 @@ impl Part {
     }
 
     /// Reads a piece of a file on the disk for its tag.
-    pub(crate) fn tag(&self) -> Tagged {
+    pub(crate) fn tag(&self) -> Done {
         let reloading = self.reloading.as_ref();
-        reloading.map_or(Tagged::Nothing, |one| one.tagging.step(&self.site()))
+        reloading.map_or(Done::Nothing, |one| one.tagging.step(&self.site()))
     }
 
     /// Describes the files for the operator.

@@ -16,9 +16,9 @@ use nmio::{Instant, Port};
 use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
 use crate::app::{App, SiteOnly};
-use crate::background::Done;
 use crate::disk::{Chunks, Reads};
 use crate::hosts::HostName;
+use crate::improving::Done;
 use crate::load::Limits;
 use crate::login::{Checks, LoginCounts, Logins};
 use crate::memory_budget::MemoryBudget;
@@ -28,7 +28,6 @@ use crate::redirect_host::RedirectHost;
 use crate::server::{Http, PacketTotals, packets};
 use crate::site::{HostedSite, NextSite, Site};
 use crate::status::Status;
-use crate::tagging::Tagged;
 use crate::turnover::{Share, hand_over};
 use crate::verdict::Sees;
 use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
@@ -64,9 +63,8 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     types: PhantomData<fn() -> (A, C)>,
     /// The folders, each with its site. They are served for different hosts, or there is only one.
     parts: Vec<Part>,
-    /// The hosts whose requests are sent elsewhere, and their sites.
-    redirect_hosts: Vec<RedirectHost>,
-    redirecting: Vec<HostedSite>,
+    /// The hosts whose requests are sent elsewhere, each with its site.
+    redirecting: Vec<(RedirectHost, HostedSite)>,
     site: Arc<NewestSite>,
     handover: Handover<Share>,
     /// Old replies that connections still sent when a folder was loaded last. They are freed on the
@@ -106,7 +104,6 @@ where
             make,
             types: PhantomData,
             parts: vec![Part::new(Arc::clone(&site), folder)],
-            redirect_hosts: Vec::new(),
             redirecting: Vec::new(),
             site: Arc::new(NewestSite(Mutex::new(site))),
             handover: Handover::default(),
@@ -127,7 +124,6 @@ where
             make: self.make,
             types: PhantomData,
             parts: self.parts,
-            redirect_hosts: self.redirect_hosts,
             redirecting: self.redirecting,
             site: self.site,
             handover: self.handover,
@@ -182,9 +178,9 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     #[must_use]
     pub(crate) fn with_redirect_hosts(mut self, hosts: &[RedirectHost]) -> Self {
         if !hosts.is_empty() {
-            self.redirect_hosts.extend_from_slice(hosts);
             let site = self.parts[0].site();
-            let redirecting = hosts.iter().map(|host| host.site(site.settings()));
+            let with_site = |host: &RedirectHost| (host.clone(), host.site(site.settings()));
+            let redirecting = hosts.iter().map(with_site);
             self.redirecting.extend(redirecting);
             self.set_site();
         }
@@ -197,7 +193,6 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     #[must_use]
     pub fn with_site(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);
-        self.redirect_hosts.extend(other.redirect_hosts);
         self.redirecting.extend(other.redirecting);
         self.set_site();
         self
@@ -311,7 +306,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
 }
 
 /// Returns the site of a single part without hosts, or a site that leads to the part for each host.
-fn together(parts: &[Part], redirecting: &[HostedSite]) -> Arc<Site> {
+fn together(parts: &[Part], redirecting: &[(RedirectHost, HostedSite)]) -> Arc<Site> {
     match parts {
         [part] if part.hosts().is_empty() && redirecting.is_empty() => part.site(),
         parts => Arc::new(Site::by_hosts(&members(parts, redirecting))),
@@ -336,12 +331,12 @@ fn tally_logins(tally: &mut Tally, counts: LoginCounts) {
 }
 
 /// Returns the sites for different hosts. Those with a folder come first.
-fn members(parts: &[Part], redirecting: &[HostedSite]) -> Vec<HostedSite> {
+fn members(parts: &[Part], redirecting: &[(RedirectHost, HostedSite)]) -> Vec<HostedSite> {
     let member = |part: &Part| HostedSite {
         hosts: part.hosts().to_vec(),
         site: part.site(),
     };
-    let redirecting = redirecting.iter().cloned();
+    let redirecting = redirecting.iter().map(|(_, site)| site.clone());
     parts.iter().map(member).chain(redirecting).collect()
 }
 
@@ -527,8 +522,8 @@ where
                 say("compressed", format!("{coded} of {}{left}", part.name()));
             }
             let tagged = part.tag();
-            has_more |= !matches!(tagged, Tagged::Nothing);
-            if let Tagged::Site(next) = tagged {
+            has_more |= !matches!(tagged, Done::Nothing);
+            if let Done::Site(next) = tagged {
                 self.change_part(index, *next);
             }
         }
@@ -568,8 +563,8 @@ where
             ("mode", mode.to_owned()),
             ("congestion", C::NAME.to_owned()),
         ];
-        let redirected = self.redirect_hosts.iter().map(RedirectHost::describe);
-        let redirects = redirected.map(|one| ("redirects", one));
+        let redirects = self.redirecting.iter();
+        let redirects = redirects.map(|(host, _)| ("redirects", host.describe()));
         let logins = self.parts.iter().flat_map(Part::logins);
         let logins = logins.map(|login| ("passwords", login));
         files

@@ -340,7 +340,7 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
         return bad_request();
     };
     let page = site.find(target.path.as_bytes());
-    if site.has_realms()
+    if !site.realms().is_empty()
         && visitor == Visitor::Unknown
         && let Some(realm) = site.realm(target.path.as_bytes(), page.ok())
     {
@@ -481,6 +481,14 @@ impl Answer {
             close: !request.keep_alive,
             consumed: request.len as u32,
             form: Form::Whole,
+        }
+    }
+
+    /// Returns the answer whose prepared reply is sent unchanged.
+    pub(crate) fn whole(&self) -> Self {
+        Self {
+            form: Form::Whole,
+            ..*self
         }
     }
 

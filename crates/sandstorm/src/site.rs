@@ -288,13 +288,8 @@ impl Site {
         !rule.to.has_query()
     }
 
-    /// Whether parts of the site need a name and a password.
-    #[inline(always)]
-    pub(crate) fn has_realms(&self) -> bool {
-        !self.realms.is_empty()
-    }
-
     /// The parts of the site that need a name and a password.
+    #[inline(always)]
     pub(crate) fn realms(&self) -> &[Realm] {
         &self.realms
     }

@@ -7,17 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::digest::{Digest, Digester};
 use crate::disk::{CHUNK_LEN, DiskFile, ReadError};
-use crate::site::{NextSite, Site};
+use crate::improving::{Done, Pauses};
+use crate::site::Site;
 
 /// Length of what one step reads, in bytes. A reload waits for a step.
 const STEP_LEN: usize = 8 << 20;
 /// Maximum time without reading after a step.
 const MAX_REST: Duration = Duration::from_millis(100);
-/// Time after which the tags so far become part of the site. Each further time is twice as long, up to
-/// [`MAX_PAUSE`], because workers pass through all replies of a site to change it.
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const MAX_PAUSE: Duration = Duration::from_mins(1);
-
 /// Reads files step by step. Short files come first.
 #[derive(Debug)]
 pub(crate) struct Tagging(Mutex<Work>);
@@ -33,8 +29,7 @@ struct Work {
     digests: HashMap<u32, Digest>,
     /// The numbers of files that cannot be read. They are tried again after a reload.
     failed: HashSet<u32>,
-    pause: Duration,
-    since: Instant,
+    pauses: Pauses,
 }
 
 /// A file that is being read.
@@ -54,17 +49,6 @@ impl std::fmt::Debug for Reading {
     }
 }
 
-/// What a step has done.
-#[derive(Debug)]
-pub(crate) enum Tagged {
-    /// More is to be read.
-    Some,
-    /// The site with the tags so far.
-    Site(Box<NextSite>),
-    /// Nothing, because nothing is to be done.
-    Nothing,
-}
-
 impl Default for Tagging {
     fn default() -> Self {
         Self(Mutex::new(Work {
@@ -73,34 +57,25 @@ impl Default for Tagging {
             current: None,
             digests: HashMap::new(),
             failed: HashSet::new(),
-            pause: FIRST_PAUSE,
-            since: Instant::now(),
+            pauses: Pauses::default(),
         }))
     }
 }
 
 impl Tagging {
     /// Does the next piece of work for `site`.
-    pub(crate) fn step(&self, site: &Arc<Site>) -> Tagged {
+    pub(crate) fn step(&self, site: &Arc<Site>) -> Done {
         let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |known: &Arc<Site>| Arc::ptr_eq(known, site);
         if !work.site.as_ref().is_some_and(is_same) {
             work.begin(site);
         }
         let is_done = !work.read_on();
-        if work.digests.is_empty() {
-            return if is_done {
-                Tagged::Nothing
-            } else {
-                Tagged::Some
-            };
-        }
-        if is_done || work.since.elapsed() >= work.pause {
-            work.pause = (2 * work.pause).min(MAX_PAUSE);
+        if !work.digests.is_empty() && (is_done || work.pauses.is_over()) {
             let digests = std::mem::take(&mut work.digests);
-            return Tagged::Site(Box::new(site.with_digests(&digests)));
+            return Done::Site(Box::new(site.with_digests(&digests)));
         }
-        Tagged::Some
+        if is_done { Done::Nothing } else { Done::Some }
     }
 }
 
@@ -120,7 +95,7 @@ impl Work {
         self.files = files;
         self.digests.clear();
         self.site = Some(Arc::clone(site));
-        self.since = Instant::now();
+        self.pauses.begin();
     }
 
     /// Reads more. Returns false if there is nothing to read. Half of the time goes by without reading,

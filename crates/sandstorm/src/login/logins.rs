@@ -36,17 +36,15 @@ pub(crate) enum Login {
     Checked(Standing),
 }
 
-/// What becomes of a request with credentials.
+/// What becomes of a request with credentials that were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
     /// They are right.
     Right,
     /// They are wrong, or there are none.
     Wrong,
-    /// There is no time to check them.
+    /// There was no time to check them.
     Busy,
-    /// They are being checked, with this number.
-    Waits(u64),
 }
 
 /// A connection that waits for a check.
@@ -114,22 +112,22 @@ impl Logins {
         }
     }
 
-    /// Returns what becomes of a request with these credentials. If they are not known, they are checked,
-    /// and the connection waits.
-    pub(crate) fn standing(
+    /// Returns what is known of these credentials. If nothing is known, they are checked, and the
+    /// connection waits.
+    pub(crate) fn look_up(
         &mut self,
         users: &Arc<Users>,
         credentials: Credentials,
         (connection, client): (ConnectionId, IpAddr),
         now: Instant,
-    ) -> Standing {
+    ) -> Login {
         let hash = self.hash(users, &credentials);
         if self.right.get(&hash).is_some_and(|until| now < *until) {
-            return Standing::Right;
+            return Login::Checked(Standing::Right);
         }
         if self.waiting.len() >= MAX_WAITING && !self.make_room(client) {
             self.counts.given_up += 1;
-            return Standing::Busy;
+            return Login::Checked(Standing::Busy);
         }
         self.checks += 1;
         let number = self.checks;
@@ -143,7 +141,7 @@ impl Logins {
             client,
         });
         self.check_next();
-        Standing::Waits(number)
+        Login::Waits(number)
     }
 
     /// Lets the newest connection of the address with the most connections give way to one of `client`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tcpip::{Connection, Contents, MAX_WRITE_LEN, Part, WriteError};
 
 use super::conversation::Conn;
-use super::core::{Continuation, Core, write};
+use super::core::{Continuation, Core};
 use crate::assembled::{Assembler, MAX_JOINED_LEN, Piece, Rest, slice};
 use crate::date::Stamp;
 use crate::fields::{Fields, MAX_FIELDS_LEN};
@@ -152,6 +152,33 @@ impl Core {
         let outgoing = Outgoing::new(rest, stamp);
         (assembled.status, assembled.body_len, outgoing)
     }
+}
+
+/// Writes `bytes`, and then the part of a content item that `outgoing` names, if any. If there is
+/// no room for both, writes neither.
+pub(super) fn write<S>(
+    conn: &mut Connection<'_, S>,
+    bytes: &[u8],
+    outgoing: &Outgoing,
+) -> Result<(), WriteError> {
+    let params = outgoing.stamp.as_u64();
+    let slice = match &outgoing.content {
+        OutgoingContent::Parts(parts) => return conn.write_parts(bytes.into(), parts, params),
+        OutgoingContent::Slice(content, range) if !range.is_empty() => Some((content, range)),
+        OutgoingContent::Slice(..) | OutgoingContent::None => None,
+        // Downloads are not written in one piece.
+        OutgoingContent::Disk(..) => return Err(WriteError::NoSuchContent),
+    };
+    let entries = usize::from(!bytes.is_empty()) + usize::from(slice.is_some());
+    conn.ensure_room(entries)?;
+    if bytes.len() <= MAX_WRITE_LEN {
+        conn.write_bytes(bytes)?;
+    } else {
+        conn.write_once(bytes.into())?;
+    }
+    slice.map_or(Ok(()), |(content, range)| {
+        conn.write_slice(*content, range.clone(), params)
+    })
 }
 
 /// Returns the pieces of a response, of which `out_len` bytes are assembled. Prepared pieces become

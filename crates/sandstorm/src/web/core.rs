@@ -10,7 +10,7 @@ use tcpip::{
     WriteError,
 };
 
-use super::assembling::Written;
+use super::assembling::{Written, write};
 use super::conversation::Conn;
 use super::counters::Counters;
 use super::downloads::Downloads;
@@ -120,15 +120,6 @@ impl PreparedReply {
             body_len: reply.body_len() as u32,
         })
     }
-
-    pub(super) fn is_on_disk(&self) -> bool {
-        self.is_on_disk
-    }
-
-    /// What was written if the whole reply was.
-    pub(super) fn written(&self) -> Written {
-        Written::Response(self.status, self.body_len as usize)
-    }
 }
 
 impl Core {
@@ -176,20 +167,13 @@ impl Core {
         answer: &Answer,
         data: &[u8],
     ) -> Result<Continuation, WriteError> {
-        let reply = self.prepared.get(answer.reply.index()).copied();
-        let reply = reply.ok_or(WriteError::NoSuchContent)?;
         let mut stamp = self.now.or_closing(answer.close);
         if stamp.closes() && answer.consumed() < data.len() {
             stamp = self.stamp_before_others(answer.close);
         }
-        let (status, body_len) = if answer.is_whole() && !reply.is_on_disk {
-            conn.write(reply.content, stamp.as_u64())?;
-            (reply.status, reply.body_len as usize)
-        } else {
-            match self.write_assembled(conn, answer, data, stamp)? {
-                Written::Response(status, body_len) => (status, body_len),
-                Written::Other(continuation) => return Ok(continuation),
-            }
+        let (status, body_len) = match self.write_answer(conn, answer, data, stamp)? {
+            Written::Response(status, body_len) => (status, body_len),
+            Written::Other(continuation) => return Ok(continuation),
         };
         self.count_own(status);
         if self.access_log.is_some() {
@@ -201,6 +185,24 @@ impl Core {
             return Ok(Continuation::End);
         }
         Ok(Continuation::ReadNext)
+    }
+
+    /// Writes the site's answer to the request at the start of `data`.
+    #[inline(always)]
+    pub(super) fn write_answer<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        answer: &Answer,
+        data: &[u8],
+        stamp: Stamp,
+    ) -> Result<Written, WriteError> {
+        let reply = self.prepared.get(answer.reply.index()).copied();
+        let reply = reply.ok_or(WriteError::NoSuchContent)?;
+        if answer.is_whole() && !reply.is_on_disk {
+            conn.write(reply.content, stamp.as_u64())?;
+            return Ok(Written::Response(reply.status, reply.body_len as usize));
+        }
+        self.write_assembled(conn, answer, data, stamp)
     }
 
     /// Returns the stamp of an answer after which more requests have arrived already. They are
@@ -329,10 +331,21 @@ impl Core {
 
     /// Fills the response with the server's own page about a status, and counts the answer.
     pub(super) fn set_page(&mut self, status: Status) {
+        self.fill_page(status);
+        self.count_own(status);
+    }
+
+    fn fill_page(&mut self, status: Status) {
         self.out.clear();
         self.response.clear();
         self.response.set_page(status.into());
-        self.count_own(status);
+    }
+
+    /// Assembles the server's own page about a status in `out`. Returns the length of its body.
+    pub(super) fn assemble_page(&mut self, status: Status, head_only: bool, stamp: Stamp) -> usize {
+        self.fill_page(status);
+        self.write_response(head_only, stamp);
+        self.response.body().len()
     }
 
     /// Sends the response in `self.response`.
@@ -665,30 +678,3 @@ impl Core {
 /// Maximum body length of a response made by the application, in bytes. Head and body together must
 /// fit one content item of the TCP stack.
 const MAX_BODY: usize = tcpip::MAX_CONTENT_LEN - 2 * MAX_FIELDS_LEN;
-
-/// Writes `bytes`, and then the part of a content item that `outgoing` names, if any. If there is
-/// no room for both, writes neither.
-pub(super) fn write<S>(
-    conn: &mut Connection<'_, S>,
-    bytes: &[u8],
-    outgoing: &Outgoing,
-) -> Result<(), WriteError> {
-    let params = outgoing.stamp.as_u64();
-    let slice = match &outgoing.content {
-        OutgoingContent::Parts(parts) => return conn.write_parts(bytes.into(), parts, params),
-        OutgoingContent::Slice(content, range) if !range.is_empty() => Some((content, range)),
-        OutgoingContent::Slice(..) | OutgoingContent::None => None,
-        // Downloads are not written in one piece.
-        OutgoingContent::Disk(..) => return Err(WriteError::NoSuchContent),
-    };
-    let entries = usize::from(!bytes.is_empty()) + usize::from(slice.is_some());
-    conn.ensure_room(entries)?;
-    if bytes.len() <= MAX_WRITE_LEN {
-        conn.write_bytes(bytes)?;
-    } else {
-        conn.write_once(bytes.into())?;
-    }
-    slice.map_or(Ok(()), |(content, range)| {
-        conn.write_slice(*content, range.clone(), params)
-    })
-}

@@ -128,11 +128,7 @@ impl Core {
         }
         let closes = self.downloads.download(place).is_some_and(|one| one.closes);
         let stamp = self.now.or_closing(closes);
-        self.response.clear();
-        self.response.set_page(Status::ServiceUnavailable.into());
-        self.out.clear();
-        self.write_response(false, stamp);
-        let body_len = self.response.body().len();
+        let body_len = self.assemble_page(Status::ServiceUnavailable, false, stamp);
         self.note_download(conn, Some((Status::ServiceUnavailable, body_len)));
         self.downloads.release(place);
         conn.state().download = <_>::default();

@@ -16,30 +16,36 @@ use crate::status::Status;
 use crate::verdict::Verdict;
 
 impl Core {
-    /// Returns what becomes of the request at the start of `data`. `answer` is the answer that asks for a
-    /// name and a password.
-    fn standing<S>(&mut self, conn: &mut Conn<'_, S>, answer: &Answer, data: &[u8]) -> Standing {
+    /// Returns what becomes of the request at the start of `data`, or `None` if its credentials are being
+    /// checked. `answer` is the answer that asks for a name and a password.
+    fn standing<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        answer: &Answer,
+        data: &[u8],
+    ) -> Option<Standing> {
         if let Login::Checked(standing) = std::mem::take(&mut conn.state().login) {
-            return standing;
+            return Some(standing);
         }
         let Form::Login { from_end, len } = answer.form else {
-            return Standing::Wrong;
+            return Some(Standing::Wrong);
         };
         let from = answer.consumed() - usize::from(from_end);
         let Some(credentials) = Credentials::read(&data[from..from + usize::from(len)]) else {
-            return Standing::Wrong;
+            return Some(Standing::Wrong);
         };
-        let (Some(realm), Some(logins)) =
-            (self.site.realm_of_reply(answer.reply), &mut self.logins)
-        else {
-            return Standing::Busy;
+        let realm = self.site.realm_of_reply(answer.reply);
+        let (Some(realm), Some(logins)) = (realm, &mut self.logins) else {
+            return Some(Standing::Busy);
         };
         let client = (conn.id(), network(conn.peer().ip()));
-        let standing = logins.standing(realm.users(), credentials, client, conn.now());
-        if let Standing::Waits(number) = standing {
-            conn.state().login = Login::Waits(number);
+        match logins.look_up(realm.users(), credentials, client, conn.now()) {
+            Login::Checked(standing) => Some(standing),
+            waits => {
+                conn.state().login = waits;
+                None
+            }
         }
-        standing
     }
 
     /// Writes the response to a request with credentials. While they are checked, the connection is
@@ -51,22 +57,23 @@ impl Core {
         data: &[u8],
         stamp: Stamp,
     ) -> Result<Written, WriteError> {
-        let standing = self.standing(conn, answer, data);
+        let Some(standing) = self.standing(conn, answer, data) else {
+            conn.park();
+            conn.set_deadline(Deadline::Request, self.answer_timeout);
+            return Ok(Written::Other(Continuation::ReadAgain));
+        };
         let written = match standing {
             Standing::Right => match Session::admit(&self.site, data) {
-                Step::Answer(inner) => self.write_any(conn, &inner, data, stamp),
+                Step::Answer(inner) => self.write_answer(conn, &inner, data, stamp),
                 // Cannot happen: the request is complete.
                 Step::More { .. } => Err(WriteError::NoSuchContent),
             },
-            Standing::Wrong => {
-                let form = Form::Whole;
-                self.write_any(conn, &Answer { form, ..*answer }, data, stamp)
-            }
-            Standing::Busy => self.write_busy(conn, data.starts_with(b"HEAD "), stamp),
-            Standing::Waits(_) => {
-                conn.park();
-                conn.set_deadline(Deadline::Request, self.answer_timeout);
-                return Ok(Written::Other(Continuation::ReadAgain));
+            Standing::Wrong => self.write_answer(conn, &answer.whole(), data, stamp),
+            Standing::Busy => {
+                const STATUS: Status = Status::ServiceUnavailable;
+                let body_len = self.assemble_page(STATUS, data.starts_with(b"HEAD "), stamp);
+                let written = conn.write_bytes(&self.out);
+                written.map(|()| Written::Response(STATUS, body_len))
             }
         };
         if written.is_err() {
@@ -74,39 +81,6 @@ impl Core {
             conn.state().login = Login::Checked(standing);
         }
         written
-    }
-
-    /// Writes an answer to a request whose credentials were checked.
-    fn write_any<S>(
-        &mut self,
-        conn: &mut Conn<'_, S>,
-        answer: &Answer,
-        data: &[u8],
-        stamp: Stamp,
-    ) -> Result<Written, WriteError> {
-        let reply = self.prepared.get(answer.reply.index()).copied();
-        let reply = reply.ok_or(WriteError::NoSuchContent)?;
-        if answer.is_whole() && !reply.is_on_disk() {
-            conn.write(reply.content, stamp.as_u64())?;
-            return Ok(reply.written());
-        }
-        self.write_assembled(conn, answer, data, stamp)
-    }
-
-    /// Writes a response about having no time for a check.
-    fn write_busy<S>(
-        &mut self,
-        conn: &mut Conn<'_, S>,
-        head_only: bool,
-        stamp: Stamp,
-    ) -> Result<Written, WriteError> {
-        const STATUS: Status = Status::ServiceUnavailable;
-        self.response.clear();
-        self.response.set_page(STATUS.into());
-        self.out.clear();
-        self.write_response(head_only, stamp);
-        conn.write_bytes(&self.out)?;
-        Ok(Written::Response(STATUS, self.response.body().len()))
     }
 
     /// Answers a request with credentials that the application has left to the site.
@@ -118,15 +92,14 @@ impl Core {
         bytes: &[u8],
     ) -> Continuation {
         let answer = match self.standing(conn, answer, bytes) {
-            Standing::Right => {
+            None => return self.wait(conn, request, bytes),
+            Some(Standing::Right) => {
                 session::answer_to(&self.site, request.head(), bytes, Visitor::Known)
             }
-            Standing::Wrong => Answer {
-                form: Form::Whole,
-                ..*answer
-            },
-            Standing::Busy => return self.answer_page(conn, Status::ServiceUnavailable, request),
-            Standing::Waits(_) => return self.wait(conn, request, bytes),
+            Some(Standing::Wrong) => answer.whole(),
+            Some(Standing::Busy) => {
+                return self.answer_page(conn, Status::ServiceUnavailable, request);
+            }
         };
         self.answer_by_site(conn, request, &answer, bytes)
     }
