@@ -207,9 +207,13 @@ fn rules_neither_lead_around_a_password_nor_hide_its_page() {
         "/below/* /private/:splat 200",
         "/private/spa/* /page.html 200",
         "/private/gone /page.html 301",
+        "/list /private/deep/index.json 200",
+        "/names /private/deep/ 200",
+        "/private.html /page.html 200!",
     ];
     let mut place = Place::new(&rules);
     place.settings.clean_urls = true;
+    place.settings.listings = true;
     place
         .settings
         .add_error_page(Status::Unauthorized, b"/page.html");
@@ -220,17 +224,22 @@ fn rules_neither_lead_around_a_password_nor_hide_its_page() {
             "/below/deep/a%20b.txt",
             "/private/spa/x",
             "/private/gone",
+            "/list",
+            "/names",
+            "/private.html",
             "/page",
+            "/page.html",
         ]
         .map(|path| get(path, credentials))
     };
     let (refused, page) = &exchange(&mut world, &of(""))[0];
     assert_eq!((*refused, &**page), (401, "content of page.html"));
-    assert_eq!(statuses(&mut world, &of("")), [401, 401, 401, 401, 200]);
-    assert_eq!(
-        statuses(&mut world, &of("ali:sesame")),
-        [200, 200, 200, 301, 200]
-    );
+    let mut expected = [401; 9];
+    expected[7..].fill(200);
+    assert_eq!(statuses(&mut world, &of("")), expected);
+    expected.fill(200);
+    expected[3] = 301;
+    assert_eq!(statuses(&mut world, &of("ali:sesame")), expected);
 }
 
 #[test]

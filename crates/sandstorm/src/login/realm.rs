@@ -65,6 +65,14 @@ impl RealmPath {
         };
         has(path) || Coding::of_path(path).is_some_and(|(plain, _)| has(plain))
     }
+
+    /// Returns the index of the one among `paths` that has a decoded path. Of several, it is the longest
+    /// one.
+    pub(crate) fn index_of<'p>(paths: impl Iterator<Item = &'p Self>, path: &[u8]) -> Option<u16> {
+        let having = paths.zip(0..).filter(|(one, _)| one.contains(path));
+        let longest = having.max_by_key(|(one, _)| one.0.len());
+        longest.map(|(_, index)| index)
+    }
 }
 
 impl fmt::Display for RealmPath {
@@ -107,17 +115,8 @@ impl Realm {
 
     /// Returns the one among `realms` that has a decoded path. Of several, it is the smallest part.
     pub(crate) fn of<'r>(realms: &'r [Self], path: &[u8]) -> Option<&'r Self> {
-        Some(&realms[usize::from(Self::index_of(realms, path)?)])
-    }
-
-    /// Same as [`of`](Self::of), but returns the index.
-    pub(crate) fn index_of(realms: &[Self], path: &[u8]) -> Option<u16> {
-        let having = realms
-            .iter()
-            .zip(0..)
-            .filter(|(realm, _)| realm.path.contains(path));
-        let smallest = having.max_by_key(|(realm, _)| realm.path.0.len());
-        smallest.map(|(_, index)| index)
+        let index = RealmPath::index_of(realms.iter().map(|realm| &realm.path), path)?;
+        realms.get(usize::from(index))
     }
 }
 

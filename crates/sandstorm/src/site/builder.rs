@@ -291,9 +291,11 @@ impl Builder {
         let modified = UNIX_EPOCH + Duration::from_secs(newest.min(LAST_SECOND));
         let index = [folder, INDEX].concat();
         let html = self.make_content(&index, modified, listing::html(folder, entries).as_bytes());
+        self.note_realm(&index, html.first);
         self.add_index(folder, Page::File(html));
         let path = [folder, LISTING_JSON].concat();
         let json = self.make_content(&path, modified, listing::json(folder, entries).as_bytes());
+        self.note_realm(&path, json.first);
         self.site.aliases.insert(path.into(), Page::File(json));
     }
 
@@ -314,6 +316,7 @@ impl Builder {
     }
 
     fn add_page(&mut self, path: &[u8], file: FilePage, len: u64) {
+        self.note_realm(path, file.first);
         self.site.totals.files += 1;
         self.site.totals.content_bytes += len;
         if let Some(folder) = path.strip_suffix(INDEX)
@@ -469,7 +472,6 @@ impl Builder {
     /// Returns the finished site.
     pub(crate) fn into_site(mut self) -> Site {
         self.site.replies.shrink_to_fit();
-        self.note_realm_files();
         self.site
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Builder;
 use super::rules::{MAX_PAGE_LEN, Report};
-use crate::login::Realm;
+use crate::login::{Realm, RealmPath};
 use crate::reply::{challenge, error_page};
-use crate::site::page::Page;
+use crate::site::page::ReplyId;
 use crate::status::Status;
 
 impl Builder {
@@ -38,22 +38,11 @@ impl Builder {
         }
     }
 
-    /// Notes which files belong to these parts.
-    pub(super) fn note_realm_files(&mut self) {
-        let site = &mut self.site;
-        site.realm_files.clear();
-        if site.realms.is_empty() {
-            return;
-        }
-        for (path, page) in &site.pages {
-            let file = match page {
-                Page::File(file) => file.first,
-                Page::Negotiated(index) => site.variants[*index as usize].plain.first,
-                _ => continue,
-            };
-            if let Some(index) = Realm::index_of(&site.realms, path) {
-                site.realm_files.insert(file, index);
-            }
+    /// Notes to which part the file at `path` belongs. `first` is its first reply.
+    pub(super) fn note_realm(&mut self, path: &[u8], first: ReplyId) {
+        let paths = self.users.iter().map(|(path, _)| path);
+        if let Some(index) = RealmPath::index_of(paths, path) {
+            self.site.realm_files.insert(first, index);
         }
     }
 }
