@@ -5,11 +5,11 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime};
 
-use control::{LogDestination, RecordLog, RecordSender};
+use control::LogDestination;
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
 use sandstorm::reply::Status;
-use sandstorm::{AccessLogArgs, Builder, Http, Server};
+use sandstorm::{AccessLogArgs, AccessLogSenders, AccessLogs, Builder, Http, Server};
 use tcpip::{Config, SendMode};
 use testkit::{ACK, PSH};
 
@@ -139,10 +139,10 @@ impl KeepAlive {
     /// Panics if the log cannot be opened.
     pub fn logged(mode: SendMode) -> Self {
         let log = AccessLogArgs::to(LogDestination::File("/dev/null".into()));
-        let log = log.open("bench").expect("the log can be opened");
+        let log = AccessLogs::of_one("bench", "site", &log).expect("the log can be opened");
         let mut page = Self::page(mode);
         let Server { transports, .. } = page.server;
-        let http = transports.with_access_log(log.as_ref().map(RecordLog::sender));
+        let http = transports.with_access_log(log.senders());
         page.server = Server::new(crate::host(), http);
         page
     }
@@ -254,7 +254,7 @@ impl Workload for KeepAlive {
         // `new` sent one more request to measure the length of the response.
         let replies = stack.app().counters().of(self.status);
         assert_eq!(replies, self.sent_requests + 1);
-        let lost = stack.app().access_log().map_or(0, RecordSender::lost);
+        let lost = stack.app().access_log().map_or(0, AccessLogSenders::lost);
         assert_eq!(lost, 0, "the ring has room for all records");
     }
 }

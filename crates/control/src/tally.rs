@@ -260,8 +260,8 @@ impl Tally {
     }
 
     /// Calls `count`, and labels all counts that it adds with this site. [`Many`](crate::Many) calls
-    /// this method for each of several sites.
-    pub(crate) fn for_site(&mut self, site: &'static str, count: impl FnOnce(&mut Self)) {
+    /// this method for each of several sites. In nested calls, the innermost label applies.
+    pub fn for_site(&mut self, site: &'static str, count: impl FnOnce(&mut Self)) {
         let outer = self.site.replace(site);
         count(self);
         self.site = outer;
@@ -304,11 +304,20 @@ impl Tally {
 }
 
 fn merge(sums: &mut Vec<Count>, counts: &[Count]) {
+    // Workers list their counts in the same order, so the next one is mostly the right one.
+    let mut next = 0;
     for one in counts {
-        match sums.iter_mut().find(|sum| sum.is_same(one)) {
-            Some(known) => known.count += one.count,
+        let is_next = sums.get(next).is_some_and(|sum| sum.is_same(one));
+        let at = if is_next {
+            Some(next)
+        } else {
+            sums.iter().position(|sum| sum.is_same(one))
+        };
+        match at {
+            Some(at) => sums[at].count += one.count,
             None => sums.push(*one),
         }
+        next = at.unwrap_or(sums.len() - 1) + 1;
     }
 }
 

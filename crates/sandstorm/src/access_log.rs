@@ -3,36 +3,41 @@
 //! A worker copies the head of the request into a record, with the client, the time, the status and
 //! the size of the answer. The thread that writes the log finds the fields and formats them.
 
+mod of_sites;
+
+pub use self::of_sites::{AccessLogSenders, AccessLogs};
+
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use control::{
-    CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
-};
+use control::{CLIENT_LEN, LogDestination, RecordLog, client_from_bytes, client_to_bytes};
 
 use crate::login::Credentials;
+use crate::site::HostedId;
 
 /// Maximum number of bytes of a request's head that a record has.
 const HEAD_MAX: usize = 2_048;
 /// Length of a record without the request's head, in bytes.
-const ENTRY_LEN: usize = 18 + CLIENT_LEN;
+const ENTRY_LEN: usize = 20 + CLIENT_LEN;
 
 /// The options of the access log, for use with `#[command(flatten)]`.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Logs")]
 pub struct AccessLogArgs {
-    /// Write a line for each HTTP request to a FILE, or to `stdout`, `syslog` or `journald`. SIGUSR1
-    /// opens the file again. If lines cannot be written as fast as requests arrive, some are dropped
-    /// and counted.
-    #[arg(long, value_name = "FILE|stdout|syslog|journald")]
-    access_log: Option<LogDestination>,
+    /// Write a line for each HTTP request to a FILE, or to `stdout`, `syslog` or `journald`. `off`
+    /// means no log. SIGUSR1 opens the file again. If lines cannot be written as fast as requests
+    /// arrive, some are dropped and counted. Each `[[web]]` of a configuration file can have its own
+    /// log.
+    #[arg(long, value_name = "FILE|stdout|syslog|journald|off")]
+    access_log: Option<Target>,
 
     /// Form of the lines: `combined` as in Apache and nginx, `json`, or a list of fields. Fields are
     /// separated by tabs: time, client, port, user, method, target, version, status, bytes, host,
-    /// referer, user-agent.
+    /// referer, user-agent, site. The site is the folder from which the request was answered.
     #[arg(
         long,
         value_name = "combined|json|FIELD,...",
@@ -41,30 +46,62 @@ pub struct AccessLogArgs {
     access_log_format: AccessFormat,
 }
 
+/// What the option of the access log names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    Off,
+    To(LogDestination),
+}
+
+impl FromStr for Target {
+    type Err = <LogDestination as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "off" => Self::Off,
+            text => Self::To(text.parse()?),
+        })
+    }
+}
+
 impl AccessLogArgs {
     /// Returns the options of a log with lines in the combined format.
     pub fn to(destination: LogDestination) -> Self {
         Self {
-            access_log: Some(destination),
+            access_log: Some(Target::To(destination)),
             ..Self::default()
         }
     }
 
-    /// Opens the log, if there is one. `program` is the name that the system's log shows.
+    /// Checks the options of all sites. A format needs a log of any of them.
     ///
     /// # Errors
-    /// If the log cannot be opened, or if there is a format without a log. The error names it.
-    pub fn open(&self, program: &str) -> io::Result<Option<RecordLog>> {
-        let Some(to) = &self.access_log else {
-            if self.access_log_format == AccessFormat::Combined {
-                return Ok(None);
-            }
+    /// If there is none. The error names both options.
+    pub(crate) fn check<'o>(mut all: impl Iterator<Item = &'o Self> + Clone) -> io::Result<()> {
+        let has_log = all.clone().any(|one| one.access_log.is_some());
+        let has_format = all.any(|one| one.access_log_format != AccessFormat::Combined);
+        if has_format && !has_log {
             return Err(io::Error::other(
                 "--access-log-format has no effect without --access-log; give both, or neither",
             ));
+        }
+        Ok(())
+    }
+
+    fn destination(&self) -> Option<&LogDestination> {
+        match &self.access_log {
+            Some(Target::To(destination)) => Some(destination),
+            Some(Target::Off) | None => None,
+        }
+    }
+
+    /// Opens the log, if there is one, for records of the sites with these names.
+    fn open(&self, program: &str, sites: Arc<[&'static str]>) -> io::Result<Option<RecordLog>> {
+        let Some(to) = self.destination() else {
+            return Ok(None);
         };
         let form = self.access_log_format.clone();
-        let format = move |record: &[u8], line: &mut Vec<u8>| form.write(record, line);
+        let format = move |record: &[u8], line: &mut Vec<u8>| form.write(record, &sites, line);
         RecordLog::open("access log", program, to, format).map(Some)
     }
 }
@@ -76,6 +113,8 @@ pub(crate) struct Entry {
     pub(crate) second: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) status: u16,
+    /// The hosted site that answered.
+    pub(crate) site: HostedId,
     /// Length of the answer's body. 0 if it is not known when the answer begins.
     pub(crate) body_len: u64,
 }
@@ -87,7 +126,8 @@ impl Entry {
         bytes[..8].copy_from_slice(&self.second.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.body_len.to_le_bytes());
         bytes[16..18].copy_from_slice(&self.status.to_le_bytes());
-        bytes[18..].copy_from_slice(&client_to_bytes(self.peer));
+        bytes[18..20].copy_from_slice(&self.site.0.to_le_bytes());
+        bytes[20..].copy_from_slice(&client_to_bytes(self.peer));
         bytes
     }
 
@@ -98,21 +138,15 @@ impl Entry {
             u64::from_le_bytes(number)
         };
         let mut client = [0; CLIENT_LEN];
-        client.copy_from_slice(&bytes[18..]);
+        client.copy_from_slice(&bytes[20..]);
         Self {
             second: number(0, 8),
             body_len: number(8, 8),
             status: number(16, 2) as u16,
+            site: HostedId(number(18, 2) as u16),
             peer: client_from_bytes(&client),
         }
     }
-}
-
-/// Sends a record to the writer. `head` begins with the request's head, or is what was received
-/// instead of one.
-#[inline]
-pub(crate) fn send(sender: &mut RecordSender, entry: Entry, head: &[u8]) {
-    sender.send(&entry.to_bytes(), &head[..head.len().min(HEAD_MAX)]);
 }
 
 /// The form of the lines.
@@ -140,10 +174,12 @@ pub(crate) enum Field {
     Host,
     Referer,
     UserAgent,
+    /// The name of the site.
+    Site,
 }
 
 impl Field {
-    const ALL: [(&str, Self); 12] = [
+    const ALL: [(&str, Self); 13] = [
         ("time", Self::Time),
         ("client", Self::Client),
         ("port", Self::Port),
@@ -156,6 +192,7 @@ impl Field {
         ("host", Self::Host),
         ("referer", Self::Referer),
         ("user-agent", Self::UserAgent),
+        ("site", Self::Site),
     ];
 
     fn is_number(self) -> bool {
@@ -188,12 +225,12 @@ impl FromStr for AccessFormat {
 }
 
 impl AccessFormat {
-    /// Appends a record as a line, without a line feed.
-    fn write(&self, record: &[u8], line: &mut Vec<u8>) {
+    /// Appends a record as a line, without a line feed. `sites` are the names of the hosted sites.
+    fn write(&self, record: &[u8], sites: &[&'static str], line: &mut Vec<u8>) {
         let Some((entry, head)) = record.split_first_chunk() else {
             return;
         };
-        let request = Logged::new(Entry::from_bytes(entry), head);
+        let request = Logged::new(Entry::from_bytes(entry), head, sites);
         match self {
             Self::Combined => request.write_combined(line),
             Self::Json => request.write_json(line),
@@ -205,17 +242,21 @@ impl AccessFormat {
 /// A request as the log shows it. A part that the request lacks is empty.
 struct Logged<'r> {
     entry: Entry,
+    /// The name of the site.
+    site: &'static str,
     /// The request line.
     line: &'r [u8],
     fields: &'r [u8],
 }
 
 impl<'r> Logged<'r> {
-    fn new(entry: Entry, head: &'r [u8]) -> Self {
+    fn new(entry: Entry, head: &'r [u8], sites: &[&'static str]) -> Self {
         let head = head.trim_ascii_start();
         let (line, fields) = split_line(head);
+        let site = sites.get(usize::from(entry.site.0)).copied();
         Self {
             entry,
+            site: site.unwrap_or_default(),
             line,
             fields,
         }
@@ -270,6 +311,7 @@ impl<'r> Logged<'r> {
             Field::Host => self.header("host").into(),
             Field::Referer => self.header("referer").into(),
             Field::UserAgent => self.header("user-agent").into(),
+            Field::Site => self.site.into(),
         }
     }
 
@@ -376,6 +418,7 @@ mod tests {
             second: 784_111_777,
             peer: peer.parse().unwrap(),
             status: 404,
+            site: HostedId(1),
             body_len: 32_212_254_720,
         };
         let mut line = Vec::new();
@@ -383,7 +426,7 @@ mod tests {
         format
             .parse::<AccessFormat>()
             .unwrap()
-            .write(&record, &mut line);
+            .write(&record, &["", "/srv/www"], &mut line);
         String::from_utf8(line).unwrap()
     }
 
@@ -416,15 +459,15 @@ mod tests {
             "{\"time\":\"1994-11-06T08:49:37Z\",\"client\":\"2001:db8::1\",\"port\":1234,\
              \"user\":\"\",\"method\":\"GET\",\"target\":\"/a?b\",\"version\":\"HTTP/1.1\",\"status\":404,\
              \"bytes\":32212254720,\"host\":\"example.org\",\"referer\":\"\",\
-             \"user-agent\":\"curl/8 \\\"x\\\"\"}"
+             \"user-agent\":\"curl/8 \\\"x\\\"\",\"site\":\"/srv/www\"}"
         );
     }
 
     #[test]
     fn fields_are_chosen_by_name() {
         assert_eq!(
-            line("client, status,referer,host", "192.0.2.1:1", HEAD),
-            "192.0.2.1\t404\t-\texample.org"
+            line("client, status,referer,host,site", "192.0.2.1:1", HEAD),
+            "192.0.2.1\t404\t-\texample.org\t/srv/www"
         );
         let error = "client,agent".parse::<AccessFormat>().unwrap_err();
         assert!(

@@ -279,7 +279,7 @@ mod turnover;
 mod verdict;
 mod web;
 
-pub use access_log::AccessLogArgs;
+pub use access_log::{AccessLogArgs, AccessLogSenders, AccessLogs};
 pub use app::{App, BODY_LIMIT, Clients, SiteOnly};
 pub use exchange::{Exchange, Ticket};
 pub use fields::{FieldError, Fields, MAX_FIELDS_LEN};

@@ -20,11 +20,19 @@ use crate::tagging::Tagging;
 #[derive(Debug)]
 pub(crate) struct Part {
     folder: PathBuf,
+    /// The name for the operator, also in counts and logs. It is that of the folder, and more if another
+    /// part has the same folder.
+    name: &'static str,
     /// The hosts, or none for all hosts that no other part has.
     hosts: Vec<HostName>,
     site: Mutex<Arc<Site>>,
     /// How the folder is loaded again, if it can be.
     reloading: Option<Reloading>,
+}
+
+/// Lets a text live as long as the process, as its parts do. There are few of them.
+fn leaked(text: String) -> &'static str {
+    text.leak()
 }
 
 /// How a folder is loaded again.
@@ -42,6 +50,7 @@ impl Part {
     pub(crate) fn new(site: Arc<Site>, folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
+            name: leaked(folder.display().to_string()),
             hosts: Vec::new(),
             site: Mutex::new(site),
             reloading: None,
@@ -75,15 +84,21 @@ impl Part {
         *self.site.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(site);
     }
 
-    /// The name for the operator: the folder.
-    pub(crate) fn name(&self) -> String {
-        self.folder.display().to_string()
+    pub(crate) fn set_name(&mut self, name: String) {
+        if name != self.name {
+            self.name = leaked(name);
+        }
+    }
+
+    /// The name for the operator.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
     }
 
     pub(crate) fn is_named(&self, name: &str) -> bool {
         let named = Path::new(name);
         let is_same = || Some(named.canonicalize().ok()? == self.folder.canonicalize().ok()?);
-        named == self.folder || is_same().unwrap_or_default()
+        name == self.name || named == self.folder || is_same().unwrap_or_default()
     }
 
     pub(crate) fn can_reload(&self) -> bool {
@@ -129,7 +144,7 @@ impl Part {
             "{}, {}, from {}{hosts}{hidden}",
             report::count(totals.files),
             report::bytes(totals.content_bytes),
-            self.name()
+            self.folder.display()
         )
     }
 

@@ -1,5 +1,8 @@
 //! Runs the web server as a `control` program.
 
+mod tallies;
+
+use std::io;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,12 +18,14 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
+use self::tallies::{tally_disk, tally_logins};
+use crate::access_log::{AccessLogArgs, AccessLogs};
 use crate::app::{App, SiteOnly};
 use crate::disk::{Chunks, Reads};
 use crate::hosts::HostName;
 use crate::improving::Done;
 use crate::load::Limits;
-use crate::login::{Checks, LoginCounts, Logins};
+use crate::login::{Checks, Logins};
 use crate::memory_budget::MemoryBudget;
 use crate::part::Part;
 use crate::prepared::Replies;
@@ -63,8 +68,8 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     types: PhantomData<fn() -> (A, C)>,
     /// The folders, each with its site. They are served for different hosts, or there is only one.
     parts: Vec<Part>,
-    /// The hosts whose requests are sent elsewhere, each with its site.
-    redirecting: Vec<(RedirectHost, HostedSite)>,
+    /// The hosts whose requests are sent elsewhere.
+    redirecting: Vec<Redirecting>,
     site: Arc<NewestSite>,
     handover: Handover<Share>,
     /// Old replies that connections still sent when a folder was loaded last. They are freed on the
@@ -74,11 +79,20 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     reads: Arc<Reads>,
     /// Checks names and passwords for the workers.
     checks: Arc<Checks>,
-    access_log: Option<RecordLog>,
+    access_logs: AccessLogs,
     /// The TCP settings. Their ports are ignored.
     tcp: Config,
     request_timeout: Duration,
     answer_timeout: Duration,
+}
+
+/// A host whose requests are sent elsewhere.
+#[derive(Debug)]
+struct Redirecting {
+    host: RedirectHost,
+    site: HostedSite,
+    /// The index of the part with the option for it.
+    part: usize,
 }
 
 impl Sandstorm {
@@ -110,7 +124,7 @@ where
             leaving: Mutex::default(),
             reads: Arc::default(),
             checks: Arc::default(),
-            access_log: None,
+            access_logs: AccessLogs::default(),
             tcp,
             request_timeout: REQUEST_TIMEOUT,
             answer_timeout: ANSWER_TIMEOUT,
@@ -130,7 +144,7 @@ where
             leaving: self.leaving,
             reads: self.reads,
             checks: self.checks,
-            access_log: self.access_log,
+            access_logs: self.access_logs,
             tcp: self.tcp,
             request_timeout: self.request_timeout,
             answer_timeout: self.answer_timeout,
@@ -179,8 +193,11 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     pub(crate) fn with_redirect_hosts(mut self, hosts: &[RedirectHost]) -> Self {
         if !hosts.is_empty() {
             let site = self.parts[0].site();
-            let with_site = |host: &RedirectHost| (host.clone(), host.site(site.settings()));
-            let redirecting = hosts.iter().map(with_site);
+            let redirecting = hosts.iter().map(|host| Redirecting {
+                host: host.clone(),
+                site: host.site(site.settings()),
+                part: 0,
+            });
             self.redirecting.extend(redirecting);
             self.set_site();
         }
@@ -192,9 +209,22 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     /// `other` is ignored.
     #[must_use]
     pub fn with_site(mut self, other: Self) -> Self {
+        let before = self.parts.len();
         self.parts.extend(other.parts);
-        self.redirecting.extend(other.redirecting);
+        let redirecting = other.redirecting.into_iter().map(|one| Redirecting {
+            part: before + one.part,
+            ..one
+        });
+        self.redirecting.extend(redirecting);
         self.set_site();
+        self
+    }
+
+    /// Gives another name to the site, for the operator, counts and logs. It is that of the folder
+    /// otherwise.
+    #[must_use]
+    pub(crate) fn with_name(mut self, name: String) -> Self {
+        self.parts[0].set_name(name);
         self
     }
 
@@ -230,10 +260,35 @@ impl<A, F, C> Sandstorm<A, F, C> {
         }
     }
 
-    /// Sets the log that gets a line for each answered request, or no log.
-    #[must_use]
-    pub(crate) fn with_access_log(self, access_log: Option<RecordLog>) -> Self {
-        Self { access_log, ..self }
+    /// Opens the logs that get a line for each answered request. `args` are those of each folder. A
+    /// request for no site is in the log of the site for all other hosts, or else in that of the first.
+    pub(crate) fn with_access_logs(
+        self,
+        program: &str,
+        args: &[&AccessLogArgs],
+    ) -> io::Result<Self> {
+        let log_of = |part: usize| (self.parts[part].name(), args[part]);
+        let access_logs = if self.site().by_host().is_some() {
+            let mut parts = self.parts.iter();
+            let default = parts.position(|part| part.hosts().is_empty());
+            let redirecting = self.redirecting.iter().map(|one| one.part);
+            let owners = (0..self.parts.len()).chain(redirecting);
+            let logs: Vec<_> = owners.map(log_of).collect();
+            AccessLogs::of_hosts(program, &logs, default.unwrap_or(0))?
+        } else {
+            let (name, args) = log_of(0);
+            AccessLogs::of_one(program, name, args)?
+        };
+        Ok(Self {
+            access_logs,
+            ..self
+        })
+    }
+
+    /// The names of all folders.
+    pub(crate) fn name(&self) -> String {
+        let names: Vec<_> = self.parts.iter().map(Part::name).collect();
+        names.join(" + ")
     }
 
     /// Hands the next site of the part with this number to the workers, and waits until all have it.
@@ -306,37 +361,20 @@ impl<A, F, C> Sandstorm<A, F, C> {
 }
 
 /// Returns the site of a single part without hosts, or a site that leads to the part for each host.
-fn together(parts: &[Part], redirecting: &[(RedirectHost, HostedSite)]) -> Arc<Site> {
+fn together(parts: &[Part], redirecting: &[Redirecting]) -> Arc<Site> {
     match parts {
         [part] if part.hosts().is_empty() && redirecting.is_empty() => part.site(),
         parts => Arc::new(Site::by_hosts(&members(parts, redirecting))),
     }
 }
 
-/// Adds what a worker has read from the disk.
-fn tally_disk(tally: &mut Tally, chunks: &Chunks, gave_way: u64) {
-    let counts = chunks.counts();
-    tally.event("file pieces read", counts.read);
-    tally.event("file bytes read", counts.bytes_read);
-    tally.event("file pieces unreadable", counts.failed);
-    tally.event("clients reset for memory", gave_way);
-    tally.level("file piece bytes", chunks.bytes() as u64);
-}
-
-/// Adds what was checked for a worker.
-fn tally_logins(tally: &mut Tally, counts: LoginCounts) {
-    tally.event("logins right", counts.right);
-    tally.event("logins wrong", counts.wrong);
-    tally.event("logins given up", counts.given_up);
-}
-
 /// Returns the sites for different hosts. Those with a folder come first.
-fn members(parts: &[Part], redirecting: &[(RedirectHost, HostedSite)]) -> Vec<HostedSite> {
+fn members(parts: &[Part], redirecting: &[Redirecting]) -> Vec<HostedSite> {
     let member = |part: &Part| HostedSite {
         hosts: part.hosts().to_vec(),
         site: part.site(),
     };
-    let redirecting = redirecting.iter().map(|(_, site)| site.clone());
+    let redirecting = redirecting.iter().map(|one| one.site.clone());
     parts.iter().map(member).chain(redirecting).collect()
 }
 
@@ -400,7 +438,7 @@ where
         let server = server
             .with_request_timeout(self.request_timeout)
             .with_answer_timeout(self.answer_timeout)
-            .with_access_log(self.access_log.as_ref().map(RecordLog::sender));
+            .with_access_log(self.access_logs.senders());
         let server = match worker.into_mailbox() {
             Some(mailbox) => server.with_mailbox(mailbox),
             None => server,
@@ -463,7 +501,7 @@ where
     }
 
     fn logs(&self) -> Vec<&RecordLog> {
-        self.access_log.iter().collect()
+        self.access_logs.iter().collect()
     }
 
     fn can_reload(&self) -> bool {
@@ -564,7 +602,7 @@ where
             ("congestion", C::NAME.to_owned()),
         ];
         let redirects = self.redirecting.iter();
-        let redirects = redirects.map(|(host, _)| ("redirects", host.describe()));
+        let redirects = redirects.map(|one| ("redirects", one.host.describe()));
         let logins = self.parts.iter().flat_map(Part::logins);
         let logins = logins.map(|login| ("passwords", login));
         files
@@ -599,9 +637,13 @@ where
     fn tally<P: Port>(&self, http: &Http<A, C>, tally: &mut Tally) {
         let stack = http.stack();
         let (tcp, web) = (stack.counters(), stack.app().counters());
-        tally.event("requests", web.requests);
-        for status in Status::ALL {
-            tally.event_of("answers", ("status", status.digits()), web.of(status));
+        if self.parts.len() > 1 {
+            self.tally_parts(tally, web, stack.app().hosted_counters());
+        } else {
+            tally.event("requests", web.requests);
+            for status in Status::ALL {
+                tally.event_of("answers", ("status", status.digits()), web.of(status));
+            }
         }
         if A::SEES != Sees::Nothing {
             for (class, count) in ["2xx", "3xx", "4xx", "5xx"].into_iter().zip(web.of_app) {

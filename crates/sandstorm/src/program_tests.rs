@@ -8,6 +8,8 @@ use crate::session::{Session, Step};
 use control::Secret;
 use tcpip::Bbr;
 
+use crate::testing::World;
+
 use super::*;
 
 fn sandstorm(mode: SendMode, size: usize) -> (tempfile::TempDir, Sandstorm) {
@@ -163,4 +165,55 @@ fn a_redirected_host_keeps_path_and_query_also_after_a_reload() {
         .collect();
     assert_eq!(redirects[0].1, "www.a.test to https://a.test");
     assert_eq!(redirects.len(), 2);
+}
+
+#[test]
+fn each_site_of_a_port_has_its_counts() {
+    let program = |hosts: &[&str]| {
+        let (folder, program) = sandstorm(SendMode::MemCopy, 100);
+        let hosts: Vec<_> = hosts.iter().map(|host| host.parse().unwrap()).collect();
+        let name = format!("site {}", hosts.len());
+        (folder, program.with_hosts(&hosts).with_name(name))
+    };
+    let (_first, all) = program(&[]);
+    let (_second, second) = program(&["b.test"]);
+    let (_third, third) = program(&["c.test", "d.test"]);
+    let redirect = "www.c.test=https://c.test".parse().unwrap();
+    let program = all
+        .with_site(second)
+        .with_site(third.with_redirect_hosts(&[redirect]));
+    assert_eq!(program.name(), "site 0 + site 1 + site 2");
+    let site = program.site();
+    let mut world = World::new(&site, SiteOnly, SendMode::MemCopy, |http, _| http, || {});
+    let get =
+        |(host, target): (&str, &str)| format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let requests = [
+        ("a.test", "/"),
+        ("b.test", "/"),
+        ("B.TEST:80", "/none"),
+        ("c.test", "/"),
+        ("d.test", "/"),
+        ("www.c.test", "/"),
+        ("d.test", "/"),
+    ];
+    let last = "GET / HTTP/1.0\r\nHost: a/b\r\n\r\n".to_owned();
+    world.connect(&(requests.map(get).concat() + &last));
+    assert!(world.run(|_| false));
+    let web = world.server.transports.stack().app();
+    let mut tally = Tally::default();
+    program.tally_parts(&mut tally, web.counters(), web.hosted_counters());
+    let counts: Vec<_> = tally.events().iter().map(ToString::to_string).collect();
+    let expected = [
+        "site 0: requests 1",
+        "site 0: answers 200 1",
+        "site 1: requests 2",
+        "site 1: answers 200 1",
+        "site 1: answers 404 1",
+        "site 2: requests 4",
+        "site 2: answers 200 3",
+        "site 2: answers 301 1",
+        "no site: requests 1",
+        "no site: answers 400 1",
+    ];
+    assert_eq!(counts, expected);
 }

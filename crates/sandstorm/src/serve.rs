@@ -8,6 +8,7 @@ use control::config::{self, ConfigArgs, Lines, OwnDefaults};
 use control::{ConnectionArgs, Many, Named, NewWorker, ServeArgs, StartError};
 use tcpip::{Config, CongestionControl, Cubic};
 
+use crate::access_log::AccessLogArgs;
 use crate::app::{App, SiteOnly};
 use crate::loading::NotLoaded;
 use crate::prepared::Replies;
@@ -111,6 +112,8 @@ impl SiteArgs {
                 make,
             )?;
             let (name, addresses) = (root.display().to_string(), site.addresses());
+            AccessLogArgs::check(std::iter::once(site.log()))?;
+            let sandstorm = sandstorm.with_access_logs(A::NAME, &[site.log()])?;
             let sandstorm = sandstorm.with_congestion::<C>();
             Ok::<_, NotLoaded>(Many::new(name, sandstorm, addresses))
         })

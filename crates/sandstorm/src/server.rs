@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use control::{RecordSender, Turn};
+use control::Turn;
 use ip::{IcmpError, Packet, Transports};
 use nmio::{Drain, Instant, Mailbox, Port};
 use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
 
+use crate::access_log::AccessLogSenders;
 use crate::app::{App, SiteOnly};
 use crate::disk::Chunks;
 use crate::login::Logins;
@@ -125,11 +126,11 @@ impl<A: App, C: CongestionControl> Http<A, C> {
         self
     }
 
-    /// Logs answered requests through `sender`, if there is one. The sender belongs to a log that
-    /// [`AccessLogArgs::open`](crate::AccessLogArgs::open) has opened.
+    /// Logs answered requests through `senders`, if there are any. They belong to
+    /// [`AccessLogs`](crate::AccessLogs).
     #[must_use]
-    pub fn with_access_log(mut self, sender: Option<RecordSender>) -> Self {
-        self.stack.app_mut().set_access_log(sender);
+    pub fn with_access_log(mut self, senders: Option<AccessLogSenders>) -> Self {
+        self.stack.app_mut().set_access_log(senders);
         self
     }
 

@@ -133,6 +133,11 @@ impl SiteSource<'_> {
         self.folder.display().to_string()
     }
 
+    /// The options of the site's access log.
+    pub(crate) fn log(&self) -> &AccessLogArgs {
+        self.options.log()
+    }
+
     /// The hosts for which the site is served.
     pub(crate) fn hosts(&self) -> &[HostName] {
         &self.options.hosts
@@ -161,6 +166,11 @@ impl SiteSource<'_> {
 }
 
 impl SiteOptions {
+    /// The options of the site's access log.
+    pub(crate) fn log(&self) -> &AccessLogArgs {
+        &self.log
+    }
+
     /// The addresses on which the site is served, or none for all.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         self.web_addresses.clone()
@@ -206,8 +216,7 @@ impl SiteOptions {
             ..self.rules.settings(fields, coder)?
         };
         let site = load(folder, &self.limits(memory), self.strict, &settings)?;
-        let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make)
-            .with_access_log(self.log.open(A::NAME)?);
+        let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make);
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))
     }
 

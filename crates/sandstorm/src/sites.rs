@@ -1,10 +1,14 @@
 //! Programs that serve several sites without an application.
 
+use std::collections::HashSet;
+
 use control::config::Lines;
 use control::{Many, Named as _, Program as _, StartError};
 use tcpip::{CongestionControl, Cubic};
 
+use crate::access_log::AccessLogArgs;
 use crate::app::SiteOnly;
+use crate::hosts::HostName;
 use crate::loading::NotLoaded;
 use crate::program::{MakeSiteOnly, Sandstorm};
 use crate::site_options::SiteSource;
@@ -74,8 +78,11 @@ pub fn load_sites<'o, C: CongestionControl>(
 
 /// Returns the program that serves these sites. There must be one.
 fn together<C: CongestionControl>(loaded: Vec<Loaded<'_, C>>) -> Result<Sites<C>, NotLoaded> {
+    AccessLogArgs::check(loaded.iter().map(|(source, _)| source.log()))?;
     let mut groups: Vec<Group<'_, C>> = Vec::new();
+    let mut names = HashSet::new();
     for (source, program) in loaded {
+        let program = program.with_name(name(&source, &mut names));
         let program = if source.hosts().is_empty() {
             program
         } else {
@@ -93,27 +100,42 @@ fn together<C: CongestionControl>(loaded: Vec<Loaded<'_, C>>) -> Result<Sites<C>
             }),
         }
     }
-    let mut groups = groups.into_iter();
-    let first = groups.next().ok_or(NotLoaded::NoSite)?;
-    let mut names = vec![first.name()];
-    let mut sites = Many::new(first.name(), first.program, first.sources[0].addresses());
+    let mut sites: Option<Sites<C>> = None;
     for group in groups {
-        let (source, mut name) = (group.sources[0], group.name());
-        let port = port(&source);
-        if names.contains(&name) {
-            name = format!("{name}:{port}");
-        }
-        sites = sites.with(name.clone(), group.program, port, source.addresses());
-        names.push(name);
+        let source = group.sources[0];
+        let program = group.with_logs()?;
+        let name = program.name();
+        sites = Some(match sites {
+            None => Many::new(name, program, source.addresses()),
+            Some(sites) => sites.with(name, program, port(&source), source.addresses()),
+        });
     }
-    Ok(sites)
+    sites.ok_or(NotLoaded::NoSite)
+}
+
+/// Returns the name of a site: its folder. If an earlier site has the same one, the name also has its
+/// port, or its first host too.
+fn name(source: &SiteSource<'_>, names: &mut HashSet<String>) -> String {
+    let (folder, port) = (source.name(), port(source));
+    let host = source.hosts().first();
+    let host = host.map_or_else(|| "other hosts".to_owned(), HostName::to_string);
+    let candidates = [
+        folder.clone(),
+        format!("{folder}:{port}"),
+        format!("{folder}:{port} ({host})"),
+    ];
+    let [.., last] = &candidates;
+    let free = candidates.iter().find(|one| !names.contains(*one));
+    let name = free.unwrap_or(last).clone();
+    names.insert(name.clone());
+    name
 }
 
 impl<'o, C: CongestionControl> Group<'o, C> {
-    /// The folders of the sites.
-    fn name(&self) -> String {
-        let names: Vec<_> = self.sources.iter().map(SiteSource::name).collect();
-        names.join(" + ")
+    /// Opens the access logs of the sites.
+    fn with_logs(self) -> Result<Sandstorm<SiteOnly, MakeSiteOnly, C>, NotLoaded> {
+        let logs: Vec<_> = self.sources.iter().map(SiteSource::log).collect();
+        Ok(self.program.with_access_logs(SiteOnly::NAME, &logs)?)
     }
 
     /// Returns true if the host tells whether a request is for this site or for one of the group.

@@ -7,7 +7,7 @@ use control::{Handover, Turn};
 use nmio::Mailbox;
 use tcpip::Contents;
 
-use crate::site::{NEW, NextSite};
+use crate::site::{NEW, NextSite, ReplyId};
 use crate::web::{PreparedReply, Web};
 
 /// Number of replies that one step adds or removes, so that packets need not wait long.
@@ -117,11 +117,14 @@ impl Passage {
     fn add_some<A>(&mut self, web: &mut Web<A>, contents: &mut Contents) -> bool {
         let Share { next, prepared, .. } = &mut self.turn.content;
         let replies = next.site.replies().iter().zip(&next.origins);
-        let rest = replies.skip(prepared.len());
+        let rest = replies.enumerate().skip(prepared.len());
         let mut budget = REPLIES_IN_A_STEP * KEPT_PER_NEW;
-        for (reply, &origin) in rest {
+        for (index, (reply, &origin)) in rest {
             let (one, cost) = match origin {
-                NEW => (PreparedReply::add(reply, contents), KEPT_PER_NEW),
+                NEW => {
+                    let site = next.site.hosted(ReplyId(index as u32));
+                    (PreparedReply::add(reply, site, contents), KEPT_PER_NEW)
+                }
                 old => (Ok(web.prepared()[old as usize]), 1),
             };
             match one {

@@ -10,18 +10,18 @@ mod downloads;
 mod logging;
 mod logging_in;
 mod outside;
+mod prepared_reply;
 mod request_times;
 mod streaming;
 
 pub use self::conversation::Conversation;
-pub(crate) use self::core::PreparedReply;
 pub use self::core::{ANSWER_TIMEOUT, REQUEST_TIMEOUT, UNREAD_LIMIT};
 pub use self::counters::Counters;
+pub(crate) use self::prepared_reply::PreparedReply;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::RecordSender;
 use nmio::Times;
 use tcpip::{
     Application, CloseReason, CongestionControl, ConnectionId, Connections, ContentError, Contents,
@@ -31,6 +31,7 @@ use tcpip::{
 use self::conversation::Conn;
 use self::core::{Continuation, Core};
 use self::request_times::RequestTimes;
+use crate::access_log::AccessLogSenders;
 use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
 use crate::login::Login;
@@ -104,12 +105,12 @@ impl<A: App> Web<A> {
         self.core.now.seconds()
     }
 
-    pub(crate) fn set_access_log(&mut self, sender: Option<RecordSender>) {
-        self.core.access_log = sender;
+    pub(crate) fn set_access_log(&mut self, senders: Option<AccessLogSenders>) {
+        self.core.access_log = senders;
     }
 
-    /// The worker's end of the access log, if there is one.
-    pub fn access_log(&self) -> Option<&RecordSender> {
+    /// The worker's ends of the access logs, if there are any.
+    pub fn access_log(&self) -> Option<&AccessLogSenders> {
         self.core.access_log.as_ref()
     }
 
@@ -199,6 +200,11 @@ impl<A: App> Web<A> {
     /// Number of answered requests, in total and by status.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
+    }
+
+    /// The part of [`counters`](Self::counters) that belongs to each of the sites for different hosts.
+    pub(crate) fn hosted_counters(&self) -> &[Counters] {
+        &self.core.hosted
     }
 }
 

@@ -116,6 +116,74 @@ fn each_site_has_its_port_or_its_addresses() {
 }
 
 #[test]
+fn sites_of_one_port_have_their_own_logs_and_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display();
+    let sites = format!(
+        "[logs]\naccess-log = \"{at}/all.log\"\naccess-log-format = \"site,host,target,status\"\n\
+         [[web]]\nroot = \"one\"\n\
+         [[web]]\nroot = \"two\"\nhosts = [\"two.test\"]\naccess-log = \"{at}/two.log\"\n\
+         redirect-hosts = [\"www.two.test=https://two.test\"]\n\
+         [[web]]\nroot = \"three\"\nhosts = [\"three.test\"]\n\
+         [[web]]\nroot = \"three\"\nhosts = [\"silent.test\"]\naccess-log = \"off\"\n"
+    );
+    let [config, socket] = prepare(folder.path(), &sites);
+    let arguments = ["serve", "--config", &config, "--control-socket", &socket];
+    let storm = Example::start(STORM, &arguments);
+    let url = format!("http://{}/", storm.addresses[0]);
+    storm.beside(|| {
+        for (host, page) in [
+            ("other.test", "one"),
+            ("two.test", "two"),
+            ("three.test", "three"),
+            ("silent.test", "three"),
+            ("www.two.test", ""),
+        ] {
+            let field = format!("Host: {host}");
+            let (succeeded, text) = run("curl", &["-sS", "-H", &field, &url]);
+            assert!(succeeded && text.ends_with(page), "{host}: {text}");
+        }
+        assert!(run("curl", &["-sS", "-H", "Host: a b", &url]).0);
+    });
+    let one = |name: &str| format!("site=\"{at}/{name}\"");
+    let expected = [
+        (one("one"), "1"),
+        (one("two"), "2"),
+        (one("three"), "1"),
+        (one("three:80"), "1"),
+        ("site=\"no site\"".to_owned(), "1"),
+    ];
+    let start = Instant::now();
+    loop {
+        let at = ["-s", "--unix-socket", &socket, "http://localhost/metrics"];
+        let (_, metrics) = run("curl", &at);
+        let has = |(site, count): &(String, &str)| {
+            let of_site = |line: &str| {
+                line.starts_with("sandstorm_requests_total{")
+                    && line.contains(site)
+                    && line.ends_with(&format!(" {count}"))
+            };
+            metrics.lines().any(of_site)
+        };
+        if expected.iter().all(has) {
+            break;
+        }
+        assert!(start.elapsed() < TIMEOUT, "{metrics}");
+    }
+    storm.stop();
+    let log = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(
+        log("all.log"),
+        format!("{at}/one\tother.test\t/\t200\n{at}/three\tthree.test\t/\t200\n-\ta b\t/\t400\n")
+    );
+    assert_eq!(
+        log("two.log"),
+        format!("{at}/two\ttwo.test\t/\t200\n{at}/two\twww.two.test\t/\t301\n")
+    );
+    assert!(!folder.path().join("off").exists());
+}
+
+#[test]
 fn wrong_sites_are_refused_with_their_names() {
     let web = |root: &str, more: &str| format!("[[web]]\nroot = \"{root}\"\n{more}");
     for (command, sites, message) in [
@@ -177,6 +245,45 @@ fn a_folder_on_the_command_line_does_not_replace_that_of_every_site() {
     let (succeeded, said) = run(STORM, &["check", "--config", &config, "--web", "one"]);
     let message = "there are several [[web]], so root cannot be on the command line";
     assert!(!succeeded && said.contains(message), "{said}");
+}
+
+#[test]
+fn a_log_of_a_site_is_shown_with_the_site() {
+    let folder = tempfile::tempdir().unwrap();
+    let sites = "[logs]\naccess-log = \"all\"\n[[web]]\nroot = \"one\"\naccess-log = \"own\"\n\
+                 [[web]]\nroot = \"two\"\nport = 81\n";
+    let [config, _] = prepare(folder.path(), sites);
+    let (succeeded, shown) = run(STORM, &["config", "show", "--config", &config]);
+    assert!(succeeded, "{shown}");
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with("access-log ="));
+        lines
+            .map(|line| {
+                line.split(" # ")
+                    .next()
+                    .unwrap_or_default()
+                    .trim()
+                    .to_owned()
+            })
+            .collect()
+    };
+    let both = ["access-log = \"all\"", "access-log = \"own\""];
+    assert_eq!(lines(&shown), both, "{shown}");
+    let again = folder.path().join("again.toml");
+    fs::write(&again, &shown).unwrap();
+    let again = ["config", "show", "--config", again.to_str().unwrap()];
+    assert_eq!(lines(&run(STORM, &again).1), both);
+    // An option of the command line is that of all sites.
+    let given = [
+        "config",
+        "show",
+        "--config",
+        &config,
+        "--access-log",
+        "given",
+    ];
+    let (_, shown) = run(STORM, &given);
+    assert_eq!(lines(&shown), ["access-log = \"given\""], "{shown}");
 }
 
 #[test]

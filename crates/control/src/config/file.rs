@@ -39,12 +39,22 @@ impl File {
             let others = self.settings.iter().filter(|one| !one.section.is_site);
             Self {
                 path: self.path.clone(),
-                settings: others.cloned().chain(table).collect(),
+                settings: with_own(others.cloned().chain(table).collect()),
                 more: Vec::new(),
             }
         };
-        tables.into_iter().map(file).collect()
+        let further = tables.into_iter().map(file).collect();
+        self.settings = with_own(std::mem::take(&mut self.settings));
+        further
     }
+}
+
+/// Leaves out the settings for all sites that the site has for itself.
+fn with_own(mut settings: Vec<Setting>) -> Vec<Setting> {
+    let of_site = settings.iter().filter(|one| one.section.is_site);
+    let own: Vec<_> = of_site.map(|one| one.id.clone()).collect();
+    settings.retain(|one| one.section.is_site || !own.contains(&one.id));
+    settings
 }
 
 /// A key that the file sets.
@@ -215,7 +225,7 @@ impl Reader<'_, '_> {
 
     /// Reads a table into the settings at index `to`.
     fn table(&mut self, section: Section, table: &DeTable<'_>, to: usize) {
-        let of_section = |key: &&Key<'_>| key.section == section;
+        let of_section = |key: &&Key<'_>| key.is_in(section);
         let keys: Vec<_> = self.keys.iter().filter(of_section).copied().collect();
         for (name, value) in table {
             let word = name.get_ref().as_ref();
@@ -242,8 +252,9 @@ impl Reader<'_, '_> {
             .iter()
             .map(|key| (key.section, key.name()))
             .collect();
-        let here = names.iter().filter(|(of, _)| *of == section);
-        if let Some(near) = nearest(word, here.map(|(_, name)| name.as_str())) {
+        let here = self.keys.iter().filter(|key| key.is_in(section));
+        let here: Vec<_> = here.map(Key::name).collect();
+        if let Some(near) = nearest(word, here.iter().map(String::as_str)) {
             return format!("{header} has no key {shown}; did you mean {near}?");
         }
         match names.iter().find(|(_, name)| name == word) {

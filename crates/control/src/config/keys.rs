@@ -64,6 +64,9 @@ impl Section {
 /// Options without a key: those that make sense only on a command line.
 const WITHOUT_KEY: [&str; 5] = ["help", "version", "config", "files", "no_sandbox"];
 
+/// Options of another section that a site may have for itself.
+const OF_SITES: [&str; 2] = ["access_log", "access_log_format"];
+
 /// An option of a command, as a key of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'c> {
@@ -78,6 +81,17 @@ impl Key<'_> {
         let id = self.arg.get_id().as_str().replace('_', "-");
         let prefix = format!("{}-", self.section.name);
         id.strip_prefix(&prefix).unwrap_or(&id).to_owned()
+    }
+
+    /// Whether the key may stand in a section: in its own, or also in that of a site.
+    pub(super) fn is_in(&self, section: Section) -> bool {
+        self.section == section || section.is_site && self.is_for_each_site()
+    }
+
+    /// Whether the key of another section may stand in that of a site too. There it holds only for
+    /// this site.
+    pub(super) fn is_for_each_site(&self) -> bool {
+        OF_SITES.contains(&self.arg.get_id().as_str())
     }
 
     /// Whether the key's value is a list.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::file::Setting;
 use super::keys::{Key, SECTIONS, keys};
 use super::merge::{Origins, Parsed};
 
@@ -69,7 +70,8 @@ pub fn show<T>(parsed: &Parsed<T>, own: &[OwnDefaults]) -> String {
     let keys = keys(&parsed.origins.command);
     let mut text = String::new();
     for section in SECTIONS {
-        let keys: Vec<_> = keys.iter().filter(|key| key.section == section).collect();
+        let in_section = |key: &&Key<'_>| key.is_in(section);
+        let keys: Vec<_> = keys.iter().filter(in_section).collect();
         if keys.is_empty() {
             continue;
         }
@@ -79,8 +81,15 @@ pub fn show<T>(parsed: &Parsed<T>, own: &[OwnDefaults]) -> String {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{gap}{}", section.header());
             for key in &keys {
-                let (setting, origin) = site.origins.shown(key, own);
-                let _ = writeln!(text, "{setting:WIDTH$} # {origin}");
+                let shown = if section.is_site {
+                    let is_here = key.section == section || site.origins.is_of_site(key);
+                    is_here.then(|| site.origins.shown(key, own))
+                } else {
+                    parsed.shown_for_all(key, own)
+                };
+                if let Some((setting, origin)) = shown {
+                    let _ = writeln!(text, "{setting:WIDTH$} # {origin}");
+                }
             }
         }
     }
@@ -123,7 +132,24 @@ fn own_default(key: &Key<'_>, own: &[OwnDefaults]) -> (Option<String>, String) {
     }
 }
 
+impl<T> Parsed<T> {
+    /// A key as in [`Origins::shown`], for the sites that do not have it for themselves. Returns `None`
+    /// if all of them have.
+    fn shown_for_all(&self, key: &Key<'_>, own: &[OwnDefaults]) -> Option<(String, String)> {
+        let mut sites = std::iter::once(self).chain(&self.more);
+        let site = sites.find(|site| !site.origins.is_of_site(key))?;
+        Some(site.origins.shown(key, own))
+    }
+}
+
 impl Origins {
+    /// Whether a site has the key of another section for itself.
+    fn is_of_site(&self, key: &Key<'_>) -> bool {
+        let id = key.arg.get_id();
+        let is_it = |one: &Setting| one.id == id.as_str() && one.section != key.section;
+        !self.is_overridden(id.as_str()) && self.file.settings.iter().any(is_it)
+    }
+
     /// A key as it is written in a file, and where its value comes from.
     fn shown(&self, key: &Key<'_>, own: &[OwnDefaults]) -> (String, String) {
         let name = key.name();

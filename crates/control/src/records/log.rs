@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Gid, Uid};
 
 use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink, Unwritten};
-use super::ring::{RecordReader, RecordSender, ring};
+use super::ring::{RecordReader, RecordSender, ring_for};
 
 /// Maximum number of records that are written at once.
 const BATCH: u64 = 512;
@@ -26,6 +26,8 @@ pub struct RecordLog {
     name: &'static str,
     destination: LogDestination,
     format: Box<Format>,
+    /// Number of logs that belong together, with this one.
+    together: usize,
     readers: Mutex<Vec<RecordReader>>,
     output: Mutex<Output>,
 }
@@ -72,14 +74,25 @@ impl RecordLog {
             name,
             destination: destination.clone(),
             format: Box::new(format),
+            together: 1,
             readers: Mutex::default(),
             output: Mutex::new(Output { sink, warned: None }),
         })
     }
 
+    /// Makes this one of `logs` logs of one program, such as those of its sites. Together they take as
+    /// much memory as one, as long as there are at most 16.
+    #[must_use]
+    pub fn one_of(self, logs: usize) -> Self {
+        Self {
+            together: logs,
+            ..self
+        }
+    }
+
     /// Opens a worker's end of the log.
     pub fn sender(&self) -> RecordSender {
-        let (sender, reader) = ring();
+        let (sender, reader) = ring_for(self.together);
         self.readers().push(reader);
         sender
     }

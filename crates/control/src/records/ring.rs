@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
-/// Size of a ring, in bytes.
+/// Size of a ring in bytes. Logs that belong together share it.
 const CAPACITY: usize = 4 << 20;
+/// Minimum size of a ring in bytes, with room for more than 100 records.
+const MIN_CAPACITY: usize = 256 << 10;
 /// Size of the length in front of each record, in bytes.
 const LEN: usize = size_of::<u32>();
 
@@ -32,7 +34,12 @@ pub(crate) struct RecordReader {
 
 /// Creates a ring. Its memory is used when records fill it for the first time.
 pub(crate) fn ring() -> (RecordSender, RecordReader) {
-    ring_of(CAPACITY)
+    ring_for(1)
+}
+
+/// Creates the ring of one of `logs` logs that belong together.
+pub(super) fn ring_for(logs: usize) -> (RecordSender, RecordReader) {
+    ring_of((CAPACITY / logs.max(1)).max(MIN_CAPACITY))
 }
 
 fn ring_of(capacity: usize) -> (RecordSender, RecordReader) {

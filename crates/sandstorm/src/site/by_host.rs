@@ -15,6 +15,10 @@ pub(crate) struct ByHost {
     sites: Vec<(Arc<Site>, u32)>,
 }
 
+/// The number of a site among those for different hosts, from 1. 0 stands for none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostedId(pub(crate) u16);
+
 /// A site and the hosts that it is served for.
 #[derive(Clone, Debug)]
 pub struct HostedSite {
@@ -29,6 +33,13 @@ impl ByHost {
     pub(crate) fn find(&self, host: &[u8]) -> Option<(&Site, u32)> {
         let (site, first) = &self.sites[self.hosts.find(host)?];
         Some((site, *first))
+    }
+
+    /// Returns the number of the site that has a reply.
+    fn hosted(&self, reply: ReplyId) -> HostedId {
+        let number = self.sites.partition_point(|(_, first)| *first <= reply.0);
+        // Counts and logs of further sites would be those of no site.
+        HostedId(u16::try_from(number).unwrap_or_default())
     }
 
     /// Returns the site that has a reply, unless it is the reply of no host.
@@ -49,6 +60,17 @@ impl ByHost {
 }
 
 impl Site {
+    /// Returns the number of the hosted site that has a reply.
+    pub(crate) fn hosted(&self, reply: ReplyId) -> HostedId {
+        let by_host = self.by_host();
+        by_host.map_or_else(HostedId::default, |sites| sites.hosted(reply))
+    }
+
+    /// Number of sites for different hosts.
+    pub(crate) fn hosted_count(&self) -> usize {
+        self.by_host().map_or(0, |sites| sites.sites.len())
+    }
+
     /// Makes a site that leads each request to the site for its host. A request for another host gets
     /// status 421 (RFC 9110, section 15.5.20). The fields of all responses are those of the first site.
     ///

@@ -62,7 +62,8 @@ impl Core {
         let (status, body_len, outgoing) = self.assemble(answer, data, stamp, contents, max_pieces);
         if let OutgoingContent::Disk(..) = outgoing.content {
             let head = &data[..answer.consumed().min(data.len())];
-            let continuation = self.begin_download(conn, (status, body_len), head, outgoing);
+            let response = (self.hosted(answer), status, body_len);
+            let continuation = self.begin_download(conn, response, head, outgoing);
             return Ok(Written::Other(continuation));
         }
         write(conn, &self.out, &outgoing)?;

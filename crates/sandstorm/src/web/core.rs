@@ -4,28 +4,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::RecordSender;
 use tcpip::{
-    Connection, ConnectionId, ContentError, ContentId, Contents, Deadline, MAX_WRITE_LEN, Slot,
-    WriteError,
+    Connection, ConnectionId, ContentError, Contents, Deadline, MAX_WRITE_LEN, WriteError,
 };
 
 use super::assembling::{Written, write};
 use super::conversation::Conn;
 use super::counters::Counters;
 use super::downloads::Downloads;
-use crate::date::{SLOT_LEN, SlotWriter, Stamp};
+use super::prepared_reply::PreparedReply;
+use crate::access_log::AccessLogSenders;
+use crate::date::{SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::MAX_FIELDS_LEN;
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
 use crate::login::Logins;
 use crate::pending::{Busy, Exhausted, Outgoing, OutgoingContent, Pending, Phase, Place};
 use crate::prepared::PreparedId;
-use crate::reply::Reply;
 use crate::request::Request;
 use crate::response::{Response, write_head_with};
 use crate::session::{self, Answer, Form};
-use crate::site::Site;
+use crate::site::{HostedId, ReplyId, Site};
 use crate::status::{Status, StatusCode};
 use crate::verdict::Verdict;
 
@@ -47,17 +46,6 @@ pub const UNREAD_LIMIT: u64 = 64 << 10;
 /// Default maximum time that the application may take for a deferred answer. To change this time,
 /// use [`Http::with_answer_timeout`](crate::Http::with_answer_timeout).
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// One of the site's prepared replies, stored in the TCP stack as a content item.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PreparedReply {
-    pub(crate) content: ContentId,
-    status: Status,
-    /// Whether the body is on the disk.
-    is_on_disk: bool,
-    /// Length of the body in bytes, if it is in memory.
-    body_len: u32,
-}
 
 /// What happens to a connection after an answer was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,25 +89,10 @@ pub(super) struct Core {
     /// The stamp of a response that is made now. While the server stops, it closes the connection.
     pub(super) now: Stamp,
     pub(super) counters: Counters,
+    /// The part of `counters` that belongs to each hosted site.
+    pub(super) hosted: Box<[Counters]>,
     /// Where answered requests are logged, if they are.
-    pub(super) access_log: Option<RecordSender>,
-}
-
-impl PreparedReply {
-    /// Adds a reply to the stack's content items.
-    pub(crate) fn add(reply: &Reply, contents: &mut Contents) -> Result<Self, ContentError> {
-        let slot = Slot {
-            offset: reply.slot_at(),
-            len: SLOT_LEN as u32,
-        };
-        let bytes = reply.bytes();
-        Ok(Self {
-            content: contents.add(Arc::clone(bytes), Some(slot))?,
-            status: reply.status(),
-            is_on_disk: reply.disk().is_some(),
-            body_len: reply.body_len() as u32,
-        })
-    }
+    pub(super) access_log: Option<AccessLogSenders>,
 }
 
 impl Core {
@@ -127,10 +100,12 @@ impl Core {
         let mut prepared = Vec::with_capacity(site.replies().len());
         // A table that grows step by step leaves holes in the memory.
         contents.reserve(site.replies().len());
-        for reply in site.replies() {
-            prepared.push(PreparedReply::add(reply, contents)?);
+        for (index, reply) in site.replies().iter().enumerate() {
+            let hosted = site.hosted(ReplyId(index as u32));
+            prepared.push(PreparedReply::add(reply, hosted, contents)?);
         }
         Ok(Self {
+            hosted: vec![Counters::default(); site.hosted_count()].into(),
             site,
             prepared,
             slots: SlotWriter::new(),
@@ -175,10 +150,11 @@ impl Core {
             Written::Response(status, body_len) => (status, body_len),
             Written::Other(continuation) => return Ok(continuation),
         };
-        self.count_own(status);
+        let site = self.hosted(answer);
+        self.count_own(site, status);
         if self.access_log.is_some() {
             let head = &data[..answer.consumed().min(data.len())];
-            self.log(conn.peer(), status.into(), body_len, head);
+            self.log(conn.peer(), site, status.into(), body_len, head);
         }
         if stamp.closes() {
             conn.close();
@@ -332,7 +308,7 @@ impl Core {
     /// Fills the response with the server's own page about a status, and counts the answer.
     pub(super) fn set_page(&mut self, status: Status) {
         self.fill_page(status);
-        self.count_own(status);
+        self.count_own(HostedId::default(), status);
     }
 
     fn fill_page(&mut self, status: Status) {
@@ -366,9 +342,22 @@ impl Core {
         response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
     }
 
-    pub(super) fn count_own(&mut self, status: Status) {
-        self.counters.requests += 1;
-        self.counters.by_status[status as usize] += 1;
+    /// The hosted site that answers.
+    #[inline(always)]
+    pub(super) fn hosted(&self, answer: &Answer) -> HostedId {
+        let reply = self.prepared.get(answer.reply.index());
+        reply.map_or_else(HostedId::default, |reply| reply.site)
+    }
+
+    /// Counts an answer of a hosted site.
+    #[inline(always)]
+    pub(super) fn count_own(&mut self, site: HostedId, status: Status) {
+        self.counters.count(status);
+        if site != HostedId::default()
+            && let Some(hosted) = self.hosted.get_mut(usize::from(site.0) - 1)
+        {
+            hosted.count(status);
+        }
     }
 
     pub(super) fn count(&mut self, status: StatusCode) {
@@ -398,9 +387,11 @@ impl Core {
         let (status, body_len, outgoing) =
             self.assemble(answer, bytes, stamp, contents, max_pieces);
         if let OutgoingContent::Disk(..) = outgoing.content {
-            return self.begin_download(conn, (status, body_len), request.received(), outgoing);
+            let site = self.hosted(answer);
+            let (response, head) = ((site, status, body_len), request.received());
+            return self.begin_download(conn, response, head, outgoing);
         }
-        self.count_own(status);
+        self.count_own(self.hosted(answer), status);
         self.log_request(conn.peer(), request, status.into(), body_len);
         self.deliver(conn, outgoing)
     }

@@ -10,16 +10,17 @@ use super::downloads::{Download, Pumped, owed};
 use crate::app::App;
 use crate::disk::Chunks;
 use crate::pending::{Outgoing, OutgoingContent, Place};
+use crate::site::HostedId;
 use crate::status::Status;
 
 impl Core {
-    /// Begins a response whose assembled bytes are in `out`, and whose body is on the disk. Its status
-    /// and the length of its body are `response`. `head` is that of the request.
+    /// Begins a response whose assembled bytes are in `out`, and whose body is on the disk. Its hosted
+    /// site, status and the length of its body are `response`. `head` is that of the request.
     #[cold]
     pub(super) fn begin_download<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
-        response: (Status, usize),
+        response: (HostedId, Status, usize),
         head: &[u8],
         outgoing: Outgoing,
     ) -> Continuation {
@@ -29,11 +30,12 @@ impl Core {
         conn.clear_deadline();
         self.pending.release(conn.state().place);
         conn.state().place = Place::NONE;
-        let (status, body_len) = response;
+        let (site, status, body_len) = response;
         let download = Download {
             file,
             own: self.out.as_slice().into(),
             pieces,
+            site,
             status,
             body_len,
             request: self.access_log.is_some().then(|| head.into()),
@@ -85,10 +87,10 @@ impl Core {
             return;
         };
         let (status, body_len) = instead.unwrap_or((download.status, download.body_len));
-        let request = download.request.take();
-        self.count_own(status);
+        let (site, request) = (download.site, download.request.take());
+        self.count_own(site, status);
         if let Some(head) = request {
-            self.log(conn.peer(), status.into(), body_len, &head);
+            self.log(conn.peer(), site, status.into(), body_len, &head);
         }
     }
 

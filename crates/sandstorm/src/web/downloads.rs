@@ -12,6 +12,7 @@ use tcpip::{ConnectionId, ContentId, Contents, Info, WriteError};
 use super::conversation::Conn;
 use crate::assembled::Piece;
 use crate::disk::{CHUNK_LEN, Chunks, DiskFile, Found};
+use crate::site::HostedId;
 use crate::status::Status;
 
 /// Maximum length of data that is written ahead of the client, in bytes. It is less if the congestion
@@ -57,6 +58,8 @@ pub(super) struct Download {
     pub(super) own: Box<[u8]>,
     /// The pieces of the response. Prepared ones are ranges of the file.
     pub(super) pieces: Box<[Piece]>,
+    /// The hosted site that answers.
+    pub(super) site: HostedId,
     pub(super) status: Status,
     pub(super) body_len: usize,
     /// The head of the request, if it is logged.

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use super::core::Core;
-use crate::access_log::{self, Entry};
+use crate::access_log::Entry;
 use crate::request::Request;
+use crate::site::HostedId;
 use crate::status::StatusCode;
 
 impl Core {
@@ -29,25 +30,28 @@ impl Core {
         body_len: usize,
     ) {
         let body_len = if request.is_head() { 0 } else { body_len };
-        self.log(peer, status, body_len, request.received());
+        let site = HostedId::default();
+        self.log(peer, site, status, body_len, request.received());
     }
 
-    /// Logs an answer, if there is a log.
+    /// Logs an answer of a hosted site, if there is a log.
     pub(super) fn log(
         &mut self,
         peer: SocketAddr,
+        site: HostedId,
         status: StatusCode,
         body_len: usize,
         head: &[u8],
     ) {
-        if let Some(sender) = &mut self.access_log {
+        if let Some(senders) = &mut self.access_log {
             let entry = Entry {
                 second: self.now.seconds(),
                 peer,
                 status: status.code(),
+                site,
                 body_len: body_len as u64,
             };
-            access_log::send(sender, entry, head);
+            senders.send(entry, head);
         }
     }
 }
