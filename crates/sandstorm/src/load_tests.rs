@@ -1,12 +1,15 @@
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
+use super::files::read_exactly;
 use super::*;
+use crate::site::MAX_FILE_LEN;
 
 /// Creates a folder with these files, each of which contains its own name. A name with a trailing
 /// slash creates a folder.

@@ -1,0 +1,215 @@
+//! Walks through a folder and all folders below it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Stat};
+
+use super::files::Late;
+use super::rules::RULES;
+use super::{Limits, MAX_DEPTH, Progress};
+use crate::listing::Entry;
+use crate::root::{List, Root, file_type};
+use crate::settings::Settings;
+use crate::site::{Builder, Site};
+use crate::skipped::{Reason, Skipped, unreadable};
+
+/// The only name with a leading dot that is served (RFC 8615).
+const WELL_KNOWN: &[u8] = b".well-known";
+
+/// Returns true if an entry's name begins with a dot, so that it is left out without a warning.
+pub(super) fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".") && name != WELL_KNOWN
+}
+
+/// A folder that is being loaded.
+pub(super) struct Folder {
+    /// The path in URLs, relative to the served folder.
+    path: PathBuf,
+    /// The real path relative to the served folder, without symbolic links.
+    real: PathBuf,
+    /// The remaining entries.
+    entries: List,
+    /// The entries that are served, for a page that lists them.
+    listed: Vec<Entry>,
+}
+
+impl Folder {
+    pub(super) fn new(path: PathBuf, real: PathBuf, entries: List) -> Self {
+        Self {
+            path,
+            real,
+            entries,
+            listed: Vec::new(),
+        }
+    }
+
+    /// Returns the path in URLs, with its slashes.
+    fn url_path(&self) -> Vec<u8> {
+        let path = self.path.as_os_str().as_bytes();
+        match path {
+            [] => b"/".to_vec(),
+            path => [b"/", path, b"/"].concat(),
+        }
+    }
+}
+
+pub(super) struct Loader<'a, P> {
+    /// The path that the user gave.
+    pub(super) folder: &'a Path,
+    pub(super) root: Arc<Root>,
+    pub(super) limits: &'a Limits,
+    pub(super) settings: &'a Settings,
+    pub(super) site: Builder,
+    /// The folders that lead to the current entry, starting with the served folder.
+    pub(super) open: Vec<Folder>,
+    /// Number of folders searched so far.
+    pub(super) folders: u64,
+    /// The site that is served until this one is loaded.
+    pub(super) previous: Option<&'a Site>,
+    /// Long files, which are loaded when all others are.
+    pub(super) late: Vec<Late>,
+    pub(super) progress: P,
+}
+
+impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
+    /// Counts and reports an entry that is left out.
+    pub(super) fn skip(&mut self, path: &Path, reason: Reason) {
+        self.site.add_skipped();
+        (self.progress)(Progress::Skipped(Skipped {
+            path: self.folder.join(path),
+            reason,
+        }));
+    }
+
+    /// Adds everything that depends on all files.
+    pub(super) fn finish(&mut self) {
+        let mut missing = Vec::new();
+        let mut report = |path: &[u8], rule: &str| missing.push((path.to_vec(), rule.to_owned()));
+        self.site.finish(self.previous, &mut report);
+        for (path, rule) in missing {
+            let name = path.strip_prefix(b"/").unwrap_or(&path);
+            self.skip(OsStr::from_bytes(name).as_ref(), Reason::NoTarget { rule });
+        }
+    }
+
+    pub(super) fn load_all(&mut self) {
+        while let Some(folder) = self.open.last_mut() {
+            let Some(name) = folder.entries.next() else {
+                self.leave();
+                continue;
+            };
+            if is_hidden(name.as_bytes()) && !self.settings.hidden {
+                self.site.add_hidden();
+                continue;
+            }
+            if folder.path.as_os_str().is_empty() && RULES.iter().any(|rules| name == *rules) {
+                continue;
+            }
+            let path = folder.path.join(&name);
+            let real = folder.real.join(&name);
+            let stat = folder.entries.stat(&name).map_err(unreadable);
+            let outcome = stat.and_then(|stat| self.load(&path, real, stat));
+            if let Err(reason) = outcome {
+                let ends = matches!(
+                    reason,
+                    Reason::TooManyFiles { .. } | Reason::TooManyFolders { .. }
+                );
+                self.skip(&path, reason);
+                if ends {
+                    while !self.open.is_empty() {
+                        self.leave();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Leaves the innermost folder, whose entries have all been loaded.
+    fn leave(&mut self) {
+        let Some(folder) = self.open.pop() else {
+            return;
+        };
+        if !self.settings.listings {
+            return;
+        }
+        let modified = folder.entries.modified();
+        if let (Some(outer), Some(name)) = (self.open.last_mut(), folder.path.file_name()) {
+            outer.listed.push(Entry {
+                name: name.as_bytes().to_vec(),
+                is_folder: true,
+                len: 0,
+                modified,
+            });
+        }
+        self.site
+            .add_listing(&folder.url_path(), modified, &folder.listed);
+    }
+
+    /// Loads one entry. `path` is its path in URLs. `real` is its path in the file system, in which
+    /// only the last component may be a symbolic link. `stat` is the entry's status. If the entry is a folder, its entries are
+    /// loaded next.
+    fn load(&mut self, path: &Path, mut real: PathBuf, mut stat: Stat) -> Result<(), Reason> {
+        if file_type(&stat) == FileType::Symlink {
+            real = self.root.follow(&real)?;
+            stat = self.root.stat(&real).map_err(unreadable)?;
+        }
+        match file_type(&stat) {
+            FileType::RegularFile => {
+                self.add_file(path, real, &stat)?;
+                self.list_file(path, &stat);
+                Ok(())
+            }
+            FileType::Directory => self.enter(path, real),
+            kind => Err(Reason::Special {
+                kind: name_of(kind),
+            }),
+        }
+    }
+
+    /// Adds a file to the list of its folder.
+    fn list_file(&mut self, path: &Path, stat: &Stat) {
+        if self.settings.listings
+            && let (Some(folder), Some(name)) = (self.open.last_mut(), path.file_name())
+        {
+            folder.listed.push(Entry {
+                name: name.as_bytes().to_vec(),
+                is_folder: false,
+                len: stat.st_size.cast_unsigned(),
+                modified: stat.st_mtime.try_into().unwrap_or_default(),
+            });
+        }
+    }
+
+    fn enter(&mut self, path: &Path, real: PathBuf) -> Result<(), Reason> {
+        if self.open.len() == MAX_DEPTH {
+            return Err(Reason::TooDeep);
+        }
+        if self.folders >= self.limits.folders {
+            let limit = self.limits.folders;
+            return Err(Reason::TooManyFolders { limit });
+        }
+        let list = self.root.list(&real).map_err(unreadable)?;
+        if self
+            .open
+            .iter()
+            .any(|outer| outer.entries.id() == list.id())
+        {
+            return Err(Reason::Circular);
+        }
+        self.folders += 1;
+        self.open.push(Folder::new(path.to_owned(), real, list));
+        Ok(())
+    }
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "of an unknown kind",
+    }
+}

@@ -1,0 +1,106 @@
+//! Reads the rules of a folder, and its files with users.
+
+use std::ffi::OsStr;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+
+use super::loader::{Loader, is_hidden};
+use super::{LoadError, Progress};
+use crate::login::{RealmFile, Users};
+use crate::root::file_type;
+use crate::rules::{LineError, parse_headers, parse_redirects};
+use crate::skipped::{Reason, unreadable};
+
+/// The file with a folder's redirects. Like [`HEADERS`], it is read at load and not served.
+const REDIRECTS: &str = "_redirects";
+/// The file with rules for the fields of a folder's files.
+const HEADERS: &str = "_headers";
+/// The files with a folder's rules.
+pub(crate) const RULES: [&str; 2] = [REDIRECTS, HEADERS];
+/// Maximum length of these files in bytes.
+const MAX_RULES_LEN: u64 = 1 << 20;
+
+impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
+    /// Reads the files with users.
+    pub(super) fn load_users(&mut self) -> Result<(), LoadError> {
+        for RealmFile { path, file } in &self.settings.realms {
+            let failed = |reason| LoadError::Users {
+                path: file.clone(),
+                reason,
+            };
+            let users = Users::load(file).map_err(|error| failed(error.to_string()))?;
+            if self.would_serve(file) {
+                let reason = "is in the served folder; move it out, because it has secrets";
+                return Err(failed(reason.to_owned()));
+            }
+            self.site.add_realm(path.clone(), Arc::new(users));
+        }
+        Ok(())
+    }
+
+    /// Returns true if a file is in the folder and not hidden.
+    fn would_serve(&self, file: &Path) -> bool {
+        let real = (file.canonicalize(), self.folder.canonicalize());
+        let (Ok(file), Ok(folder)) = real else {
+            return false;
+        };
+        let is_shown = |part: &OsStr| self.settings.hidden || !is_hidden(part.as_bytes());
+        file.strip_prefix(folder)
+            .is_ok_and(|below| below.iter().all(is_shown))
+    }
+
+    /// Reads the rules of the folder.
+    pub(super) fn load_rules(&mut self) -> Result<(), LoadError> {
+        let (redirects, wrong) = parse_redirects(&self.rules_text(REDIRECTS)?);
+        self.report_lines(REDIRECTS, wrong);
+        let (headers, wrong) = parse_headers(&self.rules_text(HEADERS)?);
+        self.report_lines(HEADERS, wrong);
+        let headers = headers.into_iter().collect();
+        self.site.add_rules(redirects, headers);
+        Ok(())
+    }
+
+    /// Returns the text of a file with rules, or an empty text if there is none. A file that cannot be
+    /// read is an error, because its rules may protect other files.
+    fn rules_text(&mut self, name: &str) -> Result<String, LoadError> {
+        let failed = |reason| LoadError::Rules {
+            path: self.folder.join(name),
+            reason,
+        };
+        let mut real = PathBuf::from(name);
+        match self.root.stat(&real) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            Ok(stat) if file_type(&stat) == FileType::Symlink => {
+                real = self.root.follow(&real).map_err(failed)?;
+            }
+            _ => {}
+        }
+        let file = self
+            .root
+            .file(&real)
+            .map_err(|error| failed(unreadable(error)))?;
+        let mut bytes = Vec::new();
+        let read = file.take(MAX_RULES_LEN + 1).read_to_end(&mut bytes);
+        read.map_err(|error| failed(Reason::Unreadable(error)))?;
+        if bytes.len() as u64 > MAX_RULES_LEN {
+            return Err(failed(Reason::RulesTooLong {
+                limit: MAX_RULES_LEN,
+            }));
+        }
+        String::from_utf8(bytes).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + memchr::memchr_iter(b'\n', before).count();
+            failed(Reason::NotUtf8 { line })
+        })
+    }
+
+    fn report_lines(&mut self, name: &str, wrong: Vec<LineError>) {
+        for LineError { line, why } in wrong {
+            self.skip(name.as_ref(), Reason::Rule { line, why });
+        }
+    }
+}
