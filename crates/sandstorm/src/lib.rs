@@ -292,6 +292,7 @@ pub use prepared::{PreparedId, Replies};
 pub use program::Sandstorm;
 pub use request::Request;
 pub use response::Response;
+pub use root::FollowLinks;
 pub use rules::RuleError;
 pub use serve::{Congestion, SiteArgs, own_defaults, port_of_site, same_congestion, serve};
 pub use server::{Http, PacketTotals, Server, packets};

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use self::loader::{Folder, Loader};
 pub(crate) use self::rules::RULES;
-use crate::root::Root;
+use crate::root::{FollowLinks, RealPath, Root};
 use crate::settings::Settings;
 use crate::site::{Builder, NextSite, Site, Totals};
 use crate::skipped::{Reason, Skipped};
@@ -112,7 +112,8 @@ impl Site {
     /// each file, and for each entry that is left out because it cannot be served.
     ///
     /// Hidden files and folders, whose names begin with a dot, are left out, except `.well-known`.
-    /// Symbolic links are followed if they stay inside the folder.
+    /// Symbolic links are followed if they stay inside the folder. [`Settings::follow_links`] changes
+    /// that.
     ///
     /// # Errors
     /// [`LoadError`], if the folder cannot be read or has no file that can be served.
@@ -170,10 +171,16 @@ fn builder_of(
             source,
         },
     })?;
-    let list = root.list(Path::new("")).map_err(|source| {
+    let real = RealPath::of(&Arc::new(root));
+    let unreadable = |source| {
         let path = path();
         LoadError::Unreadable { path, source }
-    })?;
+    };
+    let list = real.list().map_err(unreadable)?;
+    let outer = match settings.follow_links {
+        FollowLinks::Inside => None,
+        FollowLinks::All => Some(Arc::new(Root::outer().map_err(unreadable)?)),
+    };
     let mut site = Builder::with_settings(SystemTime::now(), settings);
     site.check_codings();
     if let Some(previous) = previous {
@@ -181,20 +188,24 @@ fn builder_of(
     }
     let mut loader = Loader {
         folder,
-        root: Arc::new(root),
+        root: real.clone(),
+        outer,
         limits,
         settings,
         site,
-        open: vec![Folder::new(PathBuf::new(), PathBuf::new(), list)],
+        open: vec![Folder::new(PathBuf::new(), real, list)],
         folders: 1,
         previous,
         late: Vec::new(),
+        secrets: Vec::new(),
+        exposed: None,
         progress,
     };
     loader.load_users()?;
     loader.load_rules()?;
     loader.load_all();
     loader.load_late();
+    loader.check_secrets()?;
     loader.finish();
     let totals = *loader.site.totals();
     match totals.files {
@@ -214,3 +225,7 @@ mod tests;
 #[cfg(test)]
 #[path = "load_rules_tests.rs"]
 mod rules_tests;
+
+#[cfg(test)]
+#[path = "load_links_tests.rs"]
+mod links_tests;

@@ -13,7 +13,7 @@ use crate::site::MAX_FILE_LEN;
 
 /// Creates a folder with these files, each of which contains its own name. A name with a trailing
 /// slash creates a folder.
-fn folder(names: &[&str]) -> TempDir {
+pub(super) fn folder(names: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in names {
         let path = folder.path().join(name);
@@ -32,7 +32,7 @@ fn load(folder: &Path) -> Result<Site, LoadError> {
 }
 
 /// Returns the body of the response to GET, or `None` if the status is not 200.
-fn body<'s>(site: &'s Site, path: &[u8]) -> Option<&'s [u8]> {
+pub(super) fn body<'s>(site: &'s Site, path: &[u8]) -> Option<&'s [u8]> {
     let request = [b"GET ", path, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
     let crate::Step::Answer(answer) = crate::Session::default().next(site, &request) else {
         panic!("no answer");

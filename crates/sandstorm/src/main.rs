@@ -29,8 +29,8 @@ enum Command {
     /// redirected to `/sub/`. The files `_redirects` and `_headers` in the folder have further rules.
     ///
     /// Files and folders whose names begin with a dot are left out, except `.well-known` (see
-    /// `--hidden-files`). A
-    /// symbolic link is followed if its target is inside the folder. The server leaves out other
+    /// `--hidden-files`). A symbolic link is followed if its target is inside the folder (see
+    /// `--follow-links`). The server leaves out other
     /// entries that it cannot serve, with a warning: links out of the folder, broken links, pipes,
     /// devices and unreadable files. Started as root, it also serves files that only root can read.
     #[command(

@@ -176,8 +176,13 @@ impl Part {
         let paths = real.into_iter().chain(given).chain(above_real);
         // A new version may take the place of a file with users.
         let users = self.user_files();
+        let site = self.site();
+        let outside = site.outside();
+        let outside =
+            outside.flat_map(|target| std::iter::once(target.to_owned()).chain(above(target)));
         paths
             .chain(users.iter().filter_map(|file| above(file)))
+            .chain(outside)
             .collect()
     }
 
@@ -205,13 +210,22 @@ impl Part {
     }
 
     /// Returns the folder, and its place in the one that contains it, because a new folder may take
-    /// it. Also returns the files with users.
+    /// it. Also returns the files with users, and the targets of links that lead out of the folder.
     pub(crate) fn watched(&self) -> Vec<Watched> {
         let folder = [
             Watched::Tree(self.folder.clone()),
             Watched::Entry(self.folder.clone()),
         ];
         let users = self.user_files().into_iter().map(Watched::Entry);
-        folder.into_iter().chain(users).collect()
+        let site = self.site();
+        let outside = site.outside().map(|target| {
+            let path = target.to_owned();
+            if target.is_dir() {
+                Watched::Tree(path)
+            } else {
+                Watched::Entry(path)
+            }
+        });
+        folder.into_iter().chain(users).chain(outside).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! Opens entries of the served folder through its descriptor. Never opens an entry outside the
-//! folder.
+//! Opens entries of the served folder through its descriptor. Opens an entry outside the folder only if
+//! a link leads there, and the operator allows such links.
 //!
 //! Anyone with write access to the folder could replace entries during loading. Therefore every
 //! entry is opened relative to the folder's descriptor, one component of its path after the other,
@@ -12,7 +12,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
+use clap::ValueEnum;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat,
 };
@@ -56,12 +58,107 @@ impl Iterator for List {
     }
 }
 
+/// Which symbolic links are followed.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FollowLinks {
+    /// Only those that stay inside the folder.
+    #[default]
+    Inside,
+    /// Also those that lead to other folders.
+    All,
+}
+
+/// The path of an entry below an open folder. Only its last component may be a link.
+#[derive(Clone, Debug)]
+pub(crate) struct RealPath {
+    root: Arc<Root>,
+    path: PathBuf,
+}
+
+impl RealPath {
+    /// The path of the folder itself.
+    pub(crate) fn of(root: &Arc<Root>) -> Self {
+        Self {
+            root: Arc::clone(root),
+            path: PathBuf::new(),
+        }
+    }
+
+    pub(crate) fn join(&self, name: impl AsRef<Path>) -> Self {
+        Self {
+            root: Arc::clone(&self.root),
+            path: self.path.join(name),
+        }
+    }
+
+    pub(crate) fn root(&self) -> &Arc<Root> {
+        &self.root
+    }
+
+    /// The path below the root.
+    pub(crate) fn below_root(&self) -> &Path {
+        &self.path
+    }
+
+    /// The absolute path, if the entry is outside the served folder.
+    pub(crate) fn outside(&self) -> Option<PathBuf> {
+        self.root.is_outer.then(|| self.root.path.join(&self.path))
+    }
+
+    /// Same as [`Root::stat`].
+    pub(crate) fn stat(&self) -> io::Result<Stat> {
+        self.root.stat(&self.path)
+    }
+
+    /// Same as [`Root::file`].
+    pub(crate) fn file(&self) -> io::Result<File> {
+        self.root.file(&self.path)
+    }
+
+    /// Same as [`Root::list`].
+    pub(crate) fn list(&self) -> io::Result<List> {
+        self.root.list(&self.path)
+    }
+
+    /// Resolves the link at this path to a path without links. A link may lead out of the root if
+    /// `outer` is given, the root of all folders.
+    pub(crate) fn follow(&self, outer: Option<&Arc<Root>>) -> Result<Self, Reason> {
+        let (root, path) = match (self.root.follow(&self.path), outer) {
+            (Err(Reason::LeadsOut { target }), Some(outer)) => {
+                let link = self.root.path.join(&self.path);
+                let path = link.canonicalize().map_err(failed_at(&target))?;
+                match path.strip_prefix(&self.root.path) {
+                    // Another link on the way leads back.
+                    Ok(inside) => (&self.root, inside.to_owned()),
+                    Err(_) => (outer, outer.below(&path)?),
+                }
+            }
+            (path, _) => (&self.root, path?),
+        };
+        let root = Arc::clone(root);
+        Ok(Self { root, path })
+    }
+}
+
+/// Returns the reason for which a link to `target` cannot be resolved.
+fn failed_at(target: &Path) -> impl Fn(io::Error) -> Reason + '_ {
+    |error| match Errno::from_io_error(&error) {
+        Some(Errno::NOENT | Errno::NOTDIR) => Reason::Dangling {
+            target: target.to_owned(),
+        },
+        Some(Errno::LOOP) => Reason::Endless,
+        _ => Reason::Unreadable(error),
+    }
+}
+
 /// An open folder, which gives access to everything below it.
 #[derive(Debug)]
 pub(crate) struct Root {
     descriptor: OwnedFd,
     /// The real path, without symbolic links.
     path: PathBuf,
+    /// Whether this is the root of all folders, and not the served folder.
+    is_outer: bool,
 }
 
 impl Root {
@@ -70,12 +167,28 @@ impl Root {
         let path = folder.canonicalize()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = openat(CWD, &path, flags, Mode::empty())?;
-        Ok(Self { descriptor, path })
+        Ok(Self {
+            descriptor,
+            path,
+            is_outer: false,
+        })
+    }
+
+    /// Opens the root of all folders. Needs no right to read it.
+    pub(crate) fn outer() -> io::Result<Self> {
+        let path = PathBuf::from("/");
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = openat(CWD, &path, flags, Mode::empty())?;
+        Ok(Self {
+            descriptor,
+            path,
+            is_outer: true,
+        })
     }
 
     /// Returns the status of `path` without following links. The entry is not opened for reading,
     /// because that can have side effects if the entry is a device.
-    pub(crate) fn stat(&self, path: &Path) -> io::Result<Stat> {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
         Ok(fstat(self.open_below(path, OFlags::PATH)?)?)
     }
 
@@ -86,7 +199,7 @@ impl Root {
     }
 
     /// Opens a folder and reads its names.
-    pub(crate) fn list(&self, path: &Path) -> io::Result<List> {
+    fn list(&self, path: &Path) -> io::Result<List> {
         let folder = self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let stat = fstat(&folder)?;
         let mut names = Vec::new();
@@ -107,7 +220,7 @@ impl Root {
 
     /// Resolves the link at `link` to a path without links. Follows relative and absolute links as
     /// long as they stay inside the root.
-    pub(crate) fn follow(&self, link: &Path) -> Result<PathBuf, Reason> {
+    fn follow(&self, link: &Path) -> Result<PathBuf, Reason> {
         let mut real = PathBuf::new();
         let mut components: VecDeque<OsString> = link.iter().map(OsStr::to_owned).collect();
         let mut target = PathBuf::new();
@@ -150,14 +263,7 @@ impl Root {
 
     /// Converts an absolute path to one relative to the root.
     fn below(&self, target: &Path) -> Result<PathBuf, Reason> {
-        let failed = |error| match Errno::from_io_error(&error) {
-            Some(Errno::NOENT | Errno::NOTDIR) => Reason::Dangling {
-                target: target.to_owned(),
-            },
-            Some(Errno::LOOP) => Reason::Endless,
-            _ => Reason::Unreadable(error),
-        };
-        let path = target.canonicalize().map_err(failed)?;
+        let path = target.canonicalize().map_err(failed_at(target))?;
         let inside = path.strip_prefix(&self.path);
         inside
             .map(Path::to_owned)

@@ -10,6 +10,7 @@ use crate::coder::{Coder, Effort};
 use crate::fields::{FieldError, Fields};
 use crate::loading::NotLoaded;
 use crate::login::RealmFile;
+use crate::root::FollowLinks;
 use crate::rules::{HeaderRule, Redirect};
 use crate::settings::Settings;
 use crate::site::errors_with_page;
@@ -79,6 +80,11 @@ pub(crate) struct RuleArgs {
     #[arg(long)]
     security_headers: bool,
 
+    /// Which symbolic links are followed. With `all`, a link can make any file of this host public that
+    /// the server can read at its start.
+    #[arg(long, value_enum, default_value_t, value_name = "inside|all")]
+    follow_links: FollowLinks,
+
     /// Serve files and folders whose names begin with a dot too. Such files are often private.
     #[arg(long)]
     hidden_files: bool,
@@ -110,6 +116,7 @@ impl RuleArgs {
             listings: self.listings,
             immutable: self.immutable,
             hidden: self.hidden_files,
+            follow_links: self.follow_links,
             redirects: self.redirects.clone(),
             headers: self.headers.iter().cloned().collect(),
             error_pages: self.error_pages.clone(),

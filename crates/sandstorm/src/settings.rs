@@ -6,6 +6,7 @@ use crate::coder::Coder;
 use crate::fields::{FieldError, Fields};
 use crate::login::RealmFile;
 use crate::memory_budget::MemoryBudget;
+use crate::root::FollowLinks;
 use crate::rules::{HeaderRules, Redirect, RuleError};
 use crate::site::MediaTypes;
 use crate::status::Status;
@@ -50,6 +51,8 @@ pub struct Settings {
     pub immutable: bool,
     /// Whether files and folders are served whose names begin with a dot.
     pub hidden: bool,
+    /// Which symbolic links are followed.
+    pub follow_links: FollowLinks,
     /// Own media types of extensions.
     pub(crate) media_types: MediaTypes,
     pub(crate) redirects: Vec<Redirect>,

@@ -5,10 +5,11 @@ mod by_host;
 mod media_type;
 mod page;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::Metadata;
 use std::num::NonZeroU64;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -102,6 +103,8 @@ pub struct Site {
     uncoded: Vec<ReplyId>,
     /// The versions of files, as far as they can be recognised, at the index of a file's first reply.
     versions: Vec<Option<Fingerprint>>,
+    /// The targets of links that lead out of the folder.
+    outside: BTreeSet<PathBuf>,
 }
 
 /// A rule for the paths that match a pattern.
@@ -365,6 +368,11 @@ impl Site {
         self.boundary
     }
 
+    /// The targets of links that lead out of the folder.
+    pub(crate) fn outside(&self) -> impl Iterator<Item = &Path> {
+        self.outside.iter().map(PathBuf::as_path)
+    }
+
     /// The totals of this site.
     pub fn totals(&self) -> &Totals {
         &self.totals
@@ -466,6 +474,10 @@ pub(crate) fn errors_with_page() -> impl Iterator<Item = Status> {
     let shared = SHARED.into_iter().filter(|status| status.code() >= 400);
     std::iter::once(Status::Unauthorized).chain(shared)
 }
+
+/// Maximum number of targets outside the folder to which links lead. The server's threads get the right
+/// to read each of them.
+pub(crate) const MAX_TARGETS: usize = 1_000;
 
 /// Maximum length of a file in bytes. A file and its head must fit into one content item of the TCP
 /// stack.

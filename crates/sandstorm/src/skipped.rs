@@ -38,10 +38,33 @@ pub enum Reason {
     #[error("cannot be read: {0}; make it readable, or take it out of the folder")]
     Unreadable(io::Error),
     /// A symbolic link leads out of the folder.
-    #[error("leads out of the folder that is served, to {target:?}; put a copy in its place")]
+    #[error(
+        "leads out of the folder that is served, to {target:?}; put a copy in its place, or set \
+         --follow-links all"
+    )]
     LeadsOut {
         /// The target of the link, or of another link on the way out of the folder.
         target: PathBuf,
+    },
+    /// A symbolic link leads out of the folder, to an entry that cannot be read. A running server can
+    /// read only the targets that it has found at its start.
+    #[error(
+        "leads to {target:?}, which cannot be read; make it readable, or restart the server if the link \
+         is newer than it"
+    )]
+    TargetClosed {
+        /// The target, or an entry below it.
+        target: PathBuf,
+    },
+    /// Symbolic links lead to too many places outside the folder.
+    #[error(
+        "leads to {target:?}, and there are {limit} such targets already; put a copy in its place"
+    )]
+    TooManyTargets {
+        /// The target.
+        target: PathBuf,
+        /// The limit.
+        limit: usize,
     },
     /// The target of a symbolic link does not exist.
     #[error("is a link to {target:?}, which does not exist; remove the link, or mend it")]

@@ -12,13 +12,14 @@ use rustix::fs::Stat;
 use super::Progress;
 use super::loader::Loader;
 use crate::disk::DiskFile;
+use crate::root::RealPath;
 use crate::site::{MAX_FILE_LEN, Version};
 use crate::skipped::{Reason, unreadable};
 
 /// A file that is loaded later.
 pub(super) struct Late {
     path: PathBuf,
-    real: PathBuf,
+    real: RealPath,
     len: u64,
     version: Version,
 }
@@ -29,7 +30,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     pub(super) fn add_file(
         &mut self,
         path: &Path,
-        real: PathBuf,
+        real: RealPath,
         stat: &Stat,
     ) -> Result<(), Reason> {
         let key = key_of(path);
@@ -75,7 +76,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             return self.read_or_keep(&file.path, &file.real);
         }
         // Nothing is served that cannot be read.
-        self.root.file(&file.real).map_err(unreadable)?;
+        file.real.file().map_err(unreadable)?;
         let (seconds, nanos) = file.version.modified;
         let modified = UNIX_EPOCH
             + Duration::new(
@@ -83,7 +84,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
                 nanos.unsigned_abs() as u32,
             );
         let key = key_of(&file.path);
-        let on_disk = DiskFile::new(&self.root, &file.real, file.version);
+        let on_disk = DiskFile::new(file.real.root(), file.real.below_root(), file.version);
         self.site.add_disk_file(&key, modified, Arc::new(on_disk));
         self.site.note_version(&key, file.version);
         (self.progress)(Progress::Loaded(self.site.totals()));
@@ -91,7 +92,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 
     /// Reads a file. If it changes meanwhile, it keeps the content that it has in the previous site.
-    fn read_or_keep(&mut self, path: &Path, real: &Path) -> Result<(), Reason> {
+    fn read_or_keep(&mut self, path: &Path, real: &RealPath) -> Result<(), Reason> {
         let key = key_of(path);
         match (self.read_file(&key, real), self.previous) {
             (Err(Reason::Changed), Some(previous)) if self.site.keep_file(&key, previous, None) => {
@@ -123,8 +124,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 
     /// Reads a file whose path in URLs is `key`.
-    fn read_file(&mut self, key: &[u8], real: &Path) -> Result<(), Reason> {
-        let mut file = self.root.file(real).map_err(unreadable)?;
+    fn read_file(&mut self, key: &[u8], real: &RealPath) -> Result<(), Reason> {
+        let mut file = real.file().map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         // The entry may have been replaced since `load` checked its type.
         if !metadata.is_file() {

@@ -1,6 +1,7 @@
 //! Walks through a folder and all folders below it.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use super::files::Late;
 use super::rules::RULES;
 use super::{Limits, MAX_DEPTH, Progress};
 use crate::listing::Entry;
-use crate::root::{List, Root, file_type};
+use crate::root::{List, RealPath, Root, file_type};
 use crate::settings::Settings;
-use crate::site::{Builder, Site};
+use crate::site::{Builder, MAX_TARGETS, Site};
 use crate::skipped::{Reason, Skipped, unreadable};
 
 /// The only name with a leading dot that is served (RFC 8615).
@@ -28,8 +29,8 @@ pub(super) fn is_hidden(name: &[u8]) -> bool {
 pub(super) struct Folder {
     /// The path in URLs, relative to the served folder.
     path: PathBuf,
-    /// The real path relative to the served folder, without symbolic links.
-    real: PathBuf,
+    /// The real path, without symbolic links.
+    real: RealPath,
     /// The remaining entries.
     entries: List,
     /// The entries that are served, for a page that lists them.
@@ -37,7 +38,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn new(path: PathBuf, real: PathBuf, entries: List) -> Self {
+    pub(super) fn new(path: PathBuf, real: RealPath, entries: List) -> Self {
         Self {
             path,
             real,
@@ -59,7 +60,9 @@ impl Folder {
 pub(super) struct Loader<'a, P> {
     /// The path that the user gave.
     pub(super) folder: &'a Path,
-    pub(super) root: Arc<Root>,
+    pub(super) root: RealPath,
+    /// The root of all folders, if links may lead there.
+    pub(super) outer: Option<Arc<Root>>,
     pub(super) limits: &'a Limits,
     pub(super) settings: &'a Settings,
     pub(super) site: Builder,
@@ -71,6 +74,10 @@ pub(super) struct Loader<'a, P> {
     pub(super) previous: Option<&'a Site>,
     /// Long files, which are loaded when all others are.
     pub(super) late: Vec<Late>,
+    /// The files with users, by device and inode number, each with its index in the settings.
+    pub(super) secrets: Vec<((u64, u64), usize)>,
+    /// The first of these that would be served.
+    pub(super) exposed: Option<usize>,
     pub(super) progress: P,
 }
 
@@ -151,15 +158,42 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Loads one entry. `path` is its path in URLs. `real` is its path in the file system, in which
     /// only the last component may be a symbolic link. `stat` is the entry's status. If the entry is a folder, its entries are
     /// loaded next.
-    fn load(&mut self, path: &Path, mut real: PathBuf, mut stat: Stat) -> Result<(), Reason> {
+    fn load(&mut self, path: &Path, mut real: RealPath, mut stat: Stat) -> Result<(), Reason> {
         if file_type(&stat) == FileType::Symlink {
-            real = self.root.follow(&real)?;
-            stat = self.root.stat(&real).map_err(unreadable)?;
+            real = self.follow(&real)?;
+            stat = real.stat().map_err(unreadable)?;
         }
-        match file_type(&stat) {
+        let outside = real.outside();
+        self.load_real(path, real, &stat)
+            .map_err(|reason| match (reason, outside) {
+                (Reason::Unreadable(error), Some(target))
+                    if error.kind() == io::ErrorKind::PermissionDenied =>
+                {
+                    Reason::TargetClosed { target }
+                }
+                (reason, _) => reason,
+            })
+    }
+
+    /// Resolves a link. Notes the target if it is outside the folder.
+    fn follow(&mut self, link: &RealPath) -> Result<RealPath, Reason> {
+        let real = link.follow(self.outer.as_ref())?;
+        match real.outside() {
+            Some(target) if !self.site.note_outside(&target) => {
+                let limit = MAX_TARGETS;
+                Err(Reason::TooManyTargets { target, limit })
+            }
+            _ => Ok(real),
+        }
+    }
+
+    /// Loads one entry, which is no link.
+    fn load_real(&mut self, path: &Path, real: RealPath, stat: &Stat) -> Result<(), Reason> {
+        match file_type(stat) {
             FileType::RegularFile => {
-                self.add_file(path, real, &stat)?;
-                self.list_file(path, &stat);
+                self.note_secret(stat);
+                self.add_file(path, real, stat)?;
+                self.list_file(path, stat);
                 Ok(())
             }
             FileType::Directory => self.enter(path, real),
@@ -183,7 +217,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    fn enter(&mut self, path: &Path, real: PathBuf) -> Result<(), Reason> {
+    fn enter(&mut self, path: &Path, real: RealPath) -> Result<(), Reason> {
         if self.open.len() == MAX_DEPTH {
             return Err(Reason::TooDeep);
         }
@@ -191,7 +225,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             let limit = self.limits.folders;
             return Err(Reason::TooManyFolders { limit });
         }
-        let list = self.root.list(&real).map_err(unreadable)?;
+        let list = real.list().map_err(unreadable)?;
         if self
             .open
             .iter()

@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 
 use super::loader::{Loader, is_hidden};
 use super::{LoadError, Progress};
@@ -21,25 +22,51 @@ const REDIRECTS: &str = "_redirects";
 const HEADERS: &str = "_headers";
 /// The files with a folder's rules.
 pub(crate) const RULES: [&str; 2] = [REDIRECTS, HEADERS];
+/// Why a file with users is refused.
+const IN_FOLDER: &str = "is in the served folder; move it out, because it has secrets";
 /// Maximum length of these files in bytes.
 const MAX_RULES_LEN: u64 = 1 << 20;
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Reads the files with users.
     pub(super) fn load_users(&mut self) -> Result<(), LoadError> {
-        for RealmFile { path, file } in &self.settings.realms {
+        for (index, RealmFile { path, file }) in self.settings.realms.iter().enumerate() {
             let failed = |reason| LoadError::Users {
                 path: file.clone(),
                 reason,
             };
             let users = Users::load(file).map_err(|error| failed(error.to_string()))?;
             if self.would_serve(file) {
-                let reason = "is in the served folder; move it out, because it has secrets";
-                return Err(failed(reason.to_owned()));
+                return Err(failed(IN_FOLDER.to_owned()));
+            }
+            if let Ok(metadata) = file.metadata() {
+                self.secrets.push(((metadata.dev(), metadata.ino()), index));
             }
             self.site.add_realm(path.clone(), Arc::new(users));
         }
         Ok(())
+    }
+
+    /// Notes that a file with this status is in the folder.
+    pub(super) fn note_secret(&mut self, stat: &Stat) {
+        let id = (stat.st_dev, stat.st_ino);
+        let found = self.secrets.iter().find(|(secret, _)| *secret == id);
+        if let Some((_, index)) = found {
+            self.exposed.get_or_insert(*index);
+        }
+    }
+
+    /// Refuses a folder with a file of users, to which a link may lead.
+    pub(super) fn check_secrets(&self) -> Result<(), LoadError> {
+        let exposed = self
+            .exposed
+            .and_then(|index| self.settings.realms.get(index));
+        exposed.map_or(Ok(()), |realm| {
+            Err(LoadError::Users {
+                path: realm.file.clone(),
+                reason: IN_FOLDER.to_owned(),
+            })
+        })
     }
 
     /// Returns true if a file is in the folder and not hidden.
@@ -71,18 +98,18 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             path: self.folder.join(name),
             reason,
         };
-        let mut real = PathBuf::from(name);
-        match self.root.stat(&real) {
+        let mut real = self.root.join(name);
+        match real.stat() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Ok(stat) if file_type(&stat) == FileType::Symlink => {
-                real = self.root.follow(&real).map_err(failed)?;
+                real = real.follow(self.outer.as_ref()).map_err(failed)?;
+                if let Some(target) = real.outside() {
+                    self.site.note_outside(&target);
+                }
             }
             _ => {}
         }
-        let file = self
-            .root
-            .file(&real)
-            .map_err(|error| failed(unreadable(error)))?;
+        let file = real.file().map_err(|error| failed(unreadable(error)))?;
         let mut bytes = Vec::new();
         let read = file.take(MAX_RULES_LEN + 1).read_to_end(&mut bytes);
         read.map_err(|error| failed(Reason::Unreadable(error)))?;

@@ -6,8 +6,9 @@ mod next;
 mod realms;
 mod rules;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +18,7 @@ use httpdate::fmt_http_date;
 use self::rules::Report;
 use super::media_type::MediaType;
 use super::page::{FilePage, Page, ReplyId};
-use super::{NEW, SHARED, Site, Totals, Version, encoded};
+use super::{MAX_TARGETS, NEW, SHARED, Site, Totals, Version, encoded};
 use crate::coder::is_worthwhile;
 use crate::coding::Coding;
 use crate::date::LAST_SECOND;
@@ -117,6 +118,7 @@ impl Builder {
                 totals: Totals::default(),
                 uncoded: Vec::new(),
                 versions: Vec::new(),
+                outside: BTreeSet::new(),
             },
             redirects: settings.redirects.clone(),
             users: Vec::new(),
@@ -149,6 +151,16 @@ impl Builder {
     /// programs may have written them.
     pub(crate) fn check_codings(&mut self) {
         self.checks_codings = true;
+    }
+
+    /// Notes the target of a link that leads out of the folder. Returns false if there are too many.
+    pub(crate) fn note_outside(&mut self, target: &Path) -> bool {
+        let outside = &mut self.site.outside;
+        let has_room = outside.len() < MAX_TARGETS || outside.contains(target);
+        if has_room {
+            outside.insert(target.to_owned());
+        }
+        has_room
     }
 
     /// Adds the rules of the folder. Those of the settings come before them, or replace them.
