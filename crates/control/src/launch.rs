@@ -95,6 +95,7 @@ impl<'a, P: Program> Launch<'a, P> {
             vlans: interface.vlans().to_vec(),
             own: interface.is_own(),
             mtu: interface.mtu(),
+            resident_len: interface.resident_len(),
             port: self.port(),
             secret: Secret::random().map_err(Error::system("getting random bytes"))?,
             bell: Bell::new().map_err(Error::system("making an eventfd"))?,

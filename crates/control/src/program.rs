@@ -341,6 +341,9 @@ pub struct WorkerContext {
     pub own: bool,
     /// Maximum size of an IP packet, in bytes.
     pub mtu: usize,
+    /// Memory that a resident packet takes, in bytes. A reason instead means that there should be
+    /// resident packets only if the operator asks for them.
+    pub resident_len: Result<usize, &'static str>,
     /// The served port.
     pub port: u16,
     /// The random keys of this worker.
@@ -362,6 +365,7 @@ impl WorkerContext {
             vlans: Vec::new(),
             own: true,
             mtu: 1500,
+            resident_len: Ok(2048),
             port: 7,
             secret: Secret::random().expect("random bytes"),
             bell: Bell::new().expect("an eventfd"),
@@ -527,6 +531,7 @@ mod tests {
             vlans: vec![5],
             own: true,
             mtu: 1500,
+            resident_len: Ok(2048),
             port: 80,
             secret: Secret::random().unwrap(),
             bell: Bell::new().unwrap(),

@@ -263,6 +263,7 @@ mod tests {
                 vlans: Vec::new(),
                 own,
                 mtu: 1500,
+                resident_len: Ok(2048),
                 port: 7,
                 secret: Secret::random().unwrap(),
                 bell: Bell::new().unwrap(),

@@ -51,7 +51,7 @@ pub(crate) use packet_socket::MAX_GSO_SIZE;
 use packet_socket::{PacketSocket, Runs};
 use refusals::Refusals;
 use rings::Rings;
-pub(crate) use sizes::{MAX_MTU, ORDINARY_MTU};
+pub(crate) use sizes::{MAX_MTU, ORDINARY_MTU, frame_len};
 use sizes::{MAX_SINGLE_BUFFER_MTU, RX_RING, TX_RING};
 
 /// Size of an Ethernet header, in bytes. A shorter frame is invalid.

@@ -263,6 +263,7 @@ mod response;
 mod root;
 mod rule_args;
 mod rules;
+mod sending;
 mod serve;
 pub mod server;
 mod session;

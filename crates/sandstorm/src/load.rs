@@ -138,19 +138,37 @@ impl Site {
         Ok(builder_of(folder, limits, settings, None, progress)?.into_site())
     }
 
-    /// Loads the folder again. Files that have not changed since `self` was loaded are neither read
-    /// nor copied. A file that changes while it is read keeps its old content.
+    /// Loads the folder again, beside `packets` bytes of resident packets. Files that have not changed
+    /// since `self` was loaded are neither read nor copied. A file that changes while it is read keeps
+    /// its old content.
     ///
     /// # Errors
     /// [`LoadError`], if the folder cannot be read or has no file that can be served.
+    pub(crate) fn load_next_beside(
+        &self,
+        packets: u64,
+        folder: &Path,
+        limits: &Limits,
+        progress: impl FnMut(Progress<'_>),
+    ) -> Result<NextSite, LoadError> {
+        let settings = self.settings();
+        let settings = Settings {
+            memory: settings.memory.map(|memory| memory.beside(packets)),
+            ..settings.clone()
+        };
+        let builder = builder_of(folder, limits, &settings, Some(self), progress)?;
+        Ok(builder.into_next(self))
+    }
+
+    /// Loads the folder again, without resident packets.
+    #[cfg(test)]
     pub(crate) fn load_next(
         &self,
         folder: &Path,
         limits: &Limits,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<NextSite, LoadError> {
-        let builder = builder_of(folder, limits, self.settings(), Some(self), progress)?;
-        Ok(builder.into_next(self))
+        self.load_next_beside(0, folder, limits, progress)
     }
 }
 

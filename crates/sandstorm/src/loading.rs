@@ -103,15 +103,17 @@ pub(crate) fn load(
     })
 }
 
-/// Loads the folder again, like [`load`]. The result takes over from `previous`.
+/// Loads the folder again, like [`load`], beside `packets` bytes of resident packets. The result takes
+/// over from `previous`.
 pub(crate) fn load_next(
     previous: &Site,
+    packets: u64,
     folder: &Path,
     limits: &Limits,
     strict: bool,
 ) -> Result<NextSite, NotLoaded> {
     reporting(strict, |progress| {
-        previous.load_next(folder, limits, progress)
+        previous.load_next_beside(packets, folder, limits, progress)
     })
 }
 

@@ -9,23 +9,40 @@ use crate::site::Totals;
 /// in memory.
 const BIG_SHARE: u64 = 8;
 
-/// A budget for the responses of a site, in bytes.
+/// A budget for the responses of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MemoryBudget(u64);
+pub(crate) struct MemoryBudget {
+    /// All of the budget, in bytes.
+    bytes: u64,
+    /// What resident packets take from it, in bytes.
+    packets: u64,
+}
 
 impl MemoryBudget {
     pub(crate) fn new(bytes: u64) -> Self {
-        Self(bytes)
+        Self { bytes, packets: 0 }
+    }
+
+    /// Returns the budget for what is beside `packets` bytes of resident packets.
+    pub(crate) fn beside(self, packets: u64) -> Self {
+        Self { packets, ..self }
     }
 
     /// All of the budget.
     pub(crate) fn bytes(self) -> u64 {
-        self.0
+        self.bytes
+    }
+
+    /// Whether `packets` bytes of resident packets fit beside `used` bytes of responses. Together they
+    /// have at most half of the budget. So the responses can grow at a reload, and no file that was in
+    /// memory moves to the disk.
+    pub(crate) fn has_room_for_packets(self, packets: u64, used: u64) -> bool {
+        used.saturating_add(packets) <= self.bytes / 2
     }
 
     /// Describes the budget of a site with these totals, for the operator.
     pub(crate) fn describe(self, totals: &Totals) -> String {
-        let all = report::bytes(self.0);
+        let all = report::bytes(self.bytes);
         match totals.disk_files {
             0 => format!("at most {all}; all files are in it"),
             n => format!(
@@ -36,9 +53,9 @@ impl MemoryBudget {
         }
     }
 
-    /// The part for responses that stay in memory: three quarters.
+    /// The part for responses that stay in memory: three quarters, without the packets.
     pub(crate) fn kept(self) -> u64 {
-        self.0 / 4 * 3
+        (self.bytes / 4 * 3).saturating_sub(self.packets)
     }
 
     /// Whether a file of `len` bytes fits beside `used` bytes of responses.
@@ -53,7 +70,8 @@ impl MemoryBudget {
 
     /// The part of each of `workers` for pieces of other files, beside `used` bytes of responses.
     pub(crate) fn for_pieces(self, used: u64, workers: u32) -> u64 {
-        let left = self.0.saturating_sub(used).max(self.0 / 4);
+        let used = used.saturating_add(self.packets);
+        let left = self.bytes.saturating_sub(used).max(self.bytes / 4);
         left / u64::from(workers.max(1))
     }
 }
@@ -73,5 +91,17 @@ mod tests {
         assert_eq!(budget.for_pieces(1_000, 2), 1_500);
         // Responses of rules and codings may need more than their part.
         assert_eq!(budget.for_pieces(3_900, 1), 1_000);
+    }
+
+    #[test]
+    fn resident_packets_count_in_the_budget_and_leave_room_for_a_reload() {
+        let budget = MemoryBudget::new(4_000);
+        assert!(budget.has_room_for_packets(1_500, 500));
+        assert!(!budget.has_room_for_packets(1_501, 500));
+        assert!(!budget.has_room_for_packets(u64::MAX, 500));
+        let beside = budget.beside(1_500);
+        assert!(beside.fits(1_000, 500) && !beside.fits(1_001, 500));
+        assert_eq!(beside.for_pieces(500, 1), 2_000);
+        assert_eq!(beside.beside(0), budget);
     }
 }

@@ -105,13 +105,14 @@ impl Part {
         self.reloading.is_some()
     }
 
-    /// Loads the folder again.
-    pub(crate) fn load_next(&self) -> Result<NextSite, StartError> {
+    /// Loads the folder again, beside `packets` bytes of resident packets.
+    pub(crate) fn load_next(&self, packets: u64) -> Result<NextSite, StartError> {
         let Some(reloading) = &self.reloading else {
             return Err("this program cannot load its folder again".into());
         };
         let Reloading { limits, strict, .. } = reloading;
-        Ok(load_next(&self.site(), &self.folder, limits, *strict)?)
+        let site = self.site();
+        Ok(load_next(&site, packets, &self.folder, limits, *strict)?)
     }
 
     /// Makes compressed forms of a file.

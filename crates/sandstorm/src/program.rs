@@ -1,12 +1,13 @@
 //! Runs the web server as a `control` program.
 
+mod choosing;
 mod tallies;
 
 use std::io;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use control::{
@@ -30,6 +31,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::part::Part;
 use crate::prepared::Replies;
 use crate::redirect_host::RedirectHost;
+use crate::sending::{self, Sending};
 use crate::server::{Http, PacketTotals, packets};
 use crate::site::{HostedSite, NextSite, Site};
 use crate::status::Status;
@@ -40,12 +42,6 @@ use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
 /// The default port for HTTP.
 const HTTP_PORT: u16 = 80;
 
-/// Maximum number of resident packets per worker. At an MTU of 1,500 bytes, they take 1 GiB. Any
-/// further packets are copied when they are sent.
-const MAX_RESIDENTS: u64 = 1 << 19;
-/// Number of additional resident packets, because a packet can be in flight several times. The
-/// number equals the slots of two TX rings.
-const SPARE_RESIDENTS: u64 = 4_096;
 /// Number of scratch frames for assembling packets. A few suffice, because received frames are
 /// never retained.
 const SCRATCH_FRAMES: u32 = 64;
@@ -82,6 +78,10 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     access_logs: AccessLogs,
     /// The TCP settings. Their ports are ignored.
     tcp: Config,
+    /// Whether the mode of sending is chosen when the workers start. If not, it is that of `tcp`.
+    chooses_mode: bool,
+    /// How packets are sent, since the first worker has started.
+    sending: OnceLock<Sending>,
     request_timeout: Duration,
     answer_timeout: Duration,
 }
@@ -126,6 +126,8 @@ where
             checks: Arc::default(),
             access_logs: AccessLogs::default(),
             tcp,
+            chooses_mode: false,
+            sending: OnceLock::new(),
             request_timeout: REQUEST_TIMEOUT,
             answer_timeout: ANSWER_TIMEOUT,
         }
@@ -146,6 +148,8 @@ where
             checks: self.checks,
             access_logs: self.access_logs,
             tcp: self.tcp,
+            chooses_mode: self.chooses_mode,
+            sending: self.sending,
             request_timeout: self.request_timeout,
             answer_timeout: self.answer_timeout,
         }
@@ -260,6 +264,15 @@ impl<A, F, C> Sandstorm<A, F, C> {
         }
     }
 
+    /// Chooses the mode of sending when the workers start, by the memory, if `chooses_mode` is set.
+    #[must_use]
+    pub(crate) fn with_chosen_mode(self, chooses_mode: bool) -> Self {
+        Self {
+            chooses_mode,
+            ..self
+        }
+    }
+
     /// Opens the logs that get a line for each answered request. `args` are those of each folder. A
     /// request for no site is in the log of the site for all other hosts, or else in that of the first.
     pub(crate) fn with_access_logs(
@@ -311,7 +324,8 @@ impl<A, F, C> Sandstorm<A, F, C> {
 
     /// Loads the folder of the part with this number again. Returns what has changed, for the operator.
     fn reload_part(&self, index: usize) -> Result<String, StartError> {
-        let next = self.parts[index].load_next()?;
+        let taken = self.sending.get().map_or(0, |one| one.taken_from(index));
+        let next = self.parts[index].load_next(taken)?;
         let site = Arc::clone(&next.site);
         let (new, gone) = (next.added(), next.leaving.len() as u64);
         self.change_part(index, next);
@@ -344,7 +358,8 @@ impl<A, F, C> Sandstorm<A, F, C> {
     /// Makes the cache of a worker for chunks of files on the disk.
     fn chunks(&self, context: &WorkerContext) -> Chunks {
         let used = self.site().totals().memory();
-        let memory = self.memory_budget();
+        let taken = self.sending(context).taken();
+        let memory = self.memory_budget().map(|memory| memory.beside(taken));
         let capacity = memory.map_or(0, |memory| memory.for_pieces(used, context.workers));
         Chunks::new(&self.reads, capacity as usize, &context.bell)
     }
@@ -403,12 +418,8 @@ where
     }
 
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
-        let residents = match self.tcp.mode {
-            SendMode::PreCopy => self.packets(context).count + SPARE_RESIDENTS,
-            SendMode::MemCopy => 0,
-        };
         MemoryPlan {
-            resident_frames: residents.min(MAX_RESIDENTS) as u32,
+            resident_frames: self.sending(context).residents,
             scratch_frames: SCRATCH_FRAMES,
         }
     }
@@ -420,6 +431,7 @@ where
     ) -> Result<Http<A, C>, StartError> {
         let config = Config {
             ports: vec![context.port],
+            mode: self.sending(context).mode,
             ..self.tcp.clone()
         };
         control::check_reserved(&config, <Http<A, C>>::reserved_bytes(&config))?;
@@ -455,7 +467,7 @@ where
         };
         let packets = server.packets();
         let residents = server.stack().contents().totals().residents;
-        if self.tcp.mode == SendMode::PreCopy && residents < packets.count {
+        if config.mode == SendMode::PreCopy && residents < packets.count {
             tracing::warn!(
                 "worker {}: {} of {} packets live in the port's memory; the others, those of the \
                  largest files, are copied when they are sent",
@@ -591,14 +603,15 @@ where
         let memory = self
             .memory_budget()
             .map(|budget| ("memory", budget.describe(totals)));
-        let mode = match self.tcp.mode {
-            SendMode::PreCopy => "pre-copy: packets are patched and sent in place",
-            SendMode::MemCopy => "memcopy: each packet is copied into a free frame and sent",
-        };
+        let known = self.sending.get();
+        let mode = known.map_or_else(
+            || sending::describe(self.tcp.mode).to_owned(),
+            Sending::describe,
+        );
         let others = [
             ("left out", skipped),
             ("responses", responses),
-            ("mode", mode.to_owned()),
+            ("mode", mode),
             ("congestion", C::NAME.to_owned()),
         ];
         let redirects = self.redirecting.iter();

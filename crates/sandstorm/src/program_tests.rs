@@ -4,6 +4,7 @@ use std::os::unix::fs::symlink;
 
 use crate::date::{SlotWriter, Stamp};
 use crate::load::Limits;
+use crate::sending::SPARE_RESIDENTS;
 use crate::session::{Session, Step};
 use control::Secret;
 use tcpip::Bbr;
@@ -35,6 +36,7 @@ fn context(addresses: &[&str]) -> WorkerContext {
         vlans: Vec::new(),
         own: true,
         mtu: 1500,
+        resident_len: Ok(2048),
         port: 80,
         secret: Secret::random().unwrap(),
         bell: nmio::Bell::new().unwrap(),
@@ -216,4 +218,51 @@ fn each_site_of_a_port_has_its_counts() {
         "no site: answers 400 1",
     ];
     assert_eq!(counts, expected);
+}
+
+/// Loads a folder with a budget, for a program that chooses its mode.
+fn choosing(size: usize, budget: u64) -> (tempfile::TempDir, Sandstorm) {
+    let (folder, _) = sandstorm(SendMode::MemCopy, size);
+    let settings = crate::Settings {
+        memory: Some(MemoryBudget::new(budget)),
+        ..crate::Settings::default()
+    };
+    let site = Site::load_with(folder.path(), &Limits::default(), &settings, |_| {}).unwrap();
+    let program = Sandstorm::new(site, folder.path(), Config::default()).with_chosen_mode(true);
+    (folder, program.with_reloads(Limits::default(), false))
+}
+
+#[test]
+fn packets_are_resident_if_the_memory_suffices() {
+    let context = context(&["10.0.0.1/24"]);
+    for (budget, is_resident) in [(30_000_000, true), (10_000_000, false)] {
+        let (_folder, program) = choosing(100_000, budget);
+        let plan = program.memory(&context);
+        let mut port = nmio::sim::Sink::new(1500, 64, plan.resident_frames);
+        let http = program.transports(&mut port, &context).unwrap();
+        let residents = http.stack().contents().totals().residents;
+        let packets = if is_resident { http.packets().count } else { 0 };
+        assert_eq!(residents, packets, "{budget}");
+        let lines = program.loaded();
+        let mode = lines.iter().find(|(label, _)| *label == "mode").unwrap();
+        let name = if is_resident { "pre-copy" } else { "memcopy" };
+        assert!(mode.1.starts_with(name), "{}", mode.1);
+    }
+}
+
+#[test]
+fn a_reload_keeps_the_mode_and_counts_the_resident_packets() {
+    let (folder, program) = choosing(1_000_000, 30_000_000);
+    let context = context(&["10.0.0.1/24"]);
+    let taken = program.sending(&context).taken();
+    assert!(taken > 10_000_000, "{taken}");
+    // The second file fits only without the packets.
+    for (len, is_in_memory) in [(8_000_000, true), (20_000_000, false)] {
+        std::fs::write(folder.path().join("new"), vec![b'x'; len]).unwrap();
+        program.reload(None).unwrap();
+        let totals = *program.site().totals();
+        assert_eq!(totals.disk_files, u64::from(!is_in_memory));
+        assert!(totals.memory() + taken <= 30_000_000 / 4 * 3);
+        assert_eq!(program.sending(&context).mode, SendMode::PreCopy);
+    }
 }

@@ -13,6 +13,7 @@ use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
 
 use crate::access_log::AccessLogSenders;
 use crate::app::{App, SiteOnly};
+use crate::coding::Coding;
 use crate::disk::Chunks;
 use crate::login::Logins;
 use crate::prepared::Replies;
@@ -333,18 +334,40 @@ pub struct PacketTotals {
 pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> PacketTotals {
     let mut packets = PacketTotals::default();
     for family in families(addresses) {
-        let ip_header = match family {
-            Family::V4 => ip::IPV4_HEADER_LEN,
-            Family::V6 => ip::IPV6_HEADER_LEN,
-        };
-        let headers = ip_header + tcpip::PREPARED_HEADER_LEN;
-        let mss = mtu.saturating_sub(headers).max(MIN_MSS.into());
+        let headers = headers(family);
+        let mss = mss(family, mtu);
         let of = |reply: &Reply| reply.bytes().len().div_ceil(mss) as u64;
         let count: u64 = site.replies().iter().map(of).sum();
         packets.count += count;
         packets.bytes += site.totals().reply_bytes + count * (eth::HEADER_LEN + headers) as u64;
     }
     packets
+}
+
+/// Returns the maximum number of packets of the compressed forms that the server may still make, once
+/// for each IP version in `addresses`. Each form is shorter than the file, and has two responses.
+pub(crate) fn packets_to_come(site: &Site, addresses: &[IpAddr], mtu: usize) -> u64 {
+    let files = || site.uncoded().iter().map(|id| site.reply(*id).len());
+    let of_family = |family: Family| -> u64 {
+        let of = |len: usize| len.div_ceil(mss(family, mtu)) as u64 + 1;
+        files().map(of).sum()
+    };
+    let plain: u64 = families(addresses).into_iter().map(of_family).sum();
+    Coding::ALL.len() as u64 * plain
+}
+
+/// The length of the IP and TCP headers of prepared packets, in bytes.
+fn headers(family: Family) -> usize {
+    let ip_header = match family {
+        Family::V4 => ip::IPV4_HEADER_LEN,
+        Family::V6 => ip::IPV6_HEADER_LEN,
+    };
+    ip_header + tcpip::PREPARED_HEADER_LEN
+}
+
+/// The bytes of a response in a full packet.
+fn mss(family: Family, mtu: usize) -> usize {
+    mtu.saturating_sub(headers(family)).max(MIN_MSS.into())
 }
 
 #[cfg(test)]

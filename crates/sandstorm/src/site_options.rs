@@ -39,7 +39,7 @@ const DEFAULT_MEMORY: u64 = 1 << 30;
 #[command(next_help_heading = SITE)]
 pub struct SiteOptions {
     /// How packets are sent.
-    #[arg(long, value_enum, default_value_t = ModeArg::MemCopy)]
+    #[arg(long, value_enum, default_value_t = ModeArg::Auto)]
     mode: ModeArg,
 
     /// Refuse to start if an entry of the folder cannot be served, and name the first 100 such
@@ -83,6 +83,9 @@ pub struct SiteOptions {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum ModeArg {
+    /// Choose at the start: `pre-copy` on AF_XDP if the packets fit into the memory beside the
+    /// responses, and `memcopy` otherwise. The start block says which, and why.
+    Auto,
     /// Keep the site's packets in the port's memory, and patch them there before they are sent.
     /// This takes one frame of memory per packet.
     PreCopy,
@@ -216,7 +219,8 @@ impl SiteOptions {
             ..self.rules.settings(fields, coder)?
         };
         let site = load(folder, &self.limits(memory), self.strict, &settings)?;
-        let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make);
+        let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make)
+            .with_chosen_mode(self.mode == ModeArg::Auto);
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))
     }
 
@@ -233,7 +237,7 @@ impl From<ModeArg> for tcpip::SendMode {
     fn from(mode: ModeArg) -> Self {
         match mode {
             ModeArg::PreCopy => Self::PreCopy,
-            ModeArg::MemCopy => Self::MemCopy,
+            ModeArg::Auto | ModeArg::MemCopy => Self::MemCopy,
         }
     }
 }
@@ -256,7 +260,8 @@ mod tests {
     fn modes_have_the_names_that_are_documented() {
         let mode =
             |line: &str| Ok::<_, clap::Error>(Cli::try_parse_from(line.split(' '))?.site.mode);
-        assert_eq!(mode("sandstorm").unwrap(), ModeArg::MemCopy);
+        assert_eq!(mode("sandstorm").unwrap(), ModeArg::Auto);
+        assert_eq!(mode("sandstorm --mode auto").unwrap(), ModeArg::Auto);
         assert_eq!(mode("sandstorm --mode memcopy").unwrap(), ModeArg::MemCopy);
         assert_eq!(mode("sandstorm --mode pre-copy").unwrap(), ModeArg::PreCopy);
         assert!(mode("sandstorm --mode turnaround").is_err());

@@ -138,6 +138,19 @@ impl QueueAccess {
         self.facts.mtu
     }
 
+    /// Returns the memory that a resident packet takes, in bytes. Returns a reason instead if a server
+    /// should have resident packets only when it is told to. Call this method before privileges are
+    /// dropped.
+    ///
+    /// # Errors
+    /// The reason, for the operator.
+    pub fn resident_len(&self) -> Result<usize, &'static str> {
+        match &self.facts.kind {
+            Kind::Netmap(_) => Err("all programs share the buffers of netmap"),
+            Kind::System(kind) => kind.resident_len(self.facts.mtu),
+        }
+    }
+
     /// Returns the number of queues to serve, each with its own worker. Queues are numbered from 0.
     pub fn queues(&self) -> u32 {
         self.facts.queues

@@ -44,6 +44,11 @@ const fn largest_mtu(bytes: u32) -> usize {
     (bytes - HEADROOM) as usize - LINK_HEADER
 }
 
+/// Returns the memory of a frame that can hold a packet of this MTU, in bytes.
+pub(crate) fn frame_len(mtu: usize) -> usize {
+    FrameLayout::for_mtu(mtu).stride()
+}
+
 /// The layout of frames in the packet memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameLayout {

@@ -27,6 +27,10 @@ impl Kind {
         match *self {}
     }
 
+    pub(in crate::device) fn resident_len(&self, _mtu: usize) -> Result<usize, &'static str> {
+        match *self {}
+    }
+
     pub(in crate::device) fn name(&self) -> &str {
         match *self {}
     }

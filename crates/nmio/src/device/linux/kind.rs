@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::monitor::Monitor;
 use super::namespace::Namespace;
+use super::privileges;
 use crate::device::{AnyPort, DeviceError, MemoryPlan, Offload, ZeroCopy};
 use crate::port::Wait;
 use crate::tap::{TapConfig, TapPort};
-use crate::xdp::{XdpConfig, XdpPort};
+use crate::xdp::{self, XdpConfig, XdpPort};
 
 /// The kind of an interface, with the options needed to open its queues.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,6 +49,17 @@ impl Kind {
     /// Returns true if another program makes the interface, and may do so again.
     pub(in crate::device) fn may_return(&self, descriptors: &[Arc<OwnedFd>]) -> bool {
         matches!(self, Self::Xdp { .. }) && self.namespace(descriptors).is_none()
+    }
+
+    /// Returns the memory of a resident packet, or why there should be none.
+    pub(in crate::device) fn resident_len(&self, mtu: usize) -> Result<usize, &'static str> {
+        match self {
+            Self::Xdp { .. } if !privileges::can_lock_memory() => {
+                Err("the limit on locked memory (ulimit -l) holds for packets")
+            }
+            Self::Xdp { .. } => Ok(xdp::frame_len(mtu)),
+            Self::Tap { .. } => Err("a tap device then receives no super-segments"),
+        }
     }
 
     /// Returns the interface's name in its network namespace.

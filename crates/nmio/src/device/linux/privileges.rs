@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::process::{Resource, getrlimit};
+
 /// An operation that needs capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
@@ -23,6 +25,7 @@ type Capability = (u32, &'static str);
 const NET_BIND_SERVICE: Capability = (10, "CAP_NET_BIND_SERVICE");
 const NET_ADMIN: Capability = (12, "CAP_NET_ADMIN");
 const NET_RAW: Capability = (13, "CAP_NET_RAW");
+const IPC_LOCK: Capability = (14, "CAP_IPC_LOCK");
 const SYS_ADMIN: Capability = (21, "CAP_SYS_ADMIN");
 const PERFMON: Capability = (38, "CAP_PERFMON");
 const BPF: Capability = (39, "CAP_BPF");
@@ -83,6 +86,13 @@ impl Needs {
             lacking.join(", ")
         )
     }
+}
+
+/// Returns true if no limit on locked memory holds for the calling thread.
+pub(super) fn can_lock_memory() -> bool {
+    let (number, _) = IPC_LOCK;
+    let is_capable = effective().is_some_and(|bits| bits >> number & 1 == 1);
+    is_capable || getrlimit(Resource::Memlock).current.is_none()
 }
 
 /// Returns the calling thread's effective capabilities as a bit mask, or `None` if unknown.

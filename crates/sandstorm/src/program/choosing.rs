@@ -1,0 +1,36 @@
+//! Chooses how a program sends its packets.
+
+use std::sync::Arc;
+
+use control::WorkerContext;
+
+use super::{Sandstorm, addresses};
+use crate::part::Part;
+use crate::sending::{Content, Sending};
+use crate::server::{packets, packets_to_come};
+use crate::site::Site;
+
+impl<A, F, C> Sandstorm<A, F, C> {
+    /// How packets are sent.
+    pub(super) fn sending(&self, context: &WorkerContext) -> &Sending {
+        self.sending.get_or_init(|| self.choose_sending(context))
+    }
+
+    fn choose_sending(&self, context: &WorkerContext) -> Sending {
+        let addresses = addresses(context);
+        let to_come = |site: &Site| packets_to_come(site, &addresses, context.mtu);
+        let sites: Vec<_> = self.parts.iter().map(Part::site).collect();
+        let all = self.packets(context).count;
+        let all = all + sites.iter().map(|site| to_come(site)).sum::<u64>();
+        if !self.chooses_mode {
+            return Sending::forced(self.tcp.mode, all);
+        }
+        let content = |site: &Arc<Site>| Content {
+            packets: packets(site, &addresses, context.mtu).count + to_come(site),
+            used: site.totals().memory(),
+            memory: site.settings().memory,
+        };
+        let sites: Vec<_> = sites.iter().map(content).collect();
+        Sending::chosen(&sites, all, context)
+    }
+}
