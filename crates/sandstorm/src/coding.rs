@@ -44,6 +44,9 @@ impl Coding {
         })
     }
 
+    /// Number of first bytes that [`may_have_made`](Self::may_have_made) looks at.
+    pub(crate) const MARK_LEN: usize = 4;
+
     /// Returns true if content can be in this coding, as far as its first bytes tell.
     pub(crate) fn may_have_made(self, content: &[u8]) -> bool {
         match self {

@@ -362,3 +362,197 @@ fn files_on_the_disk_get_tags_and_charsets_when_they_have_been_read() {
     let sites = tag(&tagging, &next);
     assert_eq!(sites.last().unwrap().site.untagged().count(), 0);
 }
+
+/// Writes a text with coded forms, and files that look like coded forms. Returns the text, and the forms
+/// by gzip and Brotli.
+fn write_coded(folder: &Path) -> (String, Vec<u8>, Vec<u8>) {
+    let text = "\u{20ac}uro ".repeat(CHUNK_LEN);
+    // Only the first bytes tell the coding.
+    let gzip = [&[0x1f, 0x8b][..], &noise(1, 2 * CHUNK_LEN)].concat();
+    let brotli = noise(2, 3 * CHUNK_LEN);
+    let write = |name: &str, content: &[u8]| fs::write(folder.join(name), content).unwrap();
+    for name in ["a.html", "b.html", "c.html", "d.html"] {
+        write(name, text.as_bytes());
+    }
+    write("a.html.gz", &gzip);
+    write("a.html.br", &brotli);
+    write("b.html.gz", &noise(3, 1_000));
+    write("c.html.br", &noise(4, text.len()));
+    write("d.html.br", &noise(5, 1_000));
+    let old = fs::File::options()
+        .write(true)
+        .open(folder.join("d.html.br"));
+    old.unwrap().set_modified(UNIX_EPOCH).unwrap();
+    (text, gzip, brotli)
+}
+
+/// Sends requests to a site, and returns the status lines, the fields and the bodies of the responses.
+fn responses(
+    site: &Arc<Site>,
+    requests: &[(&str, &str, String)],
+) -> Vec<(String, String, Vec<u8>)> {
+    let mut world = world(site, SendMode::MemCopy, 0);
+    let texts = requests
+        .iter()
+        .map(|(method, path, fields)| request(method, path, fields));
+    world.connect(&(texts.collect::<String>() + &request("HEAD", "/", "Connection: close\r\n")));
+    assert!(world.run(|_| false));
+    let mut rest = world.received(0);
+    let take = |(method, ..): &(&str, &str, String)| {
+        let is_304 = rest.starts_with(b"HTTP/1.1 304");
+        let (line, fields, body) = take_response(&mut rest, *method == "GET" && !is_304);
+        (line.to_owned(), fields.to_owned(), body.to_vec())
+    };
+    requests.iter().map(take).collect()
+}
+
+#[test]
+fn coded_forms_beside_files_on_the_disk_are_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, gzip, brotli) = write_coded(folder.path());
+    let with = |codings: &str, more: &str| format!("Accept-Encoding: {codings}\r\n{more}");
+    // Without memory, all files are on the disk. Otherwise the first form of the text is in memory.
+    for budget in [0, 400_000] {
+        let settings = Settings {
+            memory: Some(MemoryBudget::new(budget)),
+            ..Settings::default()
+        };
+        let site = Site::load_with(folder.path(), &Limits::default(), &settings, |_| {});
+        let site = Arc::new(site.unwrap());
+        assert_eq!(site.totals().coded, 2);
+        let is_in_memory = budget > 0;
+        assert_eq!(site.totals().disk_files, if is_in_memory { 6 } else { 9 });
+        let range = "Range: bytes=70000-70009\r\n";
+        let later = "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n";
+        let found = responses(
+            &site,
+            &[
+                ("GET", "/a.html", with("gzip, br", "")),
+                ("HEAD", "/a.html", with("gzip, br", "")),
+                ("GET", "/a.html", with("br", "")),
+                ("GET", "/a.html", with("zstd", "")),
+                ("GET", "/a.html", with("br", range)),
+                ("GET", "/a.html", with("br", later)),
+                ("GET", "/b.html", with("gzip", "")),
+                ("GET", "/c.html", with("br", "")),
+                ("GET", "/d.html", with("br", "")),
+            ],
+        );
+        let expected: [(&str, &[u8]); 9] = [
+            ("gzip", &gzip),
+            ("gzip", b""),
+            ("br", &brotli),
+            ("", text.as_bytes()),
+            ("br", &brotli[70_000..70_010]),
+            ("304", b""),
+            ("none", text.as_bytes()),
+            ("none", text.as_bytes()),
+            ("none", text.as_bytes()),
+        ];
+        for ((line, fields, body), (coding, content)) in found.iter().zip(expected) {
+            assert!(body == content, "{coding}: {line} {fields}");
+            let has_vary = fields.contains("\r\nVary: Accept-Encoding\r\n");
+            assert_eq!(has_vary, coding != "none", "{fields}");
+            if coding == "304" {
+                assert_eq!(line, "HTTP/1.1 304 Not Modified");
+            } else {
+                assert!(
+                    fields.contains("\r\nContent-Type: text/html\r\n"),
+                    "{fields}"
+                );
+            }
+            let field = format!("\r\nContent-Encoding: {coding}\r\n");
+            let is_coded = ["gzip", "br"].contains(&coding);
+            assert_eq!(
+                fields.contains("\r\nContent-Encoding"),
+                is_coded,
+                "{fields}"
+            );
+            assert!(!is_coded || fields.contains(&field), "{fields}");
+            let is_tagged = is_in_memory && coding == "gzip";
+            assert_eq!(fields.contains("\r\nETag"), is_tagged, "{fields}");
+            assert!(
+                is_tagged || fields.contains("\r\nLast-Modified: "),
+                "{fields}"
+            );
+        }
+        check_tagged_forms(&site, &text, &gzip, &brotli);
+    }
+}
+
+/// Checks the responses with the coded forms after all files have been read.
+fn check_tagged_forms(site: &Arc<Site>, text: &str, gzip: &[u8], brotli: &[u8]) {
+    let sites = tag(&Tagging::default(), site);
+    let site = &sites.last().unwrap().site;
+    assert_eq!(site.untagged().count(), 0);
+    assert_eq!(site.totals().coded, 2);
+    let contents = [
+        ("gzip", gzip),
+        ("br", brotli),
+        ("identity", text.as_bytes()),
+    ];
+    let tags = contents.map(|(_, content)| ETag::of(content).to_string());
+    let mut requests = Vec::new();
+    for (coding, _) in contents {
+        let with = |more: &str| format!("Accept-Encoding: {coding}\r\n{more}");
+        requests.push(("GET", "/a.html", with("")));
+        for tag in &tags {
+            requests.push(("GET", "/a.html", with(&format!("If-None-Match: {tag}\r\n"))));
+        }
+        for tag in &tags {
+            let range = format!("Range: bytes=5-6\r\nIf-Range: {tag}\r\n");
+            requests.push(("GET", "/a.html", with(&range)));
+        }
+    }
+    let found = responses(site, &requests);
+    for (((coding, content), own), found) in contents.iter().zip(&tags).zip(found.chunks(7)) {
+        for (index, (line, fields, body)) in found.iter().enumerate() {
+            // The tag of this request, if it has one, is the first, second or third.
+            let is_own = index > 0 && &tags[(index - 1) % 3] == own;
+            let (status, part): (_, &[u8]) = match index {
+                1..=3 if is_own => ("304 Not Modified", b""),
+                4.. if is_own => ("206 Partial Content", &content[5..7]),
+                _ => ("200 OK", content),
+            };
+            assert_eq!(
+                line.strip_prefix("HTTP/1.1 "),
+                Some(status),
+                "{coding} {index}"
+            );
+            assert!(body == part, "{coding} {index}");
+            assert!(fields.contains(&format!("\r\nETag: {own}\r\n")), "{fields}");
+            assert!(fields.contains("\r\nVary: Accept-Encoding\r\n"), "{fields}");
+            let media_type = "\r\nContent-Type: text/html; charset=utf-8\r\n";
+            assert!(
+                is_own && index < 4 || fields.contains(media_type),
+                "{fields}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_reload_keeps_coded_forms_on_the_disk_unless_they_have_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    write_coded(folder.path());
+    // Only files of some age are recognised.
+    std::thread::sleep(Duration::from_secs(3));
+    let site = load(folder.path());
+    let next = |site: &Site| {
+        let next = site.load_next(folder.path(), &Limits::default(), |_| {});
+        next.unwrap()
+    };
+    let same = next(&site);
+    assert_eq!((same.added(), same.leaving.len()), (0, 0));
+    assert_eq!(same.site.totals().coded, 2);
+    let path = folder.path().join("a.html.gz");
+    let gzip = [&[0x1f, 0x8b][..], &noise(9, 2 * CHUNK_LEN)].concat();
+    fs::write(&path, &gzip).unwrap();
+    let changed = next(&same.site);
+    // The file itself has two new replies, and the form one. The form's reply with 304 has no tag yet,
+    // so it stays.
+    assert_eq!((changed.added(), changed.leaving.len()), (3, 3));
+    let gzip_only = "Accept-Encoding: gzip\r\n".to_owned();
+    let found = responses(&changed.site, &[("GET", "/a.html", gzip_only)]);
+    assert!(found[0].2 == gzip);
+}

@@ -15,7 +15,7 @@ use crate::date::{SLOT_FIELD, SLOT_LEN};
 use crate::disk::DiskFile;
 use crate::fields::Fields;
 pub use crate::status::Status;
-pub(crate) use file::{FileFields, FileReplies};
+pub(crate) use file::{FileFields, FileReplies, Form};
 pub(crate) use partial::PartialHead;
 
 /// The text before the value of a redirect's `Location` field.

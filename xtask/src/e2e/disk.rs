@@ -52,6 +52,9 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     checks.check("files on the disk get tags", || {
         rig.as_client(|| wait_for_tags(&place))?
     });
+    checks.check("files on the disk are sent in coded forms", || {
+        rig.as_client(|| fetch_coded(&place))?
+    });
     checks.check("silent clients give way", || {
         rig.as_client(|| beside_silent(&place))?
     });
@@ -67,6 +70,18 @@ fn content(number: usize) -> Vec<u8> {
     body(FILE_LEN + number)
 }
 
+/// The coded forms of a file on the disk: the end of the name, the coding, and the content. The first one
+/// is in memory. The server looks only at the first bytes.
+fn forms() -> [(&'static str, &'static str, Vec<u8>); 2] {
+    let gzip = [&[0x1f, 0x8b][..], &body(FILE_LEN / 10)].concat();
+    [("gz", "gzip", gzip), ("br", "br", content(FILES))]
+}
+
+/// The content of a file with coded forms, which is longer than all of them.
+fn text() -> Vec<u8> {
+    content(FILES + 1)
+}
+
 /// Marks that the long file has at some places, which are in different chunks.
 fn marks() -> impl Iterator<Item = (u64, String)> {
     let places = [0, 65_530, 5_000_000_000, LONG - 20];
@@ -77,6 +92,10 @@ fn make(site: &Path) -> Result<()> {
     shell::make_folder(site)?;
     for number in 0..FILES {
         shell::write(&site.join(format!("{number}.bin")), content(number))?;
+    }
+    shell::write(&site.join("text.html"), text())?;
+    for (end, _, content) in forms() {
+        shell::write(&site.join(format!("text.html.{end}")), content)?;
     }
     let long = File::create(site.join("long.bin"))?;
     long.set_len(LONG)?;
@@ -95,19 +114,41 @@ fn fetch_all(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the server has read the short files, and asks for one again by its tag.
+/// Waits until the server has read the short files, and asks for the longest one again by its tag.
 fn wait_for_tags(place: &Place) -> Result<()> {
-    let url = format!("/{}.bin", FILES - 1);
+    let url = "/text.html";
     let tag = || {
         let mut connection = Connection::open(place.socket(place.v4))?;
-        let response = connection.request("HEAD", &url, "")?;
+        let response = connection.request("HEAD", url, "")?;
         Ok(response.field("ETag").ok().map(str::to_owned))
     };
     let tag = interrupt::wait_for(TAGS, tag)?.context("there is no tag")?;
     let mut connection = Connection::open(place.socket(place.v4))?;
     let field = format!("If-None-Match: {tag}\r\n");
-    let response = connection.request("GET", &url, &field)?;
+    let response = connection.request("GET", url, &field)?;
     response.expect_status(304)
+}
+
+/// Fetches a file in each of its forms, and asks for each again by its tag.
+fn fetch_coded(place: &Place) -> Result<()> {
+    let mut connection = Connection::open(place.socket(place.v4))?;
+    for (_, coding, content) in forms() {
+        let accept = format!("Accept-Encoding: {coding}\r\n");
+        let response = connection.request("GET", "/text.html", &accept)?;
+        response.expect_body(&content)?;
+        ensure!(response.field("Content-Encoding")? == coding, "{coding}");
+        ensure!(response.field("Vary")? == "Accept-Encoding", "{coding}");
+        let tag = response.field("ETag")?;
+        let again = format!("{accept}If-None-Match: {tag}\r\n");
+        let response = connection.request("GET", "/text.html", &again)?;
+        response.expect_status(304)?;
+    }
+    let response = connection.request("GET", "/text.html", "")?;
+    ensure!(
+        response.field("Vary")? == "Accept-Encoding",
+        "without a coding"
+    );
+    response.expect_body(&text())
 }
 
 fn fetch_parts(place: &Place) -> Result<()> {

@@ -97,6 +97,14 @@ impl DiskFile {
         Ok(bytes)
     }
 
+    /// Reads the first bytes, at most `len` of them.
+    pub(crate) fn read_start(&self, len: usize) -> Result<Vec<u8>, ReadError> {
+        let file = self.open()?;
+        let mut bytes = vec![0; len.min(self.len())];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
     /// Reads the whole file.
     pub(crate) fn read_all(&self) -> Result<Vec<u8>, ReadError> {
         let file = self.open()?;

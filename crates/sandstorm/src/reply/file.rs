@@ -105,37 +105,79 @@ impl FileReplies {
         }
     }
 
-    /// Makes the responses for the content `coded` of a file whose responses without a coding are
-    /// `whole` and `not_modified`.
+    /// Makes the responses for a coded form of a file whose responses without a coding are `whole` and
+    /// `not_modified`.
     pub(crate) fn of_coding(
         whole: &Reply,
         not_modified: &Reply,
         coding: Coding,
-        coded: &[u8],
+        form: &Form<'_>,
     ) -> Self {
-        let tag = ETag::of(coded);
-        let mut head = Vec::new();
-        let slot_at = PartialHead::of(whole).write_coded(coding, coded.len(), tag, &mut head);
+        let plain = PartialHead::of(whole);
+        let (mut head, tag) = (Vec::new(), form.tag);
+        let slot_at = plain.write_coded(coding, form.len(), tag, &mut head);
+        let head_len = head.len() as u16;
+        head.extend_from_slice(form.bytes);
         let whole = Reply {
-            bytes: [&head, coded].concat().into(),
+            bytes: head.into(),
             slot_at: slot_at as u32,
-            head_len: head.len() as u16,
+            head_len,
             status: Status::Ok,
-            is_tagged: true,
-            disk: None,
+            is_tagged: tag.is_some(),
+            disk: form.disk.cloned(),
         };
-        // The tag is the last field.
-        let bytes = not_modified.bytes();
-        let start = &bytes[..bytes.len() - ETag::LEN - "\r\n\r\n".len()];
-        let bytes = [start, tag.to_string().as_bytes(), b"\r\n\r\n"].concat();
+        // The last field is the tag, or else the time of the last change.
+        let lines = not_modified.bytes().strip_suffix(b"\r\n\r\n");
+        let lines = lines.unwrap_or_default();
+        let last_at = memchr::memrchr(b'\n', lines).map_or(0, |at| at + 1);
+        let last = match tag {
+            Some(tag) => format!("ETag: {tag}").into_bytes(),
+            None => plain.last_modified().to_vec(),
+        };
+        let bytes = [&lines[..last_at], &last, b"\r\n\r\n"].concat();
         let not_modified = Reply {
+            head_len: bytes.len() as u16,
             bytes: bytes.into(),
             ..not_modified.clone()
         };
         Self {
             replies: [whole, not_modified],
-            tag: Some(tag),
+            tag,
         }
+    }
+}
+
+/// The content of a coded form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form<'a> {
+    /// The content, or nothing if it is on the disk.
+    bytes: &'a [u8],
+    disk: Option<&'a Arc<DiskFile>>,
+    /// The tag, or `None` if nothing has read the content yet.
+    tag: Option<ETag>,
+}
+
+impl<'a> Form<'a> {
+    /// A content that the server has made.
+    pub(crate) fn made(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            disk: None,
+            tag: Some(ETag::of(bytes)),
+        }
+    }
+
+    /// The content of a reply, with the tag of this content.
+    pub(crate) fn of(reply: &'a Reply, tag: Option<ETag>) -> Self {
+        Self {
+            bytes: reply.body(),
+            disk: reply.disk(),
+            tag,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.disk.map_or(self.bytes.len(), |file| file.len())
     }
 }
 

@@ -15,8 +15,11 @@ pub(super) const VARY: &str = "Vary: Accept-Encoding\r\n";
 /// The end of a file's head, after the tag.
 const AFTER_TAG: &str = "\r\nAccept-Ranges: bytes\r\n\r\n";
 
+/// The start of the line with the time of the last change.
+const LAST_MODIFIED: &str = "Last-Modified: ";
+
 /// Length of the lines that follow `Content-Length` in the head of a file, and of the empty line.
-const LAST_LINES_LEN: usize = "Last-Modified: ".len() + DATE_LEN + AFTER_TAG.len();
+const LAST_LINES_LEN: usize = LAST_MODIFIED.len() + DATE_LEN + AFTER_TAG.len();
 /// Length of the line with the tag, which is one of them if the file has a tag.
 const TAG_LINE_LEN: usize = "\r\nETag: ".len() + ETag::LEN;
 
@@ -64,12 +67,13 @@ impl<'a> PartialHead<'a> {
         self.lines.split_at(type_at)
     }
 
-    /// Writes the head of a response with `len` bytes of coded content. Returns the offset of its slot.
+    /// Writes the head of a response with `len` bytes of coded content, which has its own tag or none
+    /// yet. Returns the offset of its slot.
     pub(super) fn write_coded(
         &self,
         coding: Coding,
         len: usize,
-        tag: ETag,
+        tag: Option<ETag>,
         out: &mut Vec<u8>,
     ) -> usize {
         const STATUS_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
@@ -82,10 +86,19 @@ impl<'a> PartialHead<'a> {
         // Writing to a vector does not fail.
         let _ = write!(out, "Content-Encoding: {}\r\n", coding.name());
         out.extend_from_slice(content_type);
-        self.finish(len, out);
-        let tag_end = out.len() - AFTER_TAG.len();
-        out[tag_end - ETag::LEN..tag_end].copy_from_slice(tag.to_string().as_bytes());
+        let _ = write!(out, "Content-Length: {len}\r\n");
+        out.extend_from_slice(self.last_modified());
+        if let Some(tag) = tag {
+            let _ = write!(out, "\r\nETag: {tag}");
+        }
+        out.extend_from_slice(AFTER_TAG.as_bytes());
         STATUS_LINE.len() + SLOT_FIELD.len()
+    }
+
+    /// The line with the time of the last change, without its end.
+    pub(super) fn last_modified(&self) -> &'a [u8] {
+        let len = LAST_MODIFIED.len() + DATE_LEN;
+        self.last_lines.get(..len).unwrap_or_default()
     }
 
     /// Writes the head of a response about an error, with the file as its page. `more` has further

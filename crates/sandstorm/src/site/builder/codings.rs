@@ -7,12 +7,12 @@ use arrayvec::ArrayVec;
 use super::Builder;
 use crate::coder::{Coder, Made, is_form_of, is_worthwhile};
 use crate::coding::Coding;
-use crate::reply::{FileReplies, PartialHead, Reply};
+use crate::reply::{ETag, FileReplies, Form, PartialHead, Reply};
 use crate::site::page::{CodedPage, FilePage, Page, Variants};
 use crate::site::{NextSite, Site};
 
 /// The forms of files, by the first reply of the plain form.
-type Forms = HashMap<u32, Variants>;
+pub(super) type Forms = HashMap<u32, Variants>;
 
 /// The coded forms that files of the previous site have, by the first reply of the plain form.
 type Previous<'s> = Option<(&'s Site, HashMap<u32, &'s Variants>)>;
@@ -66,27 +66,30 @@ impl Builder {
             let path = String::from_utf8_lossy(path);
             tracing::info!("{path} is sent only under its own name, because it {why}");
         };
-        if plain_reply.disk().or(coded_reply.disk()).is_some() {
-            return refuse("or the file beside it is not kept in memory");
+        if coded_reply.disk().is_some() && plain_reply.disk().is_none() {
+            return refuse("is not kept in memory, but the file beside it is");
         }
         if coded.modified < plain.modified {
             return refuse("is older than the file without this coding");
         }
         let old = self.old_form(plain, coding, previous);
-        let old = old.filter(|(old, _)| old.page.tag == coded.tag);
-        let is_form = |coded: &[u8]| {
-            let is_whole = || is_form_of(coded, coding, plain_reply.body());
-            coding.may_have_made(coded) && (!self.checks_codings || is_whole())
-        };
-        if old.is_none() && !is_form(coded_reply.body()) {
+        let old = old.filter(|(old, site)| {
+            is_same(
+                site.reply(old.page.first),
+                old.page.tag,
+                coded_reply,
+                coded.tag,
+            )
+        });
+        if old.is_none() && !self.is_form(coded_reply, coding, plain_reply) {
             return refuse("is no coded form of the file beside it");
         }
         self.add_vary(plain);
         let page = if let Some((old, site)) = old {
             self.keep_page(old.page, site)
         } else {
-            let coded = self.site.reply(coded.first).clone();
-            self.make_form(plain, coding, coded.body())
+            let reply = self.site.reply(coded.first).clone();
+            self.make_form(plain, coding, &Form::of(&reply, coded.tag))
         };
         let one = CodedPage {
             coding,
@@ -94,6 +97,18 @@ impl Builder {
             is_made: false,
         };
         forms_of(plain, forms).push(one);
+    }
+
+    /// Whether `coded` is the content of `plain` in this coding. If one of them is on the disk, only the
+    /// first bytes tell, because reading all of both would take long.
+    fn is_form(&self, coded: &Reply, coding: Coding, plain: &Reply) -> bool {
+        if let Some(file) = coded.disk() {
+            let start = file.read_start(Coding::MARK_LEN);
+            return start.is_ok_and(|start| coding.may_have_made(&start));
+        }
+        let is_whole = || is_form_of(coded.body(), coding, plain.body());
+        let is_checked = self.checks_codings && plain.disk().is_none();
+        coding.may_have_made(coded.body()) && (!is_checked || is_whole())
     }
 
     /// Adds the coded forms that the server has made. Notes the files that lack some.
@@ -144,7 +159,7 @@ impl Builder {
                     Some(Made::Coded(coded)) => {
                         is_any_new = true;
                         self.add_vary(plain);
-                        self.make_form(plain, coding, &coded)
+                        self.make_form(plain, coding, &Form::made(&coded))
                     }
                     Some(Made::NotWorthIt) => continue,
                     None => {
@@ -179,10 +194,8 @@ impl Builder {
     }
 
     /// Makes the replies for the coded form of a file.
-    fn make_form(&mut self, plain: FilePage, coding: Coding, coded: &[u8]) -> FilePage {
-        let site = &self.site;
-        let (whole, not_modified) = (site.reply(plain.whole()), site.reply(plain.not_modified()));
-        let file = FileReplies::of_coding(whole, not_modified, coding, coded);
+    fn make_form(&mut self, plain: FilePage, coding: Coding, form: &Form<'_>) -> FilePage {
+        let file = self.form_replies(plain, coding, form);
         FilePage {
             first: self.add(file.replies),
             tag: file.tag,
@@ -190,8 +203,25 @@ impl Builder {
         }
     }
 
+    /// Returns the replies for the coded form of a file.
+    fn form_replies(&self, plain: FilePage, coding: Coding, form: &Form<'_>) -> FileReplies {
+        let [whole, not_modified] = plain.replies().map(|id| self.site.reply(id));
+        FileReplies::of_coding(whole, not_modified, coding, form)
+    }
+
+    /// Makes the replies of a coded form again, because its tag is known now, or the replies of its file
+    /// have changed.
+    pub(super) fn make_form_again(&mut self, plain: FilePage, one: &CodedPage) {
+        let reply = self.site.reply(one.page.first).clone();
+        let form = Form::of(&reply, one.page.tag);
+        let file = self.form_replies(plain, one.coding, &form);
+        for (id, reply) in one.page.replies().into_iter().zip(file.replies) {
+            self.replace(id, reply);
+        }
+    }
+
     /// Adds `Vary` to the replies of a file, unless they have it.
-    fn add_vary(&mut self, file: FilePage) {
+    pub(super) fn add_vary(&mut self, file: FilePage) {
         for id in file.replies() {
             if let Some(reply) = self.site.reply(id).with_vary() {
                 self.replace(id, reply);
@@ -200,7 +230,7 @@ impl Builder {
     }
 
     /// Returns the forms of all files, and lets each path lead to the plain form.
-    fn take_forms(&mut self) -> Forms {
+    pub(super) fn take_forms(&mut self) -> Forms {
         let variants = std::mem::take(&mut self.site.variants);
         for page in self.all_pages() {
             if let Page::Negotiated(index) = page {
@@ -212,7 +242,7 @@ impl Builder {
     }
 
     /// Lets each path lead to all forms of its file.
-    fn set_forms(&mut self, forms: Forms) {
+    pub(super) fn set_forms(&mut self, forms: Forms) {
         if forms.is_empty() {
             return;
         }
@@ -259,6 +289,15 @@ fn forms_of(plain: FilePage, forms: &mut Forms) -> &mut ArrayVec<CodedPage, { Co
         coded: ArrayVec::new(),
     });
     &mut variants.coded
+}
+
+/// Whether two replies have the same content, as far as that is known. These are their tags.
+fn is_same(one: &Reply, one_tag: Option<ETag>, other: &Reply, other_tag: Option<ETag>) -> bool {
+    match (one.disk(), other.disk()) {
+        (None, None) => one_tag == other_tag,
+        (Some(one), Some(other)) => one.number() == other.number(),
+        _ => false,
+    }
 }
 
 /// Returns true if it is worth making coded forms of a file.

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Builder;
+use super::codings::Forms;
 use crate::digest::Digest;
 use crate::disk::DiskFile;
-use crate::reply::{FileFields, FileReplies};
-use crate::site::page::{FilePage, Page};
+use crate::reply::{ETag, FileFields, FileReplies};
+use crate::site::page::{FilePage, Page, ReplyId};
 use crate::site::{NextSite, Site};
 
 impl Site {
@@ -17,18 +18,18 @@ impl Site {
         files.map(|(_, _, file)| Arc::clone(file))
     }
 
-    /// The paths of these files, with their pages.
+    /// The paths of these files, with their pages. The content of a coded form has a path too.
     fn untagged_pages(&self) -> impl Iterator<Item = (&[u8], FilePage, &Arc<DiskFile>)> {
-        let pages = self.pages.iter().filter_map(|(path, page)| match page {
-            Page::File(file) if file.tag.is_none() && !path.ends_with(b"/") => Some((path, *file)),
-            _ => None,
-        });
-        pages.filter_map(|(path, page)| Some((&**path, page, self.reply(page.first).disk()?)))
+        let paths = self.pages.keys().filter(|path| !path.ends_with(b"/"));
+        let pages = paths.filter_map(|path| Some((&**path, self.file_at(path)?)));
+        let pages = pages.filter(|(_, page)| page.tag.is_none());
+        pages.filter_map(|(path, page)| Some((path, page, self.reply(page.first).disk()?)))
     }
 
     /// Returns the site with the digests of files, by their numbers.
     pub(crate) fn with_digests(&self, digests: &HashMap<u32, Digest>) -> NextSite {
         let mut builder = Builder::of(self.clone());
+        let mut forms = builder.take_forms();
         let mut tagged = HashMap::new();
         for (path, page, file) in self.untagged_pages() {
             if let Some(digest) = digests.get(&file.number()) {
@@ -43,6 +44,8 @@ impl Site {
                 file.tag = Some(*tag);
             }
         }
+        builder.give_digests_to_forms(&mut forms, &tagged, digests);
+        builder.set_forms(forms);
         builder.into_next(self)
     }
 }
@@ -55,6 +58,32 @@ impl Builder {
         let replies = self.with_fields_of(path, page.modified, 0, make);
         for (id, reply) in page.replies().into_iter().zip(replies.replies) {
             self.replace(id, reply);
+        }
+    }
+
+    /// Makes the replies of coded forms again, if their own content or that of their file has a digest.
+    fn give_digests_to_forms(
+        &mut self,
+        forms: &mut Forms,
+        tagged: &HashMap<ReplyId, ETag>,
+        digests: &HashMap<u32, Digest>,
+    ) {
+        for variants in forms.values_mut() {
+            let tag = tagged.get(&variants.plain.first);
+            if tag.is_some() {
+                variants.plain.tag = tag.copied();
+                self.add_vary(variants.plain);
+            }
+            for one in &mut variants.coded {
+                let file = self.site.reply(one.page.first).disk();
+                let digest = file.and_then(|file| digests.get(&file.number()));
+                if let Some(digest) = digest {
+                    one.page.tag = Some(digest.tag);
+                }
+                if tag.is_some() || digest.is_some() {
+                    self.make_form_again(variants.plain, one);
+                }
+            }
         }
     }
 }
