@@ -3,6 +3,7 @@ use std::{fmt, io};
 use nmio::PcapError;
 use nmio::device::{DeviceError, Transport};
 
+use crate::config::place_of;
 use crate::program::{PORT_KEY, StartError};
 
 /// Why a server did not start, or why it ended without a request to stop. Each message says what is
@@ -141,8 +142,8 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Says that two programs have the same port. If they are sites of one file, the places of their ports
-/// are no help, because most sites have none.
+/// Says that two programs have the same port. If they are sites of one file, the places of their folders
+/// are named, because most sites have no port.
 fn port_twice(
     programs: &[&str; 2],
     options: &[String; 2],
@@ -152,7 +153,7 @@ fn port_twice(
     let ([one, other], [option, other_option]) = (programs, options);
     let (one, other, more) = if other_option == PORT_KEY {
         let more = ", or different addresses or hosts to both";
-        (String::from(*one), String::from(*other), more)
+        (with_place(one), with_place(other), more)
     } else {
         let named = |program: &str, option: &str| format!("{program} ({option})");
         (named(one, option), named(other, other_option), "")
@@ -160,6 +161,16 @@ fn port_twice(
     format!(
         "{one} and {other} both have {transport} port {port}; give one of them another port{more}"
     )
+}
+
+/// Returns the name of a site, and the line of the configuration file that has its folder. Sites for
+/// different hosts have all their folders in the name, of which the first one counts.
+fn with_place(site: &str) -> String {
+    let first = site.split(" + ").next().unwrap_or(site);
+    match place_of(first) {
+        Some(place) => format!("{site} ({place})"),
+        None => site.to_owned(),
+    }
 }
 
 impl Error {

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Display};
+use std::io::Write as _;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use arrayvec::ArrayVec;
@@ -42,7 +44,10 @@ impl FromStr for HostName {
             && !rest.contains(['*', '%'])
             && !rest.starts_with('.');
         if is_valid {
-            let name = name.to_ascii_lowercase().into_bytes().into();
+            let mut lower = ArrayVec::new();
+            // Cannot fail: the name is short enough.
+            let _ = write_lower(name.as_bytes(), &mut lower);
+            let name = lower.as_slice().into();
             Ok(Self { name })
         } else {
             Err(NotAHost(text.to_owned()))
@@ -94,16 +99,29 @@ impl Hosts {
     pub(crate) fn find(&self, host: &[u8]) -> Option<usize> {
         let name = without_port(host);
         let name = name.strip_suffix(b".").unwrap_or(name);
-        let mut lower = ArrayVec::<u8, MAX_LEN>::new();
-        if lower.try_extend_from_slice(name).is_err() {
+        let mut lower = ArrayVec::new();
+        if write_lower(name, &mut lower).is_none() {
             return self.default;
         }
-        lower.make_ascii_lowercase();
         let whole = self.names.get(&*lower);
         let mut dots = memchr::memchr_iter(b'.', &lower);
         let found = whole.or_else(|| dots.find_map(|at| self.names.get(&lower[at..])));
         found.copied().or(self.default)
     }
+}
+
+/// Writes a name in lower case, or an IPv6 address in its usual form (RFC 5952), because an address can be
+/// written in several ways. Returns `None` if it is too long.
+fn write_lower(name: &[u8], lower: &mut ArrayVec<u8, MAX_LEN>) -> Option<()> {
+    if let [b'[', address @ .., b']'] = name
+        && let Ok(address) = std::str::from_utf8(address)
+        && let Ok(address) = address.parse::<Ipv6Addr>()
+    {
+        return write!(lower, "[{address}]").ok();
+    }
+    lower.try_extend_from_slice(name).ok()?;
+    lower.make_ascii_lowercase();
+    Some(())
 }
 
 /// Removes the port from a valid host.
@@ -137,6 +155,7 @@ mod tests {
             assert_eq!(host(text).to_string(), text);
         }
         assert_eq!(host("*.Example.ORG."), host("*.example.org"));
+        assert_eq!(host("[2001:DB8:0::1]"), host("[2001:db8::1]"));
         for wrong in [
             "",
             ".",
@@ -177,6 +196,8 @@ mod tests {
             ("x.b.a.test", Some(2)),
             ("www.b.a.test", Some(3)),
             ("[::1]:80", Some(4)),
+            ("[0:0::0:1]", Some(4)),
+            ("[0000:0:0:0:0:0:0.0.0.1]:8080", Some(4)),
             ("[::2]", None),
             ("xa.test", None),
             ("test", None),

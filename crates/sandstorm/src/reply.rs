@@ -251,7 +251,7 @@ pub(crate) fn page(status: impl Display, explanation: &str) -> String {
         text => format!("<p>{text}</p>\n"),
     };
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n{paragraph}</html>\n"
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{status}</title>\n<h1>{status}</h1>\n{paragraph}</html>\n"
     )
 }
 

@@ -192,6 +192,14 @@ pub enum RuleError {
         /// The name.
         name: String,
     },
+    /// The value of a field contains a placeholder of the path.
+    #[error(
+        "the value has :{placeholder}, and placeholders in values are not supported; write the value itself"
+    )]
+    PlaceholderInValue {
+        /// The name of the placeholder.
+        placeholder: String,
+    },
     /// The field is a password that clients would have to give.
     #[error("passwords are not supported, so these files are for everybody; move them elsewhere")]
     Password,

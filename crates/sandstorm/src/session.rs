@@ -342,11 +342,9 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
     let page = site.find(target.path.as_bytes());
     if !site.realms().is_empty()
         && visitor == Visitor::Unknown
-        && let Some(realm) = site.realm(target.path.as_bytes(), page.ok())
+        && let Some(answer) = to_stranger(site, request, target.path.as_bytes(), page.ok(), data)
     {
-        let form = login_form(request, data);
-        let challenge = reply_with(realm.first.or_head(head_only));
-        return Answer { form, ..challenge };
+        return answer;
     }
     let file = match page {
         Ok(Page::File(file)) => file,
@@ -388,6 +386,41 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
         Some(Status::NotModified) => reply_with(file.not_modified()),
         Some(status) => shared(status),
     }
+}
+
+/// Returns the answer to a visitor whose name is not known, if the path or its page needs a password.
+#[inline(never)]
+fn to_stranger(
+    site: &Site,
+    request: &Head<'_>,
+    path: &[u8],
+    page: Option<&Page>,
+    data: &[u8],
+) -> Option<Answer> {
+    let realm = site.realm(path, page)?;
+    if let (Method::Options, Some(page)) = (request.method, page)
+        && let Some(preflight) = preflight(site, request, page)
+    {
+        return Some(preflight);
+    }
+    let challenge = realm.first.or_head(request.method == Method::Head);
+    Some(Answer {
+        form: login_form(request, data),
+        ..Answer::with(challenge, request)
+    })
+}
+
+/// Returns the answer to OPTIONS for a file with a password that other sites may use. Browsers ask
+/// without the password whether they may send it (Fetch, CORS-preflight fetch). Only the fields of rules
+/// are told.
+#[cold]
+fn preflight(site: &Site, request: &Head<'_>, page: &Page) -> Option<Answer> {
+    let file = match page {
+        Page::File(file) => file,
+        Page::Negotiated(variants) => site.form(*variants, request.accepted()),
+        _ => return None,
+    };
+    options(site, Answer::with(file.whole(), request))
 }
 
 /// Returns the answer to OPTIONS for a file that other sites may use. `whole` is the answer with the file.

@@ -244,9 +244,10 @@ fn a_redirect_keeps_the_query_byte_for_byte() {
          Connection: keep-alive\r\n\
          Location: /docs/?a=1&b=%20'%22%3C%C3%BC%3E%23\r\n\
          Content-Type: text/html; charset=utf-8\r\n\
-         Content-Length: 149\r\n\
+         Content-Length: 197\r\n\
          \r\n\
-         <!DOCTYPE html>\n<html lang=\"en\">\n<title>301 Moved Permanently</title>\n\
+         <!DOCTYPE html>\n<html lang=\"en\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>301 Moved Permanently</title>\n\
          <h1>301 Moved Permanently</h1>\n<p>It is <a href=\"/docs/\">here</a>.</p>\n</html>\n"
     );
     for (target, location) in [

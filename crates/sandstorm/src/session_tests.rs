@@ -139,9 +139,10 @@ fn an_error_page_has_the_expected_bytes() {
         Connection: keep-alive\r\n\
         Allow: GET, HEAD, OPTIONS\r\n\
         Content-Type: text/html; charset=utf-8\r\n\
-        Content-Length: 151\r\n\
+        Content-Length: 199\r\n\
         \r\n\
-        <!DOCTYPE html>\n<html lang=\"en\">\n<title>405 Method Not Allowed</title>\n\
+        <!DOCTYPE html>\n<html lang=\"en\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+        <title>405 Method Not Allowed</title>\n\
         <h1>405 Method Not Allowed</h1>\n\
         <p>This method is not allowed here.</p>\n</html>\n";
     assert_eq!(respond(&get("/", "").replace("GET", "POST")), page);

@@ -105,7 +105,13 @@ pub struct Site {
     versions: Vec<Option<Fingerprint>>,
     /// The targets of links that lead out of the folder.
     outside: BTreeSet<PathBuf>,
+    /// The redirect from a clean URL with a slash at its end, if the site has clean URLs.
+    without_slash: Option<Page>,
 }
+
+/// Stands in the place of a rule's index for the redirect to a path without its final slash.
+pub(crate) const WITHOUT_SLASH: u16 = u16::MAX;
+const _: () = assert!(crate::rules::MAX_PATTERN_RULES < WITHOUT_SLASH as usize);
 
 /// A rule for the paths that match a pattern.
 #[derive(Clone, Debug)]
@@ -242,6 +248,12 @@ impl Site {
         if let Some(page) = self.aliases.get(path) {
             return Some(page);
         }
+        if let Some(redirect) = &self.without_slash
+            && let Some(clean) = path.strip_suffix(b"/")
+            && let Some(Page::File(_) | Page::Negotiated(_)) = self.aliases.get(clean)
+        {
+            return Some(redirect);
+        }
         self.rules.iter().find_map(|rule| {
             let captures = rule.from.captures(path)?;
             rule.page_for(path).or_else(|| {
@@ -281,6 +293,12 @@ impl Site {
     /// Appends the location to which the rule with this index redirects a path. Returns true if the
     /// request's query may follow it.
     pub(crate) fn write_location(&self, rule: u16, path: &[u8], out: &mut Vec<u8>) -> bool {
+        if rule == WITHOUT_SLASH {
+            if let Ok(Decoded { path, .. }) = decoded(path) {
+                out.extend_from_slice(encoded(path.strip_suffix(b"/").unwrap_or(&path)).as_bytes());
+            }
+            return true;
+        }
         let rule = &self.rules[usize::from(rule)];
         // Cannot fail: the rule has matched the same path before, and the location has room.
         if let Ok(Decoded { path, .. }) = decoded(path)

@@ -141,6 +141,15 @@ impl SiteSource<'_> {
         self.options.log()
     }
 
+    /// The name of the site, and the line of the configuration file that has it.
+    pub(crate) fn with_place(&self) -> String {
+        let name = self.name();
+        match config::place_of(&name) {
+            Some(place) => format!("{name} ({place})"),
+            None => name,
+        }
+    }
+
     /// The hosts for which the site is served.
     pub(crate) fn hosts(&self) -> &[HostName] {
         &self.options.hosts

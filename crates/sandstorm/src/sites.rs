@@ -155,7 +155,7 @@ impl<'o, C: CongestionControl> Group<'o, C> {
         program: Sandstorm<SiteOnly, MakeSiteOnly, C>,
     ) -> Result<Self, NotLoaded> {
         for other in &self.sources {
-            let sites = || [other.name(), source.name()];
+            let sites = || [other.with_place(), source.with_place()];
             if !other.has_mode_of(&source) {
                 return Err(NotLoaded::OtherMode { sites: sites() });
             }

@@ -190,7 +190,7 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "serve",
             web("one", "") + &web("two", ""),
-            "/two both have TCP port 80; give one of them another port, or different addresses or hosts to both",
+            "/two (FILE:4) both have TCP port 80; give one of them another port, or different addresses or hosts to both",
         ),
         (
             "serve",
@@ -210,7 +210,17 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "check",
             web("one", "") + &web("two", ""),
-            "/two both have TCP port 80",
+            "/one (FILE:2) and ",
+        ),
+        (
+            "check",
+            web("one", "hosts = [\"a.test\"]\n") + &web("two", "hosts = [\"A.test.\"]\n"),
+            "/two (FILE:5); give it to one of them",
+        ),
+        (
+            "check",
+            web("one", "hosts = [\"[::1]\"]\n") + &web("two", "hosts = [\"[0:0::1]\"]\n"),
+            "the host [::1] leads to ",
         ),
         ("check", web("one", "port = 53\n"), "both have TCP port 53"),
         (
@@ -233,6 +243,7 @@ fn wrong_sites_are_refused_with_their_names() {
         let folder = tempfile::tempdir().unwrap();
         let [config, _] = prepare(folder.path(), &sites);
         let (succeeded, said) = run(STORM, &[command, "--config", &config]);
+        let said = said.replace(&config, "FILE");
         assert!(!succeeded && said.contains(message), "{sites}\n{said}");
     }
 }

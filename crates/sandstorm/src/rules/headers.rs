@@ -73,6 +73,11 @@ impl HeaderRule {
         };
         let name = name.trim_ascii();
         check_name(name)?;
+        // Other hosts insert what the path has there.
+        if let Some(placeholder) = self.pattern.placeholder_in(value) {
+            let placeholder = excerpt(placeholder);
+            return Err(RuleError::PlaceholderInValue { placeholder });
+        }
         self.fields.add(name, value.trim_ascii())?;
         Ok(())
     }
@@ -311,6 +316,26 @@ mod tests {
 /assets/:name
   link: none
 ";
+
+    #[test]
+    fn a_placeholder_of_the_path_in_a_value_is_refused() {
+        for (pattern, value, placeholder) in [
+            ("/a/:name", "</b/:name>", "name"),
+            ("/a/*", "https://b.test/:splat", "splat"),
+            ("/:a/:b", "x: :b", "b"),
+        ] {
+            let rule = format!("{pattern} Link: {value}").parse::<HeaderRule>();
+            let placeholder = placeholder.to_owned();
+            assert_eq!(rule, Err(RuleError::PlaceholderInValue { placeholder }));
+        }
+        for rule in [
+            "/a/:name Link: https://b.test:8080/:names",
+            "/a Link: </:name>",
+            "/* Link: https://b.test/: :",
+        ] {
+            assert!(rule.parse::<HeaderRule>().is_ok(), "{rule}");
+        }
+    }
 
     #[test]
     fn later_rules_replace_the_fields_of_earlier_ones() {

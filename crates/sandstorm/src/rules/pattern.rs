@@ -109,6 +109,15 @@ impl Pattern {
         self.names.iter().position(|other| **other == *name)
     }
 
+    /// Returns the name of a placeholder of this pattern that stands in a text, behind a colon.
+    pub(crate) fn placeholder_in<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let mut names = text.split(':').skip(1).map(|after| {
+            let len = after.bytes().take_while(|byte| is_in_name(*byte)).count();
+            &after[..len]
+        });
+        names.find(|name| !name.is_empty() && self.index_of(name).is_some())
+    }
+
     /// Matches a decoded path. Returns `None` if it does not match.
     ///
     /// No byte is matched twice: a placeholder ends at the next slash, and a star at the end.

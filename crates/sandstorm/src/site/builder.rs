@@ -52,6 +52,8 @@ pub struct Builder {
     pub(super) redirects: Vec<Redirect>,
     /// The parts of the site that need a name and a password, each with the users who may see it.
     pub(super) users: Vec<(RealmPath, Arc<Users>)>,
+    /// The fields of the server's own responses, such as redirects.
+    pub(super) everywhere: Fields,
     /// The latest time that `Last-Modified` may show (RFC 9110, section 8.8.2.1).
     now: SystemTime,
     /// For each reply so far, its index in the previous site, or [`NEW`].
@@ -119,14 +121,17 @@ impl Builder {
                 uncoded: Vec::new(),
                 versions: Vec::new(),
                 outside: BTreeSet::new(),
+                without_slash: None,
             },
             redirects: settings.redirects.clone(),
             users: Vec::new(),
+            everywhere: Fields::new(),
             now,
             origins: Vec::new(),
             checks_codings: false,
             coded: Vec::new(),
         };
+        builder.everywhere = builder.fields_everywhere();
         for status in SHARED {
             let pages = status_page(status, &builder.site.settings.fields);
             builder.add(pages);
@@ -136,15 +141,18 @@ impl Builder {
 
     /// Starts a site with everything that `site` has.
     fn of(site: Site) -> Self {
-        Self {
+        let mut builder = Self {
             origins: (0..site.replies.len() as u32).collect(),
             site,
             redirects: Vec::new(),
             users: Vec::new(),
+            everywhere: Fields::new(),
             now: SystemTime::UNIX_EPOCH,
             checks_codings: false,
             coded: Vec::new(),
-        }
+        };
+        builder.everywhere = builder.fields_everywhere();
+        builder
     }
 
     /// Decodes coded forms in files, such as `page.html.gz`, and compares them with their file. Other
@@ -168,6 +176,13 @@ impl Builder {
         self.redirects.extend(redirects);
         headers.extend(&self.site.settings.headers);
         self.site.headers = headers;
+        self.everywhere = self.fields_everywhere();
+    }
+
+    /// Returns the fields of the server's own responses, which are about no file.
+    fn fields_everywhere(&self) -> Fields {
+        let own = self.site.headers.for_everything();
+        self.site.settings.fields.replaced_by(&own)
     }
 
     /// Adds a part of the site that only these users may see.
@@ -414,7 +429,7 @@ impl Builder {
 
     /// Makes a redirect to `location`.
     pub(super) fn redirect_to(&mut self, status: Status, location: &str) -> Page {
-        let first = self.add(redirect(status, location, &self.site.settings.fields));
+        let first = self.add(redirect(status, location, &self.everywhere));
         Page::Redirect {
             first,
             keeps_query: !location.contains(['?', '#']),

@@ -165,7 +165,7 @@ pub(crate) fn page(status: &str, keep_alive: bool, explanation: &str) -> String 
         text => format!("<p>{text}</p>\n"),
     };
     let body = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n{paragraph}</html>\n"
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{status}</title>\n<h1>{status}</h1>\n{paragraph}</html>\n"
     );
     let fields = format!(
         "Content-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n",

@@ -100,7 +100,9 @@ impl Builder {
             }
         }
         let rules = self.site.rules.iter().zip(&previous.rules);
-        for (own, old) in rules.filter_map(|(own, old)| Some((own.page?, old.page?))) {
+        let rules = rules.map(|(own, old)| (own.page, old.page));
+        let pages = rules.chain([(self.site.without_slash, previous.without_slash)]);
+        for (own, old) in pages.filter_map(|(own, old)| own.zip(old)) {
             let old = Group::of(&old, previous);
             pairs.extend(Group::of(&own, &self.site).into_iter().zip(old));
         }

@@ -17,8 +17,7 @@ impl Builder {
         let settings = Arc::clone(&self.site.settings);
         let mut named = settings.error_pages.iter();
         let named = named.find(|(status, _)| *status == STATUS);
-        let own = self.site.headers.for_everything();
-        let fields = settings.fields.replaced_by(&own);
+        let fields = self.everywhere.clone();
         for (path, users) in std::mem::take(&mut self.users) {
             let value = Realm::challenge(&path);
             let file = named.and_then(|(_, path)| {

@@ -7,7 +7,7 @@ use super::{Builder, PAGE_SUFFIX};
 use crate::reply::{error_page, open_redirect, status_page};
 use crate::rules::{Action, Captures, Redirect};
 use crate::site::page::{Page, ReplyId};
-use crate::site::{PathRule, SHARED, Site};
+use crate::site::{PathRule, SHARED, Site, WITHOUT_SLASH};
 use crate::status::{Status, StatusCode};
 
 /// The page about a missing file, unless the settings name another one. Other hosts have the same
@@ -33,7 +33,7 @@ enum Lead {
 type ErrorPages = HashMap<(Status, Box<[u8]>), ReplyId>;
 
 impl Builder {
-    /// Lets `/page` lead to `/page.html`, if the site has clean URLs.
+    /// Lets `/page` lead to `/page.html`, if the site has clean URLs. `/page/` is redirected to `/page`.
     pub(super) fn add_clean_urls(&mut self) {
         let Site {
             pages,
@@ -52,6 +52,11 @@ impl Builder {
                 aliases.insert(clean.into(), *page);
             }
         }
+        let replies = open_redirect(Status::MovedPermanently, &self.everywhere);
+        self.site.without_slash = Some(Page::Rule {
+            rule: WITHOUT_SLASH,
+            first: self.add(replies),
+        });
     }
 
     /// Applies the redirects. The first one holds that matches a path. Passes paths to `report` that a
@@ -126,7 +131,7 @@ impl Builder {
                     rule.to.write(&none, &mut location)?;
                     self.redirect_to(status, &String::from_utf8_lossy(&location))
                 } else {
-                    let replies = open_redirect(status, &self.site.settings.fields);
+                    let replies = open_redirect(status, &self.everywhere);
                     Page::Rule {
                         rule: self.site.rules.len() as u16,
                         first: self.add(replies),
@@ -204,8 +209,7 @@ impl Builder {
     /// get the fields of the rules about all paths.
     pub(super) fn apply_error_pages(&mut self, report: &mut Report<'_>) {
         let settings = Arc::clone(&self.site.settings);
-        let own = self.site.headers.for_everything();
-        let fields = settings.fields.replaced_by(&own);
+        let fields = self.everywhere.clone();
         for (index, status) in SHARED.into_iter().enumerate() {
             let named = settings.error_pages.iter().find(|(one, _)| *one == status);
             let usual = (status == Status::NotFound).then_some(NOT_FOUND_PAGE);
@@ -219,7 +223,7 @@ impl Builder {
             }
             let replies = match file {
                 Some((file, body)) => error_page(status, file, &body, ""),
-                None if own.is_empty() => continue,
+                None if fields == settings.fields => continue,
                 None => status_page(status, &fields),
             };
             for (offset, reply) in replies.into_iter().enumerate() {
