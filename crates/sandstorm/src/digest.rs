@@ -1,8 +1,7 @@
 //! What the head of a file's response says of its content.
 
-use xxhash_rust::xxh3::Xxh3;
-
 use crate::reply::ETag;
+use crate::tag_key::{TagHash, TagKey};
 
 /// The entity tag of a content, and whether it is valid UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,21 +11,28 @@ pub(crate) struct Digest {
 }
 
 /// Computes a [`Digest`] from a content that is read piece by piece.
-#[derive(Default)]
 pub(crate) struct Digester {
-    hash: Box<Xxh3>,
+    hash: TagHash,
     utf8: Utf8,
 }
 
 impl Digester {
+    /// Begins a digest whose tag has this key.
+    pub(crate) fn new(key: &TagKey) -> Self {
+        Self {
+            hash: key.begin(),
+            utf8: Utf8::default(),
+        }
+    }
+
     pub(crate) fn add(&mut self, piece: &[u8]) {
-        self.hash.update(piece);
+        self.hash.add(piece);
         self.utf8.add(piece);
     }
 
-    pub(crate) fn finish(&self) -> Digest {
+    pub(crate) fn finish(self) -> Digest {
         Digest {
-            tag: ETag::of_hash(self.hash.digest()),
+            tag: self.hash.finish(),
             is_utf8: self.utf8.is_valid(),
         }
     }
@@ -89,7 +95,7 @@ mod tests {
             ],
             len in 1..8_usize,
         ) {
-            let mut digester = Digester::default();
+            let mut digester = Digester::new(&TagKey::default());
             text.chunks(len).for_each(|piece| digester.add(piece));
             let digest = digester.finish();
             prop_assert_eq!(digest.tag, ETag::of(&text));

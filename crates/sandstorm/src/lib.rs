@@ -273,6 +273,9 @@ mod site_options;
 mod sites;
 mod skipped;
 mod status;
+mod tag_key;
+#[cfg(test)]
+mod tag_key_tests;
 mod tagging;
 #[cfg(test)]
 mod testing;

@@ -91,6 +91,14 @@ pub enum LoadError {
         /// Why it cannot be used.
         reason: String,
     },
+    /// A file with the key of entity tags cannot be used.
+    #[error("{} {reason}", path.display())]
+    TagKey {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        reason: String,
+    },
     /// The folder contains no file, apart from hidden ones.
     #[error("there is no file to serve in {}; files whose name begins with a dot do not count", path.display())]
     Empty {
@@ -219,6 +227,7 @@ fn builder_of(
         exposed: None,
         progress,
     };
+    loader.load_tag_key()?;
     loader.load_users()?;
     loader.load_rules()?;
     loader.load_all();

@@ -175,23 +175,24 @@ impl Part {
         let real = self.folder.canonicalize().ok();
         let above_real = real.as_deref().and_then(above);
         let paths = real.into_iter().chain(given).chain(above_real);
-        // A new version may take the place of a file with users.
-        let users = self.user_files();
+        // A new version may take the place of such a file.
+        let secrets = self.secret_files();
         let site = self.site();
         let outside = site.outside();
         let outside =
             outside.flat_map(|target| std::iter::once(target.to_owned()).chain(above(target)));
         paths
-            .chain(users.iter().filter_map(|file| above(file)))
+            .chain(secrets.iter().filter_map(|file| above(file)))
             .chain(outside)
             .collect()
     }
 
-    /// Returns the files with users.
-    fn user_files(&self) -> Vec<PathBuf> {
+    /// Returns the files with users and with the key of entity tags.
+    fn secret_files(&self) -> Vec<PathBuf> {
         let site = self.site();
         let realms = site.settings().realms.iter();
-        realms.map(|realm| realm.file.clone()).collect()
+        let files = realms.map(|realm| realm.file.clone());
+        files.chain(site.settings().tag_key.clone()).collect()
     }
 
     /// Returns the folder with compressed forms, if there is one.
@@ -207,17 +208,17 @@ impl Part {
         let rules = RULES.map(|name| self.folder.join(name));
         let rules = rules.into_iter().filter(|path| path.exists());
         let files = site.file_paths().map(below).chain(rules);
-        files.chain(self.user_files()).collect()
+        files.chain(self.secret_files()).collect()
     }
 
     /// Returns the folder, and its place in the one that contains it, because a new folder may take
-    /// it. Also returns the files with users, and the targets of links that lead out of the folder.
+    /// it. Also returns the files with users or a key, and the targets of links that lead out of the folder.
     pub(crate) fn watched(&self) -> Vec<Watched> {
         let folder = [
             Watched::Tree(self.folder.clone()),
             Watched::Entry(self.folder.clone()),
         ];
-        let users = self.user_files().into_iter().map(Watched::Entry);
+        let secrets = self.secret_files().into_iter().map(Watched::Entry);
         let site = self.site();
         let outside = site.outside().map(|target| {
             let path = target.to_owned();
@@ -227,6 +228,6 @@ impl Part {
                 Watched::Entry(path)
             }
         });
-        folder.into_iter().chain(users).chain(outside).collect()
+        folder.into_iter().chain(secrets).chain(outside).collect()
     }
 }

@@ -52,6 +52,12 @@ pub(crate) struct RuleArgs {
     #[arg(long, value_name = "PATH=FILE")]
     basic_auth: Vec<RealmFile>,
 
+    /// File with a key for entity tags, of 16 to 64 bytes, such as `openssl rand -hex 32` prints. Servers
+    /// with the same key make the same tags, and nobody else can compute them. Without this option, tags
+    /// are a hash without a key.
+    #[arg(long, value_name = "FILE")]
+    etag_key: Option<PathBuf>,
+
     /// Compressed forms of text files, which the server makes after its start: gzip, Brotli and zstd. A
     /// file `page.html.gz`, `.br` or `.zst` beside `page.html` is used in any case. Programs with an
     /// application make no compressed forms.
@@ -121,6 +127,7 @@ impl RuleArgs {
             headers: self.headers.iter().cloned().collect(),
             error_pages: self.error_pages.clone(),
             realms: self.basic_auth.clone(),
+            tag_key: self.etag_key.clone(),
             ..Settings::default()
         };
         for (extension, media_type) in &self.media_types {

@@ -1,5 +1,6 @@
 //! How a folder becomes a site.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::coder::Coder;
@@ -63,6 +64,8 @@ pub struct Settings {
     pub(crate) memory: Option<MemoryBudget>,
     /// The decoded paths of the pages for errors.
     pub(crate) error_pages: Vec<(Status, Arc<[u8]>)>,
+    /// The file with the key of entity tags.
+    pub(crate) tag_key: Option<PathBuf>,
     /// The parts that need a name and a password, each with its file of users.
     pub(crate) realms: Vec<RealmFile>,
 }
@@ -109,6 +112,13 @@ impl Settings {
     pub fn add_basic_auth(&mut self, text: &str) -> Result<(), String> {
         self.realms.push(text.parse()?);
         Ok(())
+    }
+
+    /// Makes the entity tags of files with the key in a file. Servers with the same key make the same
+    /// tags, and nobody else can compute them. The file is read when the site is loaded, and has 16 to
+    /// 64 bytes. Without this, tags are a hash without a key.
+    pub fn set_etag_key(&mut self, file: &Path) {
+        self.tag_key = Some(file.to_owned());
     }
 
     /// Adds a redirect in the form `FROM TO [STATUS]`, as in a file `_redirects`. It comes before

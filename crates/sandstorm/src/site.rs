@@ -26,6 +26,7 @@ use crate::reply::Reply;
 use crate::rules::{HeaderRules, Pattern, Template};
 use crate::settings::Settings;
 use crate::status::Status;
+use crate::tag_key::TagKey;
 pub use builder::Builder;
 pub use by_host::HostedSite;
 pub(crate) use by_host::{ByHost, HostedId};
@@ -93,6 +94,8 @@ pub struct Site {
     /// The sites for different hosts. They have all files, and this site has none.
     by_host: Option<Box<ByHost>>,
     settings: Arc<Settings>,
+    /// The key of the entity tags.
+    tag_key: TagKey,
     /// The rules for fields from which the heads of files were made.
     headers: HeaderRules,
     /// The boundary between parts of a file. It is secret until a client sees it, so that no file can
@@ -374,6 +377,11 @@ impl Site {
     /// How the folder became this site.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The key of the entity tags.
+    pub(crate) fn tag_key(&self) -> &TagKey {
+        &self.tag_key
     }
 
     /// The files that may get further coded forms: their replies without a coding.

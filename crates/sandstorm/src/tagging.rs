@@ -9,6 +9,7 @@ use crate::digest::{Digest, Digester};
 use crate::disk::{CHUNK_LEN, DiskFile, ReadError};
 use crate::improving::{Done, Pauses};
 use crate::site::Site;
+use crate::tag_key::TagKey;
 
 /// Length of what one step reads, in bytes. A reload waits for a step.
 const STEP_LEN: usize = 8 << 20;
@@ -116,7 +117,8 @@ impl Work {
                 let Some(file) = self.files.pop() else {
                     return false;
                 };
-                match Reading::begin(&file) {
+                let key = self.site.as_ref().map(|site| site.tag_key().clone());
+                match Reading::begin(&file, &key.unwrap_or_default()) {
                     Ok(reading) => self.current = Some(reading),
                     Err(error) => self.fail(&file, &error),
                 }
@@ -124,10 +126,12 @@ impl Work {
             };
             left -= 1;
             match current.read_chunk() {
-                Ok(None) => {}
-                Ok(Some(digest)) => {
-                    self.digests.insert(current.file.number(), digest);
-                    self.current = None;
+                Ok(false) => {}
+                Ok(true) => {
+                    if let Some(current) = self.current.take() {
+                        let digest = current.digester.finish();
+                        self.digests.insert(current.file.number(), digest);
+                    }
                 }
                 Err(error) => {
                     let file = Arc::clone(&current.file);
@@ -146,21 +150,20 @@ impl Work {
 }
 
 impl Reading {
-    fn begin(file: &Arc<DiskFile>) -> Result<Self, ReadError> {
+    fn begin(file: &Arc<DiskFile>, key: &TagKey) -> Result<Self, ReadError> {
         Ok(Self {
             opened: file.open()?,
             file: Arc::clone(file),
             next_chunk: 0,
-            digester: Digester::default(),
+            digester: Digester::new(key),
         })
     }
 
-    /// Reads the next chunk. Returns the result after the last one.
-    fn read_chunk(&mut self) -> Result<Option<Digest>, ReadError> {
+    /// Reads the next chunk. Returns true after the last one.
+    fn read_chunk(&mut self) -> Result<bool, ReadError> {
         let chunk = self.file.read(&self.opened, self.next_chunk)?;
         self.digester.add(&chunk);
         self.next_chunk += 1;
-        let is_last = self.file.chunk_len(self.next_chunk) == 0;
-        Ok(is_last.then(|| self.digester.finish()))
+        Ok(self.file.chunk_len(self.next_chunk) == 0)
     }
 }

@@ -74,10 +74,10 @@ pub(super) struct Loader<'a, P> {
     pub(super) previous: Option<&'a Site>,
     /// Long files, which are loaded when all others are.
     pub(super) late: Vec<Late>,
-    /// The files with users, by device and inode number, each with its index in the settings.
-    pub(super) secrets: Vec<((u64, u64), usize)>,
+    /// The files with users or a key, by device and inode number.
+    pub(super) secrets: Vec<((u64, u64), PathBuf)>,
     /// The first of these that would be served.
-    pub(super) exposed: Option<usize>,
+    pub(super) exposed: Option<PathBuf>,
     pub(super) progress: P,
 }
 

@@ -15,6 +15,7 @@ use crate::login::{RealmFile, Users};
 use crate::root::file_type;
 use crate::rules::{LineError, parse_headers, parse_redirects};
 use crate::skipped::{Reason, unreadable};
+use crate::tag_key::TagKey;
 
 /// The file with a folder's redirects. Like [`HEADERS`], it is read at load and not served.
 const REDIRECTS: &str = "_redirects";
@@ -22,15 +23,41 @@ const REDIRECTS: &str = "_redirects";
 const HEADERS: &str = "_headers";
 /// The files with a folder's rules.
 pub(crate) const RULES: [&str; 2] = [REDIRECTS, HEADERS];
-/// Why a file with users is refused.
+/// Why a file with users or a key is refused.
 const IN_FOLDER: &str = "is in the served folder; move it out, because it has secrets";
 /// Maximum length of these files in bytes.
 const MAX_RULES_LEN: u64 = 1 << 20;
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
+    /// Reads the file with the key of entity tags.
+    pub(super) fn load_tag_key(&mut self) -> Result<(), LoadError> {
+        let Some(file) = &self.settings.tag_key else {
+            return Ok(());
+        };
+        let failed = |reason| LoadError::TagKey {
+            path: file.clone(),
+            reason,
+        };
+        let key = TagKey::load(file).map_err(|error| failed(error.to_string()))?;
+        if self.would_serve(file) {
+            return Err(failed(IN_FOLDER.to_owned()));
+        }
+        self.add_secret(file);
+        self.site.set_tag_key(key);
+        Ok(())
+    }
+
+    /// Notes a file that must not be in the folder.
+    fn add_secret(&mut self, file: &Path) {
+        if let Ok(metadata) = file.metadata() {
+            let id = (metadata.dev(), metadata.ino());
+            self.secrets.push((id, file.to_owned()));
+        }
+    }
+
     /// Reads the files with users.
     pub(super) fn load_users(&mut self) -> Result<(), LoadError> {
-        for (index, RealmFile { path, file }) in self.settings.realms.iter().enumerate() {
+        for RealmFile { path, file } in &self.settings.realms {
             let failed = |reason| LoadError::Users {
                 path: file.clone(),
                 reason,
@@ -39,9 +66,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             if self.would_serve(file) {
                 return Err(failed(IN_FOLDER.to_owned()));
             }
-            if let Ok(metadata) = file.metadata() {
-                self.secrets.push(((metadata.dev(), metadata.ino()), index));
-            }
+            self.add_secret(file);
             self.site.add_realm(path.clone(), Arc::new(users));
         }
         Ok(())
@@ -51,19 +76,16 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     pub(super) fn note_secret(&mut self, stat: &Stat) {
         let id = (stat.st_dev, stat.st_ino);
         let found = self.secrets.iter().find(|(secret, _)| *secret == id);
-        if let Some((_, index)) = found {
-            self.exposed.get_or_insert(*index);
+        if let Some((_, path)) = found {
+            self.exposed.get_or_insert_with(|| path.clone());
         }
     }
 
-    /// Refuses a folder with a file of users, to which a link may lead.
+    /// Refuses a folder with a file of users or a key, to which a link may lead.
     pub(super) fn check_secrets(&self) -> Result<(), LoadError> {
-        let exposed = self
-            .exposed
-            .and_then(|index| self.settings.realms.get(index));
-        exposed.map_or(Ok(()), |realm| {
+        self.exposed.as_ref().map_or(Ok(()), |path| {
             Err(LoadError::Users {
-                path: realm.file.clone(),
+                path: path.clone(),
                 reason: IN_FOLDER.to_owned(),
             })
         })

@@ -7,6 +7,7 @@ use crate::digest::Digest;
 use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::status::Status;
+use crate::tag_key::TagKey;
 
 use super::partial::{PartialHead, VARY};
 use super::{ETag, Head, Reply};
@@ -24,6 +25,7 @@ pub(crate) struct FileFields<'a> {
     pub(crate) common: &'a Fields,
     /// The fields of this file. They replace common fields of the same name.
     pub(crate) own: &'a Fields,
+    pub(crate) tag_key: &'a TagKey,
 }
 
 /// The responses for one form of a file: the whole file, and the 304 response. The response to HEAD is
@@ -51,7 +53,7 @@ impl FileReplies {
             .len();
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, head_len + len).collect();
         read(&mut unshared(&mut bytes)[head_len..])?;
-        let tag = Some(ETag::of(&bytes[head_len..]));
+        let tag = Some(fields.tag_key.tag_of(&bytes[head_len..]));
 
         let mut media_type = fields.media_type;
         if let Some(other) = fields.media_type_if_not_utf8
@@ -158,12 +160,12 @@ pub(crate) struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// A content that the server has made.
-    pub(crate) fn made(bytes: &'a [u8]) -> Self {
+    /// A content that the server has made. Its tag has this key.
+    pub(crate) fn made(bytes: &'a [u8], key: &TagKey) -> Self {
         Self {
             bytes,
             disk: None,
-            tag: Some(ETag::of(bytes)),
+            tag: Some(key.tag_of(bytes)),
         }
     }
 

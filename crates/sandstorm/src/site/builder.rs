@@ -30,6 +30,7 @@ use crate::reply::{FileFields, FileReplies, Reply, redirect, status_page};
 use crate::rules::{HeaderRules, Redirect, is_hashed};
 use crate::settings::Settings;
 use crate::status::Status;
+use crate::tag_key::TagKey;
 
 /// The name of the file that is served as the page of its folder.
 const INDEX: &[u8] = b"index.html";
@@ -116,6 +117,7 @@ impl Builder {
                 by_host: None,
                 headers: settings.headers.clone(),
                 settings: Arc::new(settings.clone()),
+                tag_key: TagKey::default(),
                 boundary: hash.hash_one("boundary"),
                 totals: Totals::default(),
                 uncoded: Vec::new(),
@@ -169,6 +171,11 @@ impl Builder {
             outside.insert(target.to_owned());
         }
         has_room
+    }
+
+    /// Sets the key of entity tags.
+    pub(crate) fn set_tag_key(&mut self, key: TagKey) {
+        self.site.tag_key = key;
     }
 
     /// Adds the rules of the folder. Those of the settings come before them, or replace them.
@@ -292,6 +299,7 @@ impl Builder {
             last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
             common: &self.site.settings.fields,
             own: &own,
+            tag_key: &self.site.tag_key,
         })
     }
 
@@ -377,7 +385,7 @@ impl Builder {
 
     /// Adds the file at `path` from the `previous` site, without copying it. If `version` is given,
     /// it must be that of the file in the previous site. Returns `false` if it is not, if the
-    /// file is not in the previous site, or if its fields may have changed.
+    /// file is not in the previous site, or if its fields or its tag may have changed.
     pub(crate) fn keep_file(
         &mut self,
         path: &[u8],
@@ -389,7 +397,9 @@ impl Builder {
         };
         let known = previous.versions[page.first.index()];
         let is_other = version.is_some_and(|version| known != Some(version.fingerprint()));
-        if is_other || previous.headers != self.site.headers {
+        let has_changed =
+            previous.headers != self.site.headers || previous.tag_key != self.site.tag_key;
+        if is_other || has_changed {
             return false;
         }
         let reply = previous.reply(page.first);

@@ -159,7 +159,8 @@ impl Builder {
                     Some(Made::Coded(coded)) => {
                         is_any_new = true;
                         self.add_vary(plain);
-                        self.make_form(plain, coding, &Form::made(&coded))
+                        let form = Form::made(&coded, &self.site.tag_key);
+                        self.make_form(plain, coding, &form)
                     }
                     Some(Made::NotWorthIt) => continue,
                     None => {
