@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut test = cargo("test --workspace --no-fail-fast");
     test.args(Some(&options.filter).filter(|_| !is_whole));
     if options.full {
-        test.env("MATRIX", "full");
+        test.env("MATRIX", "full").env("DIFFERENTIAL", "full");
     }
     run_as_root(&mut test);
     tests.step("unit, property and simulation tests", test);

@@ -1,7 +1,9 @@
-//! Sends random requests for a random folder to Sandstorm and to nginx, and compares the responses.
-//! Each difference must be in the table `differential/explained.txt`.
+//! Sends random requests for a random folder to Sandstorm and to another server, and compares the
+//! responses. Each difference must be in the table of this server: `differential/nginx.txt` or
+//! `differential/caddy.txt`.
 //!
-//! The test is skipped if nginx is not installed. `SEED=N` runs it with another seed.
+//! A test is skipped if its server is not installed. `SEED=N` runs it with another seed, and
+//! `DIFFERENTIAL=full` with many.
 #![cfg(target_os = "linux")]
 
 mod differential {
@@ -13,21 +15,23 @@ mod differential {
 use std::collections::BTreeSet;
 
 use differential::folder::Folder;
-use differential::peers::{Answered, Nginx, Tags, ask_sandstorm, site};
+use differential::peers::{Answered, CADDY, NGINX, Peer, Tags, ask_sandstorm, site};
 use differential::requests::Request;
 use fastrand::Rng;
 
 const REQUESTS: usize = 3_000;
-/// The usual seed. With it, each explanation is needed.
+/// The usual seed.
 const SEED: u64 = 1;
+/// Number of seeds in a full test. With them, each explanation is needed.
+const SEEDS: u64 = 20;
 
-/// A property in which two responses differ, and its values with nginx and with Sandstorm.
+/// A property in which two responses differ, and its values with the other server and with Sandstorm.
 type Difference = (&'static str, String, String);
 
-/// Returns the differences between nginx's and Sandstorm's response.
-fn differences(nginx: &Answered, sandstorm: &Answered) -> Vec<Difference> {
+/// Returns the differences between the other server's and Sandstorm's response.
+fn differences(other: &Answered, sandstorm: &Answered) -> Vec<Difference> {
     let fields: &[_] = match sandstorm.status {
-        _ if nginx.status != sandstorm.status => &["status"],
+        _ if other.status != sandstorm.status => &["status"],
         200 => &[
             "close",
             "Content-Type",
@@ -60,28 +64,32 @@ fn differences(nginx: &Answered, sandstorm: &Answered) -> Vec<Difference> {
     };
     let pairs = fields
         .iter()
-        .map(|name| (*name, value(nginx, name), value(sandstorm, name)));
+        .map(|name| (*name, value(other, name), value(sandstorm, name)));
     pairs
-        .filter(|(_, nginx, sandstorm)| nginx != sandstorm)
+        .filter(|(_, other, sandstorm)| other != sandstorm)
         .collect()
 }
 
 /// Returns the line of the table that explains a difference.
-fn explanation(request: &Request, (what, nginx, sandstorm): &Difference) -> Option<&'static str> {
+fn explanation(
+    peer: &Peer,
+    request: &Request,
+    (what, other, sandstorm): &Difference,
+) -> Option<&'static str> {
     let is_one = |list: &str, value: &str| {
         list == "*" || list == value || list.split('/').any(|one| one == value)
     };
-    explanations().find(|line| {
+    explanations(peer).find(|line| {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         is_one(cells[0], what)
-            && is_one(cells[1], nginx)
+            && is_one(cells[1], other)
             && is_one(cells[2], sandstorm)
             && request.is(cells[3])
     })
 }
 
-fn explanations() -> impl Iterator<Item = &'static str> {
-    let lines = include_str!("differential/explained.txt").lines();
+fn explanations(peer: &Peer) -> impl Iterator<Item = &'static str> + use<> {
+    let lines = peer.explained.lines();
     lines.filter(|line| !line.starts_with('#'))
 }
 
@@ -105,27 +113,65 @@ fn tags(folder: &Folder, mut ask: impl FnMut(&Request, &[u8]) -> Answered) -> Ta
 
 #[test]
 fn each_difference_from_nginx_is_explained() {
-    let seed = std::env::var("SEED").map_or(SEED, |seed| seed.parse().unwrap());
-    let mut rng = Rng::with_seed(seed);
+    compare(&NGINX);
+}
+
+#[test]
+fn each_difference_from_caddy_is_explained() {
+    compare(&CADDY);
+}
+
+fn compare(peer: &Peer) {
+    let is_full = std::env::var_os("DIFFERENTIAL").is_some();
+    let seeds = match std::env::var("SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) if is_full => (SEED..=SEEDS).collect(),
+        Err(_) => vec![SEED],
+    };
+    let mut used = BTreeSet::new();
+    for seed in &seeds {
+        if !compare_with(peer, *seed, &mut used) {
+            eprintln!(
+                "skipped: {} is not installed (apt-get install {})",
+                peer.name, peer.package
+            );
+            return;
+        }
+    }
+    let unused: Vec<_> = explanations(peer)
+        .filter(|line| !used.contains(line))
+        .collect();
+    let may_be_unused = seeds.len() < SEEDS as usize;
+    assert!(
+        may_be_unused || unused.is_empty(),
+        "{}: not needed: {}",
+        peer.name,
+        unused.join("\n")
+    );
+}
+
+/// Compares the servers. Adds the explanations that were needed to `used`. Returns false if the other
+/// server is not installed.
+fn compare_with(peer: &Peer, seed: u64, used: &mut BTreeSet<&str>) -> bool {
+    let (name, mut rng) = (peer.name, Rng::with_seed(seed));
     let folder = Folder::make(&mut rng);
-    let Some(mut nginx) = Nginx::start(&folder) else {
-        eprintln!("skipped: nginx is not installed (apt-get install nginx-light)");
-        return;
+    let Some(mut other) = peer.start(&folder) else {
+        return false;
     };
     let site = site(&folder);
-    let their_tags = tags(&folder, |request, bytes| nginx.ask(request, bytes));
+    let their_tags = tags(&folder, |request, bytes| other.ask(request, bytes));
     let our_tags = tags(&folder, |request, bytes| {
         ask_sandstorm(&site, request, bytes)
     });
-    let (mut faults, mut used, mut same) = (Vec::new(), BTreeSet::new(), 0);
+    let (mut faults, mut same) = (Vec::new(), 0);
     for _ in 0..REQUESTS {
         let request = Request::random(&folder, &mut rng);
         let bytes = request.bytes(&our_tags);
-        let theirs = nginx.ask(&request, &request.bytes(&their_tags));
+        let theirs = other.ask(&request, &request.bytes(&their_tags));
         let found = differences(&theirs, &ask_sandstorm(&site, &request, &bytes));
         same += usize::from(found.is_empty());
         for difference in found {
-            match explanation(&request, &difference) {
+            match explanation(peer, &request, &difference) {
                 Some(line) => drop(used.insert(line)),
                 None => faults.push(format!("{difference:.99?}\n{}", bytes.escape_ascii())),
             }
@@ -135,18 +181,13 @@ fn each_difference_from_nginx_is_explained() {
     faults.truncate(9);
     assert!(
         count == 0,
-        "seed {seed}: {count} differences are not explained:\n{}",
+        "{name}, seed {seed}: {count} differences are not explained:\n{}",
         faults.join("\n")
     );
-    println!("seed {seed}: {same} of {REQUESTS} responses are the same");
+    println!("{name}, seed {seed}: {same} of {REQUESTS} responses are the same");
     assert!(
         same > REQUESTS / 2,
-        "seed {seed}: only {same} responses are the same"
+        "{name}, seed {seed}: only {same} responses are the same"
     );
-    let unused: Vec<_> = explanations().filter(|line| !used.contains(line)).collect();
-    assert!(
-        seed != SEED || unused.is_empty(),
-        "not needed: {}",
-        unused.join("\n")
-    );
+    true
 }

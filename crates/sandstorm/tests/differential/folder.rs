@@ -44,7 +44,8 @@ fn word(list: &str, rng: &mut Rng) -> String {
 
 impl Folder {
     pub(crate) fn make(rng: &mut Rng) -> Self {
-        let root = tempfile::tempdir().unwrap();
+        // Caddy hides a folder whose path has a name that begins with a dot.
+        let root = tempfile::Builder::new().prefix("site").tempdir().unwrap();
         let (files, folders) = (Vec::new(), vec!["/".to_owned()]);
         let mut folder = Self {
             root,

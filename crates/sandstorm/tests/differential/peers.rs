@@ -1,4 +1,4 @@
-//! The two servers: Sandstorm without a network, and nginx behind a Unix socket.
+//! The servers: Sandstorm without a network, and another one behind a Unix socket.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -36,7 +36,7 @@ impl Answered {
     pub(crate) fn field(&self, name: &str) -> &str {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
         fields
-            .find(|field| field.0 == name)
+            .find(|field| field.0.eq_ignore_ascii_case(name))
             .map_or("", |field| field.1.trim())
     }
 
@@ -78,6 +78,22 @@ impl Answered {
     }
 }
 
+/// Returns the body that consists of these chunks (RFC 9112, section 7.1), if all of them are there.
+fn from_chunks(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = memchr::memmem::find(rest, b"\r\n")?;
+        let len = std::str::from_utf8(&rest[..end]).unwrap();
+        let len = usize::from_str_radix(len, 16).unwrap();
+        let chunk = rest.get(end + 2..end + 2 + len)?;
+        rest = rest.get(end + 2 + len + 2..)?;
+        if len == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(chunk);
+    }
+}
+
 /// Returns the length of the head at the start of `bytes`, if it is complete.
 fn head_len(bytes: &[u8]) -> Option<usize> {
     memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4)
@@ -105,13 +121,28 @@ pub(crate) fn site(folder: &Folder) -> Site {
     Site::load(folder.root(), &Limits::default(), |_| ()).unwrap()
 }
 
-pub(crate) struct Nginx {
-    process: Child,
-    folder: TempDir,
-    stream: UnixStream,
+/// A server with which Sandstorm is compared.
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    /// How it is installed.
+    pub(crate) package: &'static str,
+    /// The explained differences.
+    pub(crate) explained: &'static str,
+    /// The program, and where else it may be.
+    programs: [&'static str; 2],
+    /// Its arguments, in which `FOLDER` stands for its own folder.
+    arguments: &'static str,
+    /// Its configuration, in which `SOCKET` stands for its socket, and `ROOT` for the site.
+    config: &'static str,
 }
 
-const CONFIG: &str = "
+pub(crate) const NGINX: Peer = Peer {
+    name: "nginx",
+    package: "nginx-light",
+    explained: include_str!("nginx.txt"),
+    programs: ["nginx", "/usr/sbin/nginx"],
+    arguments: "-p FOLDER -c FOLDER/config -e log",
+    config: "
 daemon off; master_process off; user root; pid pid; error_log log;
 events {}
 http {
@@ -121,35 +152,61 @@ http {
   gzip_static on; gzip_http_version 1.0; gzip_vary on; gzip_proxied any;
   server { listen unix:SOCKET; root \"ROOT\"; autoindex off; }
 }
-";
+",
+};
 
-impl Nginx {
-    /// Starts nginx for the folder. Returns `None` if it is not installed.
-    pub(crate) fn start(site: &Folder) -> Option<Self> {
+pub(crate) const CADDY: Peer = Peer {
+    name: "Caddy",
+    package: "caddy",
+    explained: include_str!("caddy.txt"),
+    programs: ["caddy", "/usr/bin/caddy"],
+    arguments: "run --adapter caddyfile --config FOLDER/config",
+    config: "
+{
+  admin off
+  auto_https off
+}
+http:// {
+  bind unix/SOCKET
+  root * \"ROOT\"
+  file_server {
+    precompressed gzip
+    hide .*
+  }
+}
+",
+};
+
+/// A server that runs.
+pub(crate) struct Running {
+    process: Child,
+    folder: TempDir,
+    stream: UnixStream,
+}
+
+impl Peer {
+    /// Starts the server for the folder. Returns `None` if it is not installed.
+    pub(crate) fn start(&self, site: &Folder) -> Option<Running> {
         let folder = tempfile::tempdir().unwrap();
         let (socket, config) = (folder.path().join("socket"), folder.path().join("config"));
-        let text = CONFIG
+        let text = self
+            .config
             .replace("SOCKET", socket.to_str()?)
             .replace("ROOT", site.root().to_str()?);
         std::fs::write(&config, text).unwrap();
-        let start = |program| {
+        let arguments = self.arguments.replace("FOLDER", folder.path().to_str()?);
+        let log = std::fs::File::create(folder.path().join("output")).unwrap();
+        let start = |program: &&str| {
             let mut command = Command::new(program);
-            command
-                .arg("-p")
-                .arg(folder.path())
-                .arg("-c")
-                .arg(&config)
-                .args(["-e", "log"]);
-            command
-                .stdin(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .ok()
+            command.args(arguments.split(' ')).stdin(Stdio::null());
+            // It may keep files in the home folder.
+            command.env("HOME", folder.path());
+            command.stderr(log.try_clone().ok()?).spawn().ok()
         };
-        let process = start("nginx").or_else(|| start("/usr/sbin/nginx"))?;
+        let process = self.programs.iter().find_map(start)?;
         for _ in 0..500 {
             if let Ok(stream) = UnixStream::connect(&socket) {
-                return Some(Self {
+                return Some(Running {
                     process,
                     folder,
                     stream,
@@ -157,43 +214,66 @@ impl Nginx {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!(
-            "nginx does not start: {:?}",
-            std::fs::read_to_string(folder.path().join("log"))
-        );
+        let said = ["log", "output"].map(|name| std::fs::read_to_string(folder.path().join(name)));
+        panic!("{} does not start: {said:?}", self.name);
+    }
+}
+
+impl Running {
+    pub(crate) fn ask(&mut self, request: &Request, bytes: &[u8]) -> Answered {
+        if let Some(answered) = self.try_to_ask(request, bytes) {
+            return answered;
+        }
+        // It has closed the connection after the last response without saying so.
+        self.connect();
+        let answered = self.try_to_ask(request, bytes);
+        answered.unwrap_or_else(|| panic!("no response to {}", bytes.escape_ascii()))
     }
 
-    pub(crate) fn ask(&mut self, request: &Request, bytes: &[u8]) -> Answered {
-        self.stream.write_all(bytes).unwrap();
+    fn connect(&mut self) {
+        self.stream = UnixStream::connect(self.folder.path().join("socket")).unwrap();
+    }
+
+    /// Returns `None` if the connection ends before the response.
+    fn try_to_ask(&mut self, request: &Request, bytes: &[u8]) -> Option<Answered> {
+        self.stream.write_all(bytes).ok()?;
         let (mut received, mut chunk) = (Vec::new(), [0; 16_384]);
         let mut receive = |received: &mut Vec<u8>| {
-            let len = self.stream.read(&mut chunk).unwrap();
-            assert!(len > 0, "nginx has closed after {}", bytes.escape_ascii());
+            let len = self.stream.read(&mut chunk).unwrap_or(0);
             received.extend_from_slice(&chunk[..len]);
+            (len > 0).then_some(())
         };
         let head_len = loop {
             match head_len(&received) {
                 Some(len) if received.starts_with(b"HTTP/1.1 100 ") => drop(received.drain(..len)),
                 Some(len) => break len,
-                None => receive(&mut received),
+                None => receive(&mut received)?,
             }
         };
         let mut answered = Answered::of(&received[..head_len], &[]);
         let has_body = request.method != "HEAD" && !matches!(answered.status, 204 | 304);
         let body_len = answered.field("Content-Length").parse().unwrap_or(0);
         while has_body && received.len() < head_len + body_len {
-            receive(&mut received);
+            receive(&mut received)?;
         }
-        answered.body = received.split_off(head_len);
-        // After 412, nginx closes the connection without saying so.
-        if answered.closes() || answered.status == 412 {
-            self.stream = UnixStream::connect(self.folder.path().join("socket")).unwrap();
+        let is_chunked = has_body && answered.field("Transfer-Encoding") == "chunked";
+        answered.body = loop {
+            if !is_chunked {
+                break received.split_off(head_len);
+            }
+            if let Some(body) = from_chunks(&received[head_len..]) {
+                break body;
+            }
+            receive(&mut received)?;
+        };
+        if answered.closes() {
+            self.connect();
         }
-        answered
+        Some(answered)
     }
 }
 
-impl Drop for Nginx {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

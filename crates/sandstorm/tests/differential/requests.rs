@@ -210,7 +210,10 @@ impl Request {
         };
         let count = [1, 1, 1, 1, 2, 2, 3, 40][rng.usize(..8)];
         let list: Vec<_> = (0..count).map(|_| one(&mut self.names, rng)).collect();
+        let has_empty = list.iter().any(|range| range == "-0");
+        self.names.extend(has_empty.then_some("last 0 bytes"));
         let unit = if rng.u8(..8) == 0 {
+            self.names.push("other unit");
             piece("unit", rng).1
         } else {
             "bytes="
