@@ -459,7 +459,9 @@ where
             Some(mailbox) => server.with_handover(mailbox),
             None => server,
         };
-        let server = server.with_chunks(self.chunks(context));
+        let server = server
+            .with_chunks(self.chunks(context))
+            .with_shared_reports(context.index == 0);
         let server = if self.has_realms() {
             server.with_logins(Logins::new(&self.checks, &context.bell))
         } else {
@@ -667,6 +669,9 @@ where
             tally.event("access log lines lost", log.lost());
         }
         tally.event("requests too slow", tcp.deadlines_missed);
+        if http.reports_shared() {
+            self.tally_memory(tally, stack.app().site());
+        }
         if let Some((chunks, gave_way)) = stack.app().disk_counts() {
             tally_disk(tally, chunks, gave_way);
         }

@@ -266,3 +266,36 @@ fn a_reload_keeps_the_mode_and_counts_the_resident_packets() {
         assert_eq!(program.sending(&context).mode, SendMode::PreCopy);
     }
 }
+
+#[test]
+fn each_site_reports_its_memory_and_its_files() {
+    let (_folder, program) = choosing(100_000, 30_000_000);
+    let context = context(&["10.0.0.1/24"]);
+    let taken = program.sending(&context).taken();
+    let counts = |program: &Sandstorm| -> Vec<String> {
+        let mut tally = Tally::default();
+        program.tally_memory(&mut tally, &program.site());
+        tally.events().iter().map(ToString::to_string).collect()
+    };
+    let of = |program: &Sandstorm| program.parts[0].site().totals().memory();
+    let used = of(&program);
+    let expected = |site: &str, used: u64, packets: u64| {
+        [
+            format!("{site}site memory budget bytes 30000000"),
+            format!("{site}site memory bytes responses {used}"),
+            format!("{site}site memory bytes packets {packets}"),
+            format!("{site}site files memory 1"),
+            format!("{site}site files disk 0"),
+        ]
+    };
+    assert_eq!(counts(&program), expected("", used, taken));
+
+    let (_folder, other) = choosing(50_000, 30_000_000);
+    let other = other.with_hosts(&["b.test".parse().unwrap()]);
+    let less = of(&other);
+    let program = program
+        .with_name("a".to_owned())
+        .with_site(other.with_name("b".to_owned()));
+    let both = [expected("a: ", used, taken), expected("b: ", less, 0)].concat();
+    assert_eq!(counts(&program), both);
+}

@@ -39,6 +39,8 @@ pub type Server<A = SiteOnly, C = Cubic> = ip::Server<Http<A, C>>;
 pub struct Http<A: App = SiteOnly, C = Cubic> {
     stack: Stack<Web<A>, C>,
     packets: PacketTotals,
+    /// Whether this is the worker that reports what all workers share.
+    reports_shared: bool,
     wall_clock: WallClock,
     second_ends: Instant,
     turnover: Turnover,
@@ -102,6 +104,7 @@ impl<A: App, C: CongestionControl> Http<A, C> {
         Ok(Self {
             stack,
             packets,
+            reports_shared: false,
             wall_clock: SystemTime::now,
             second_ends: now,
             turnover: Turnover::default(),
@@ -156,6 +159,15 @@ impl<A: App, C: CongestionControl> Http<A, C> {
     pub(crate) fn with_chunks(mut self, chunks: Chunks) -> Self {
         self.stack.app_mut().set_chunks(chunks);
         self
+    }
+
+    /// Says whether this is the worker that reports what all workers share.
+    #[must_use]
+    pub(crate) fn with_shared_reports(self, reports_shared: bool) -> Self {
+        Self {
+            reports_shared,
+            ..self
+        }
     }
 
     /// Checks names and passwords on the thread of `logins`.
@@ -213,6 +225,11 @@ impl<A: App, C> Http<A, C> {
     /// The TCP stack, including the application.
     pub fn stack(&self) -> &Stack<Web<A>, C> {
         &self.stack
+    }
+
+    /// Whether this is the worker that reports what all workers share.
+    pub(crate) fn reports_shared(&self) -> bool {
+        self.reports_shared
     }
 
     /// The TCP stack, to look at its connections.

@@ -1,10 +1,11 @@
 //! Adds what a worker has counted to its tally.
 
-use control::Tally;
+use control::{Labels, Tally};
 
 use super::Sandstorm;
 use crate::disk::Chunks;
 use crate::login::LoginCounts;
+use crate::site::Site;
 use crate::status::Status;
 use crate::web::Counters;
 
@@ -27,6 +28,36 @@ impl<A, F, C> Sandstorm<A, F, C> {
         }
         tally.for_site(NO_SITE, |tally| tally_some_answers(tally, &rest));
     }
+
+    /// Adds what the site of each folder takes. `site` is that of the worker.
+    pub(super) fn tally_memory(&self, tally: &mut Tally, site: &Site) {
+        let taken = |index| self.sending.get().map_or(0, |one| one.taken_from(index));
+        let Some(by_host) = site.by_host() else {
+            return tally_memory_of(tally, site, taken(0));
+        };
+        for (index, (part, own)) in self.parts.iter().zip(by_host.sites()).enumerate() {
+            let one = |tally: &mut Tally| tally_memory_of(tally, own, taken(index));
+            if self.parts.len() > 1 {
+                tally.for_site(part.name(), one);
+            } else {
+                one(tally);
+            }
+        }
+    }
+}
+
+/// Adds what a site takes. Resident packets have `packets` bytes.
+fn tally_memory_of(tally: &mut Tally, site: &Site, packets: u64) {
+    const NAME: &str = "site memory bytes";
+    let (totals, budget) = (site.totals(), site.settings().memory);
+    if let Some(budget) = budget {
+        tally.level_detail("site memory budget bytes", Labels::NONE, budget.bytes());
+    }
+    tally.level_detail(NAME, ("of", "responses"), totals.memory());
+    tally.level_detail(NAME, ("of", "packets"), packets);
+    let in_memory = totals.files - totals.disk_files;
+    tally.level_detail("site files", ("place", "memory"), in_memory);
+    tally.level_detail("site files", ("place", "disk"), totals.disk_files);
 }
 
 /// Adds the answers of one of several sites, with the statuses that have occurred. There may be many

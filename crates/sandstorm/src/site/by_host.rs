@@ -54,7 +54,7 @@ impl ByHost {
         Some((site, *first))
     }
 
-    pub(super) fn sites(&self) -> impl Iterator<Item = &Site> {
+    pub(crate) fn sites(&self) -> impl Iterator<Item = &Site> {
         self.sites.iter().map(|(site, _)| &**site)
     }
 }
