@@ -8,8 +8,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use nmio::{Bell, Clock as _, Instant};
 use tcpip::SendMode;
+use testkit::SERVER;
 use testkit::noise;
-use testkit::smol::Client;
+use testkit::smol::{Client, Talk};
 
 use crate::disk::{CHUNK_LEN, Chunks, Reads};
 use crate::improving::Done;
@@ -555,4 +556,47 @@ fn a_reload_keeps_coded_forms_on_the_disk_unless_they_have_changed() {
     let gzip_only = "Accept-Encoding: gzip\r\n".to_owned();
     let found = responses(&changed.site, &[("GET", "/a.html", gzip_only)]);
     assert!(found[0].2 == gzip);
+}
+
+#[test]
+fn many_connections_of_one_client_leave_memory_to_others() {
+    const CROWD: usize = 200;
+    const LEN: usize = 40 * CHUNK_LEN;
+    let folder = tempfile::tempdir().unwrap();
+    let content = noise(1, CROWD * LEN);
+    fs::write(folder.path().join("a.bin"), &content).unwrap();
+    let site = Arc::new(load(folder.path()));
+    let mut world = world(&site, SendMode::MemCopy, 0);
+    let range = |number: usize| {
+        let (from, last) = (number * LEN, (number + 1) * LEN - 1);
+        let fields = format!("Range: bytes={from}-{last}\r\nConnection: close\r\n");
+        request("GET", "/a.bin", &fields)
+    };
+    // Each of them is slow, but fast enough to keep its memory.
+    for number in 0..CROWD {
+        let talk = Talk {
+            bytes: range(number).into_bytes(),
+            buffers: (3_000, 1_000),
+            ..Talk::default()
+        };
+        world.client.connect(80, talk);
+    }
+    let start = Duration::from_secs(1);
+    let talk = Talk {
+        server: SERVER[1],
+        start: Instant::ZERO + start,
+        bytes: range(0).into_bytes(),
+        ..Talk::default()
+    };
+    world.client.connect(80, talk);
+    let is_done = |client: &Client| client.connections[CROWD].received.len() > LEN;
+    assert!(world.run(is_done));
+    let took = world.link.clock.now().since(Instant::ZERO + start);
+    // Without shares, it takes 48 s.
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    let first = &world.client.connections[0].received;
+    assert!(first.len() < LEN, "the other connections are slow");
+    let web = world.server.transports.stack().app();
+    let (_, gave_way) = web.disk_counts().unwrap();
+    assert_eq!(gave_way, 0, "all of them make progress");
 }

@@ -12,6 +12,7 @@ mod logging_in;
 mod outside;
 mod prepared_reply;
 mod request_times;
+mod shares;
 mod streaming;
 
 pub use self::conversation::Conversation;

@@ -174,6 +174,11 @@ impl Chunks {
         told
     }
 
+    /// Maximum length of all chunks in bytes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// What has been read so far.
     pub(crate) fn counts(&self) -> Counts {
         self.counts

@@ -41,8 +41,9 @@ impl Core {
             request: self.access_log.is_some().then(|| head.into()),
             closes: outgoing.stamp.closes(),
         };
-        let (last, id, now) = (conn.state().download, conn.id(), conn.now());
-        conn.state().download = self.downloads.add(last, download, id, now);
+        let client = (conn.id(), conn.peer().ip());
+        let (last, now) = (conn.state().download, conn.now());
+        conn.state().download = self.downloads.add(last, download, client, now);
         let continuation = self.continue_download(conn);
         if continuation == Continuation::Wait {
             conn.park();

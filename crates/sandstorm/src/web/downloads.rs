@@ -2,6 +2,7 @@
 //! acknowledges what it has got. Reads are one or two flights ahead of the client, as in the Atlas
 //! server (Marinos and others, SIGCOMM 2017).
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,10 @@ use nmio::Instant;
 use tcpip::{ConnectionId, ContentId, Contents, Info, WriteError};
 
 use super::conversation::Conn;
+use super::shares::{Beyond, Holding};
 use crate::assembled::Piece;
 use crate::disk::{CHUNK_LEN, Chunks, DiskFile, Found};
+use crate::pending::network;
 use crate::site::HostedId;
 use crate::status::Status;
 
@@ -73,6 +76,8 @@ pub(super) struct Download {
 struct Progress {
     download: Download,
     connection: ConnectionId,
+    /// The client's address or network.
+    client: IpAddr,
     /// Index of the piece to write next, and the number of its bytes that are written.
     next: usize,
     written: usize,
@@ -113,6 +118,8 @@ pub(super) struct Downloads {
     list: Vec<Option<Progress>>,
     free: Vec<DownloadPlace>,
     chunks: Option<Chunks>,
+    /// The clients that get no further chunks now.
+    beyond: Beyond,
     /// Length of the own bytes of all downloads.
     own_bytes: usize,
     /// When downloads that wait for memory are tried again.
@@ -141,7 +148,7 @@ impl Downloads {
         &mut self,
         place: DownloadPlace,
         download: Download,
-        connection: ConnectionId,
+        (connection, peer): (ConnectionId, IpAddr),
         now: Instant,
     ) -> DownloadPlace {
         self.release(place);
@@ -149,6 +156,7 @@ impl Downloads {
         let progress = Some(Progress {
             download,
             connection,
+            client: network(peer),
             next: 0,
             written: 0,
             has_begun: false,
@@ -220,6 +228,10 @@ impl Downloads {
             // The connection is told when the chunk arrives.
             return Pumped::Waits;
         }
+        if is_short && !progress.is_done() && self.beyond.has(progress.client) {
+            progress.wait_for_memory(conn.now());
+            return Pumped::Waits;
+        }
         while !progress.is_done() {
             if queued >= ahead || conn.room() == 0 {
                 // It waits only for the client.
@@ -256,18 +268,18 @@ impl Downloads {
     }
 
     /// Returns connections that are to be tried again, because they wait for memory. Those that have
-    /// waited longest come first.
+    /// waited longest come first, and those of clients beyond their share last.
     pub(super) fn take_starved(&mut self, now: Instant) -> Vec<ConnectionId> {
-        let waiting = self
-            .list
-            .iter()
-            .flatten()
-            .filter_map(|one| match one.waits {
-                Waits::ForMemory(since) => Some((since, one.connection)),
-                Waits::No | Waits::ForChunk => None,
-            });
+        let all = self.list.iter().flatten();
+        let capacity = self.chunks.as_ref().map_or(0, Chunks::capacity);
+        self.beyond
+            .update(&all.clone().map(Progress::holding), capacity);
+        let waiting = all.filter_map(|one| match one.waits {
+            Waits::ForMemory(since) => Some(((self.beyond.has(one.client), since), one.connection)),
+            Waits::No | Waits::ForChunk => None,
+        });
         let mut waiting: Vec<_> = waiting.collect();
-        waiting.sort_by_key(|(since, _)| *since);
+        waiting.sort_by_key(|(order, _)| *order);
         waiting.truncate(MAX_RETRIES);
         // Memory counts as short until no download waits for it.
         self.retry_at = (!waiting.is_empty()).then(|| now + RETRY);
@@ -313,16 +325,17 @@ impl Downloads {
         }
     }
 
-    /// Returns connections that may have to give way, because downloads wait for memory. Those whose
-    /// last progress is longest ago come first.
+    /// Returns connections that may have to give way, because downloads wait for memory. Those of clients
+    /// beyond their share come first, and then those whose last progress is longest ago.
     pub(super) fn late(&self, now: Instant) -> Vec<ConnectionId> {
         let all = self.list.iter().flatten();
         if !all.clone().any(Progress::is_starved) {
             return Vec::new();
         }
         let late = all.filter(|one| one.owed > 0 && one.at + PATIENCE < now);
-        let mut late: Vec<_> = late.map(|one| (one.at, one.connection)).collect();
-        late.sort_by_key(|(at, _)| *at);
+        let order = |one: &Progress| (!self.beyond.has(one.client), one.at);
+        let mut late: Vec<_> = late.map(|one| (order(one), one.connection)).collect();
+        late.sort_by_key(|(order, _)| *order);
         late.truncate(MAX_LAGGARDS);
         late.into_iter().map(|(_, connection)| connection).collect()
     }
@@ -363,6 +376,24 @@ impl Progress {
         matches!(self.waits, Waits::ForMemory(_))
     }
 
+    /// Notes that the download waits for memory, if it has not waited before.
+    fn wait_for_memory(&mut self, now: Instant) {
+        if !self.is_starved() {
+            self.waits = Waits::ForMemory(now);
+        }
+    }
+
+    /// What the client holds.
+    fn holding(&self) -> Holding {
+        let unacknowledged = (self.owed as usize).div_ceil(CHUNK_LEN);
+        let arriving = usize::from(self.waits == Waits::ForChunk);
+        Holding {
+            client: self.client,
+            held: (unacknowledged + arriving) * CHUNK_LEN.min(self.download.file.len()),
+            is_starved: self.is_starved(),
+        }
+    }
+
     /// Returns a chunk of the file. If it is not in memory, notes what the download waits for.
     fn find(
         &mut self,
@@ -377,8 +408,7 @@ impl Progress {
                 return Some(content);
             }
             Found::Later => self.waits = Waits::ForChunk,
-            Found::NoRoom if self.is_starved() => {}
-            Found::NoRoom => self.waits = Waits::ForMemory(conn.now()),
+            Found::NoRoom => self.wait_for_memory(conn.now()),
         }
         None
     }
