@@ -47,6 +47,16 @@ pub enum NotLoaded {
         /// The folders of the sites.
         sites: [String; 2],
     },
+    /// Two sites share a port, but have different limits for connections.
+    #[error(
+        "{} and {} share a port, so their connections have the same limits; correct one of them, or \
+         give it another port",
+        sites[0], sites[1]
+    )]
+    OtherLimits {
+        /// The folders of the sites.
+        sites: [String; 2],
+    },
     /// The folder for compressed forms cannot be used.
     #[error(
         "cannot keep compressed files in {}: {source}; make the folder, and let the server's user write \

@@ -171,6 +171,11 @@ impl SiteSource<'_> {
         self.options.addresses()
     }
 
+    /// Whether the connections of both sites have the same limits.
+    pub(crate) fn has_limits_of(&self, other: &Self) -> bool {
+        self.connections == other.connections
+    }
+
     /// Whether the packets of both sites are sent in the same way.
     pub(crate) fn has_mode_of(&self, other: &Self) -> bool {
         self.options.mode == other.options.mode

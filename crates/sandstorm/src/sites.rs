@@ -159,6 +159,9 @@ impl<'o, C: CongestionControl> Group<'o, C> {
             if !other.has_mode_of(&source) {
                 return Err(NotLoaded::OtherMode { sites: sites() });
             }
+            if !other.has_limits_of(&source) {
+                return Err(NotLoaded::OtherLimits { sites: sites() });
+            }
             let mut hosts = source.all_hosts();
             let same = hosts.find(|host| other.all_hosts().any(|one| one == *host));
             if let Some(host) = same {

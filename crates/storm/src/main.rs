@@ -128,17 +128,19 @@ impl Named for Storm {
 }
 
 impl Serve {
-    fn serve<C: CongestionControl>(&self, more: &[&Self]) -> ExitCode {
-        control::serve(&self.network, || self.load::<C>(more))
+    /// Serves this site and `more` sites. The options of the DNS server are those of `dns`.
+    fn serve<C: CongestionControl>(&self, more: &[&Self], dns: &Self) -> ExitCode {
+        control::serve(&self.network, || self.load::<C>(more, dns))
     }
 
     /// Loads the folders of all sites, and the zones.
     fn load<C: CongestionControl>(
         &self,
         more: &[&Self],
+        dns: &Self,
     ) -> Result<impl Program + use<C>, StartError> {
         let web = load_sites::<C>(self.source(), more.iter().map(|site| site.source()))?;
-        let both = Both::<Storm, _, _>::new(web, self.load_zones()?);
+        let both = Both::<Storm, _, _>::new(web, dns.load_zones()?);
         Ok(both.with_port_args(&self.dns))
     }
 
@@ -166,14 +168,14 @@ impl Serve {
     }
 
     /// Loads the folders and the zones, and returns the lines about each in the start block.
-    fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
+    fn check(&self, more: &[&Self], dns: &Self) -> Vec<Result<Lines, StartError>> {
         control::log::init(self.network.log, self.network.log_format);
         let options = self.network.check(Storm::NAME).map(|()| Lines::new());
         let congestion = self.congestion(more).map(|_| Lines::new());
         let mut found = vec![options.map_err(Into::into), congestion.map_err(Into::into)];
         let (of_sites, web) = check_sites(self.source(), more.iter().map(|site| site.source()));
         found.extend(of_sites);
-        let zones = self.load_zones();
+        let zones = dns.load_zones();
         found.push(match &zones {
             Ok(zones) => Ok(zones.loaded()),
             Err(error) => Err(error.to_string().into()),
@@ -216,17 +218,18 @@ fn main() -> ExitCode {
     let command = command();
     let parsed = config::parse_sites::<Cli>(command.clone());
     let more = parsed.further(Cli::site);
+    let dns = |site| parsed.shared().site().unwrap_or(site);
     match &parsed.cli.command {
         Command::Serve(args) => match args.congestion(&more) {
-            Ok(Congestion::Cubic) => args.serve::<Cubic>(&more),
-            Ok(Congestion::Bbr) => args.serve::<Bbr>(&more),
-            Ok(Congestion::Reno) => args.serve::<NewReno>(&more),
+            Ok(Congestion::Cubic) => args.serve::<Cubic>(&more, dns(args)),
+            Ok(Congestion::Bbr) => args.serve::<Bbr>(&more, dns(args)),
+            Ok(Congestion::Reno) => args.serve::<NewReno>(&more, dns(args)),
             Err(error) => {
                 eprintln!("storm: {error}");
                 ExitCode::from(2)
             }
         },
-        Command::Check(args) => config::print_check("storm", args.check(&more)),
+        Command::Check(args) => config::print_check("storm", args.check(&more, dns(args))),
         Command::Config(what) => {
             let own = [
                 sandstorm::own_defaults(),

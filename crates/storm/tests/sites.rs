@@ -214,6 +214,11 @@ fn wrong_sites_are_refused_with_their_names() {
         ),
         (
             "check",
+            web("one", "") + &web("two", "hosts = [\"a.test\"]\nmin-rate = 1\n"),
+            "/two (FILE:4) share a port, so their connections have the same limits",
+        ),
+        (
+            "check",
             web("one", "hosts = [\"a.test\"]\n") + &web("two", "hosts = [\"A.test.\"]\n"),
             "/two (FILE:5); give it to one of them",
         ),
@@ -256,6 +261,42 @@ fn a_folder_on_the_command_line_does_not_replace_that_of_every_site() {
     let (succeeded, said) = run(STORM, &["check", "--config", &config, "--web", "one"]);
     let message = "there are several [[web]], so root cannot be on the command line";
     assert!(!succeeded && said.contains(message), "{said}");
+}
+
+#[test]
+fn limits_of_a_site_hold_only_for_this_site() {
+    let folder = tempfile::tempdir().unwrap();
+    let sites = "[[web]]\nroot = \"one\"\nmax-connections = 1\nwhen-full = \"refuse\"\n\
+                 [[web]]\nroot = \"two\"\nport = 81\n";
+    let [config, socket] = prepare(folder.path(), sites);
+    let (_, shown) = run(STORM, &["config", "show", "--config", &config]);
+    let lines = shown
+        .lines()
+        .filter(|line| line.contains("max-connections"));
+    let lines: Vec<_> = lines.collect();
+    assert!(
+        lines[0].starts_with("#max-connections =") && lines.len() == 2,
+        "{shown}"
+    );
+    assert!(lines[1].contains("storm.toml:3"), "{shown}");
+    let arguments = ["serve", "--config", &config, "--control-socket", &socket];
+    let storm = Example::start(STORM, &arguments);
+    let address = storm.addresses[0];
+    let connect = |port: u16| {
+        let time = Duration::from_millis(300);
+        TcpStream::connect_timeout(&(address, port).into(), time)
+    };
+    storm.beside(|| {
+        let first = connect(80).unwrap();
+        assert!(connect(80).is_err(), "the site has one connection");
+        let others: Vec<_> = (0..5).map(|_| connect(81).unwrap()).collect();
+        // The DNS server has its own limits.
+        let server = format!("@{address}");
+        let query = ["+tcp", "+short", &server, "a.a.test", "A"];
+        assert_eq!(run("dig", &query), (true, "192.0.2.1\n".to_owned()));
+        drop((first, others));
+    });
+    storm.stop();
 }
 
 #[test]

@@ -31,6 +31,17 @@ pub(super) struct File {
 }
 
 impl File {
+    /// Returns a file without what the first site has for itself, if there is something.
+    pub(super) fn for_all_sites(&self) -> Option<Self> {
+        let all = self.settings.iter().filter(|one| !one.is_own);
+        let settings: Vec<_> = all.cloned().collect();
+        (settings.len() < self.settings.len()).then(|| Self {
+            path: self.path.clone(),
+            settings,
+            more: Vec::new(),
+        })
+    }
+
     /// Returns a file for each further table: with this table in the place of the first one, and the
     /// same settings in all other sections.
     pub(super) fn with_further_tables(&mut self) -> Vec<Self> {
@@ -51,9 +62,9 @@ impl File {
 
 /// Leaves out the settings for all sites that the site has for itself.
 fn with_own(mut settings: Vec<Setting>) -> Vec<Setting> {
-    let of_site = settings.iter().filter(|one| one.section.is_site);
-    let own: Vec<_> = of_site.map(|one| one.id.clone()).collect();
-    settings.retain(|one| one.section.is_site || !own.contains(&one.id));
+    let own = settings.iter().filter(|one| one.is_own);
+    let own: Vec<_> = own.map(|one| one.id.clone()).collect();
+    settings.retain(|one| one.is_own || !own.contains(&one.id));
     settings
 }
 
@@ -62,6 +73,8 @@ fn with_own(mut settings: Vec<Setting>) -> Vec<Setting> {
 pub(super) struct Setting {
     /// The section of the key.
     pub(super) section: Section,
+    /// Whether it is the key of another section that a site has for itself.
+    pub(super) is_own: bool,
     /// The option's identifier in the command.
     pub(super) id: String,
     /// The option as words of a command line.
@@ -237,6 +250,7 @@ impl Reader<'_, '_> {
             if let Some(words) = self.words(key, value) {
                 self.settings[to].push(Setting {
                     section,
+                    is_own: key.section != section,
                     id: key.arg.get_id().to_string(),
                     words,
                     line: place(self.text, name.span().start).0,

@@ -64,8 +64,10 @@ impl Section {
 /// Options without a key: those that make sense only on a command line.
 const WITHOUT_KEY: [&str; 5] = ["help", "version", "config", "files", "no_sandbox"];
 
-/// Options of another section that a site may have for itself.
-const OF_SITES: [&str; 2] = ["access_log", "access_log_format"];
+/// The section whose keys a site may have for itself.
+const OF_SITES: &str = "connections";
+/// Keys of other sections that a site may have for itself.
+const MORE_OF_SITES: [&str; 2] = ["access_log", "access_log_format"];
 
 /// An option of a command, as a key of the file.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +93,7 @@ impl Key<'_> {
     /// Whether the key of another section may stand in that of a site too. There it holds only for
     /// this site.
     pub(super) fn is_for_each_site(&self) -> bool {
-        OF_SITES.contains(&self.arg.get_id().as_str())
+        self.section.name == OF_SITES || MORE_OF_SITES.contains(&self.arg.get_id().as_str())
     }
 
     /// Whether the key's value is a list.

@@ -19,10 +19,19 @@ pub struct Parsed<T> {
     /// The same for each further `[[web]]` of the file: with its keys in the place of the first one's.
     /// Only [`parse_sites`] reads several.
     pub more: Vec<Self>,
+    /// The same without what the first `[[web]]` has for itself, such as its limits, if there is
+    /// something.
+    shared: Option<T>,
     pub(super) origins: Origins,
 }
 
 impl<T> Parsed<T> {
+    /// Returns what the command line and the file say without the keys that a `[[web]]` has for itself,
+    /// although they belong to another section. They do not concern other servers of the process.
+    pub fn shared(&self) -> &T {
+        self.shared.as_ref().unwrap_or(&self.cli)
+    }
+
     /// Returns what `of` takes from the command line for each further `[[web]]`.
     pub fn further<'a, A>(&'a self, of: impl Fn(&'a T) -> Option<&'a A>) -> Vec<&'a A> {
         let more = self.more.iter();
@@ -93,6 +102,7 @@ fn parse_words<T: FromArgMatches>(
         Some(path) => file::read(path, &first.command, has_sites).map_err(Wrong::File)?,
         None => File::default(),
     };
+    let shared = file.for_all_sites();
     let more = file.with_further_tables();
     if !more.is_empty()
         && let Some(message) = first.of_all_sites(&file)
@@ -100,8 +110,10 @@ fn parse_words<T: FromArgMatches>(
         return Err(Wrong::File(message));
     }
     let with = |file| parse_with(&command, words, &first, file);
+    let shared = shared.map(with).transpose()?;
     Ok(Parsed {
         more: more.into_iter().map(with).collect::<Result<_, _>>()?,
+        shared: shared.map(|parsed| parsed.cli),
         ..with(file)?
     })
 }
@@ -145,6 +157,7 @@ fn parse_with<T: FromArgMatches>(
     Ok(Parsed {
         cli,
         more: Vec::new(),
+        shared: None,
         origins,
     })
 }

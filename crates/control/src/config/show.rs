@@ -146,7 +146,7 @@ impl Origins {
     /// Whether a site has the key of another section for itself.
     fn is_of_site(&self, key: &Key<'_>) -> bool {
         let id = key.arg.get_id();
-        let is_it = |one: &Setting| one.id == id.as_str() && one.section != key.section;
+        let is_it = |one: &Setting| one.is_own && one.id == id.as_str();
         !self.is_overridden(id.as_str()) && self.file.settings.iter().any(is_it)
     }
 
