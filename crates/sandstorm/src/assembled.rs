@@ -194,7 +194,7 @@ impl Assembler<'_> {
         let end = rest.iter().position(|b| *b == b' ').unwrap_or_default();
         let query = rest[..end].strip_prefix(b"?").unwrap_or_default();
         reply.write_with_location(self.out, |out| {
-            if site.write_location(rule, path, out) && !query.is_empty() {
+            if site.write_location(rule, (path, query), out) && !query.is_empty() {
                 write_query(query, out);
             }
         });

@@ -7,7 +7,7 @@
 //!
 //! | deliberately absent | why |
 //! |---|---|
-//! | rules for a domain, by query, country, language, role or cookie | only the path decides |
+//! | rules for a domain, by country, language, role or cookie | only the path and the query decide |
 //! | rewrites to another site | the server is no proxy |
 //! | placeholders within a segment | a match needs no search |
 //! | placeholders in the host of a target | a client could choose where a redirect leads |
@@ -15,12 +15,14 @@
 mod hashed;
 mod headers;
 mod pattern;
+mod query;
 mod redirects;
 mod template;
 
 pub(crate) use hashed::is_hashed;
 pub(crate) use headers::{HeaderRule, HeaderRules, MAX_HEADER_RULES, parse_headers};
 pub(crate) use pattern::{Captures, MAX_CAPTURES, MAX_PATH_LEN, Pattern};
+pub(crate) use query::{Query, QueryPattern};
 pub(crate) use redirects::{Action, MAX_EXACT_RULES, MAX_PATTERN_RULES, Redirect, parse_redirects};
 pub(crate) use template::Template;
 
@@ -140,12 +142,15 @@ pub enum RuleError {
         /// The status of the rule.
         status: u16,
     },
-    /// The rule depends on a query.
-    #[error("rules with query parameters such as {word:?} are not supported; leave it out")]
+    /// A parameter of a rule's query is wrong, or occurs twice.
+    #[error("{word:?} is no parameter of a query; write each as in id=:id or id=5, once")]
     QueryParameter {
         /// The word.
         word: String,
     },
+    /// A rule with query parameters is no redirect.
+    #[error("a rule with query parameters can only redirect; give it 301, 302, 303, 307 or 308")]
+    NoRedirect,
     /// The rule depends on something other than the path.
     #[error("rules with conditions such as {word:?} are not supported; leave it out")]
     Condition {

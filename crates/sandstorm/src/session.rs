@@ -339,7 +339,8 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
     let Some(target) = request.page() else {
         return bad_request();
     };
-    let page = site.find(target.path.as_bytes());
+    let by_query = site.by_query(target.path.as_bytes(), target.query);
+    let page = by_query.map_or_else(|| site.find(target.path.as_bytes()), Ok);
     if !site.realms().is_empty()
         && visitor == Visitor::Unknown
         && let Some(answer) = to_stranger(site, request, target.path.as_bytes(), page.ok(), data)

@@ -2,6 +2,7 @@
 
 mod builder;
 mod by_host;
+mod by_query;
 mod media_type;
 mod page;
 
@@ -30,6 +31,7 @@ use crate::tag_key::TagKey;
 pub use builder::Builder;
 pub use by_host::HostedSite;
 pub(crate) use by_host::{ByHost, HostedId};
+use by_query::{QueryRule, query_rule_index};
 pub(crate) use media_type::MediaTypes;
 pub use page::ReplyId;
 pub(crate) use page::{FilePage, Page, Variants};
@@ -106,6 +108,8 @@ pub struct Site {
     uncoded: Vec<ReplyId>,
     /// The versions of files, as far as they can be recognised, at the index of a file's first reply.
     versions: Vec<Option<Fingerprint>>,
+    /// The redirects that are about a query, in the order in which they are tried.
+    query_rules: Vec<QueryRule>,
     /// The targets of links that lead out of the folder.
     outside: BTreeSet<PathBuf>,
     /// The redirect from a clean URL with a slash at its end, if the site has clean URLs.
@@ -295,7 +299,16 @@ impl Site {
 
     /// Appends the location to which the rule with this index redirects a path. Returns true if the
     /// request's query may follow it.
-    pub(crate) fn write_location(&self, rule: u16, path: &[u8], out: &mut Vec<u8>) -> bool {
+    pub(crate) fn write_location(
+        &self,
+        rule: u16,
+        (path, query): (&[u8], &[u8]),
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if let Some(index) = query_rule_index(rule) {
+            self.write_location_by_query(index, path, query, out);
+            return false;
+        }
         if rule == WITHOUT_SLASH {
             if let Ok(Decoded { path, .. }) = decoded(path) {
                 out.extend_from_slice(encoded(path.strip_suffix(b"/").unwrap_or(&path)).as_bytes());

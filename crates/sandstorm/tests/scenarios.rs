@@ -77,6 +77,11 @@ fn site_with_rules() -> Site {
         "/dropped/* /404.html 410",
         "/old/kept /never",
         "/app/* /index.html 200",
+        "/store id=:id size=big /goods/:id/big",
+        "/store id=:id /goods/:id?from=store 302",
+        "/store /shop",
+        "/style.css v=:v /never/:v",
+        "/docs/* print=1 /print/:splat 307!",
     ] {
         settings.add_redirect(rule).unwrap();
     }

@@ -45,6 +45,11 @@ impl<'p> Captures<'p> {
     pub(crate) fn get(&self, index: usize) -> &'p [u8] {
         self.0.get(index).copied().unwrap_or_default()
     }
+
+    /// Adds a capture. Returns `None` if there are too many.
+    pub(crate) fn push(&mut self, text: &'p [u8]) -> Option<()> {
+        self.0.try_push(text).ok()
+    }
 }
 
 impl Pattern {
@@ -107,6 +112,11 @@ impl Pattern {
     /// The index of a capture by its name, without the colon. The star has the name `splat`.
     pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|other| **other == *name)
+    }
+
+    /// Number of captures.
+    pub(crate) fn captures_len(&self) -> usize {
+        self.names.len()
     }
 
     /// Returns the name of a placeholder of this pattern that stands in a text, behind a colon.

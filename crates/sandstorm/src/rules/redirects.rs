@@ -5,6 +5,7 @@ use std::str::FromStr;
 use arrayvec::ArrayVec;
 
 use super::pattern::{Captures, Pattern};
+use super::query::QueryPattern;
 use super::template::Template;
 use super::{LineError, RuleError, excerpt, lines, without_comment};
 use crate::status::{Status, StatusCode};
@@ -18,10 +19,12 @@ pub(crate) const MAX_PATTERN_RULES: usize = 1_000;
 
 /// A rule that leads from a path to a target. The first rule that matches a path holds.
 ///
-/// It is parsed from `FROM TO [STATUS[!]]`.
+/// It is parsed from `FROM [NAME=VALUE ...] TO [STATUS[!]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) from: Pattern,
+    /// The parameters that a request must have.
+    pub(crate) query: QueryPattern,
     pub(crate) to: Template,
     pub(crate) action: Action,
     /// Set if the rule also holds for a path that has a file.
@@ -69,12 +72,14 @@ impl FromStr for Redirect {
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let mut words = text.split_ascii_whitespace();
         let from = Pattern::parse(words.next().unwrap_or_default())?;
-        let target = words.next().ok_or(RuleError::NoTarget)?;
-        if is_parameter(target) {
-            let word = excerpt(target);
-            return Err(RuleError::QueryParameter { word });
+        let mut target = words.next().ok_or(RuleError::NoTarget)?;
+        let mut parameters = Vec::new();
+        while is_parameter(target) {
+            parameters.push(target);
+            target = words.next().ok_or(RuleError::NoTarget)?;
         }
-        let to = Template::parse(target, &from)?;
+        let query = QueryPattern::parse(&parameters, &from)?;
+        let to = Template::parse(target, &|name| query.index_of(name, &from))?;
         let (action, forced) = match words.next() {
             Some(word) => parse_status(word)?,
             None => (Action::Redirect(Status::MovedPermanently.into()), false),
@@ -84,6 +89,7 @@ impl FromStr for Redirect {
         }
         let rule = Self {
             from,
+            query,
             to,
             action,
             forced,
@@ -98,17 +104,29 @@ impl Redirect {
     /// Checks that the target fits the action.
     fn check(&self) -> Result<(), RuleError> {
         if matches!(self.action, Action::Redirect(_)) {
+            // The target has no query, or one that differs.
+            if self.has_query() {
+                return Ok(());
+            }
             return if self.is_endless() {
                 Err(RuleError::Endless)
             } else {
                 Ok(())
             };
         }
+        if self.has_query() {
+            return Err(RuleError::NoRedirect);
+        }
         if self.to.is_path() {
             return Ok(());
         }
         let status = self.action.status().code();
         Err(RuleError::Proxy { status })
+    }
+
+    /// Returns true if the rule holds only for requests with a query.
+    pub(crate) fn has_query(&self) -> bool {
+        !self.query.is_empty()
     }
 
     /// Returns true if a redirect certainly leads to itself. If the rule is not forced, only its
@@ -172,7 +190,8 @@ pub(crate) fn parse_redirects(text: &str) -> (Vec<Redirect>, Vec<LineError>) {
             continue;
         }
         let rule = text.parse().and_then(|rule: Redirect| {
-            let (count, max, too_many) = if rule.from.exact().is_some() {
+            let is_exact = rule.from.exact().is_some() && !rule.has_query();
+            let (count, max, too_many) = if is_exact {
                 (&mut exact, MAX_EXACT_RULES, RuleError::TooManyExact)
             } else {
                 (&mut patterns, MAX_PATTERN_RULES, RuleError::TooManyPatterns)
@@ -232,8 +251,10 @@ mod tests {
             ("# a", path("#")),
             ("/a", RuleError::NoTarget),
             ("/a 301", target("301")),
-            ("/a id=:id /b/:id 301", parameter("id=:id")),
-            ("/a tag[]=x /b", parameter("tag[]=x")),
+            ("/a id=:id", RuleError::NoTarget),
+            ("/a id=:i-d /b", parameter("id=:i-d")),
+            ("/a id=:id /b/:id 200", RuleError::NoRedirect),
+            ("/a id=:id /404.html 404", RuleError::NoRedirect),
             ("/a /b Country=de", condition("Country=de")),
             ("/a /b 302 Language=de,fr", condition("Language=de,fr")),
             ("/a /b 200! Role=admin", condition("Role=admin")),
@@ -266,6 +287,8 @@ mod tests {
             "/* /:splat.html",
             "/a /a 200",
             "/* /a 404!",
+            "/a id=:id /b/:id 301",
+            "/a tag[]=x id=:id /a 302!",
         ] {
             assert!(line.parse::<Redirect>().is_ok(), "{line}");
         }

@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
-use super::pattern::{Captures, MAX_PATH_LEN, Pattern, decode, is_in_name};
+use super::pattern::{Captures, MAX_PATH_LEN, decode, is_in_name};
 use super::{RuleError, excerpt};
 use crate::host::is_host;
 use crate::percent::PATH;
@@ -48,8 +48,11 @@ enum Part {
 }
 
 impl Template {
-    /// Parses the target of a rule that has the path `pattern`.
-    pub(crate) fn parse(text: &str, pattern: &Pattern) -> Result<Self, RuleError> {
+    /// Parses the target of a rule. `index_of` returns the index of a capture by its name.
+    pub(crate) fn parse(
+        text: &str,
+        index_of: &dyn Fn(&str) -> Option<usize>,
+    ) -> Result<Self, RuleError> {
         let len = text.len();
         if len > MAX_PATH_LEN {
             return Err(RuleError::TargetTooLong { len });
@@ -64,7 +67,7 @@ impl Template {
         if !origin.is_empty() {
             location.push(Part::Literal(origin.as_bytes().into()));
         }
-        add_parts(&rest, pattern, &mut location, |literal| {
+        add_parts(&rest, index_of, &mut location, |literal| {
             // Only the error matters here: the bytes stay encoded.
             decode(literal.as_bytes(), &mut Vec::new())?;
             let encoded = percent_encode(literal.as_bytes(), IN_LITERAL);
@@ -73,7 +76,7 @@ impl Template {
         let mut path = Vec::new();
         if origin.is_empty() {
             let end = query_at.unwrap_or(rest.len());
-            add_parts(&rest[..end], pattern, &mut path, |literal| {
+            add_parts(&rest[..end], index_of, &mut path, |literal| {
                 let mut decoded = Vec::new();
                 decode(literal.as_bytes(), &mut decoded)?;
                 Ok(decoded)
@@ -204,7 +207,7 @@ fn with_one_fragment(text: &str) -> String {
 /// Splits text into literals and captures. `convert` encodes or decodes a literal.
 fn add_parts(
     text: &str,
-    pattern: &Pattern,
+    index_of: &dyn Fn(&str) -> Option<usize>,
     parts: &mut Vec<Part>,
     convert: impl Fn(&str) -> Result<Vec<u8>, RuleError>,
 ) -> Result<(), RuleError> {
@@ -217,7 +220,7 @@ fn add_parts(
         if name.is_empty() {
             literal.push(':');
         } else {
-            let index = pattern.index_of(name).ok_or_else(|| {
+            let index = index_of(name).ok_or_else(|| {
                 let name = excerpt(name);
                 RuleError::UnknownName { name }
             })?;
@@ -237,16 +240,18 @@ fn add_parts(
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::pattern::Pattern;
     use super::*;
 
     fn template(pattern: &str, target: &str) -> Result<Template, RuleError> {
-        Template::parse(target, &Pattern::parse(pattern).unwrap())
+        let pattern = Pattern::parse(pattern).unwrap();
+        Template::parse(target, &|name| pattern.index_of(name))
     }
 
     /// The location and the rewritten path for a decoded request path, which must match.
     fn expand(pattern: &str, target: &str, path: &str) -> (Option<String>, Option<Vec<u8>>) {
         let pattern = Pattern::parse(pattern).unwrap();
-        let template = Template::parse(target, &pattern).unwrap();
+        let template = Template::parse(target, &|name| pattern.index_of(name)).unwrap();
         let captures = pattern.captures(path.as_bytes()).unwrap();
         let mut location = b"kept ".to_vec();
         let is_written = template.write(&captures, &mut location).is_some();
@@ -442,7 +447,7 @@ mod tests {
             let pattern = Pattern::parse("/:a/*").unwrap();
             let path = format!("/x{path}");
             if let (Ok(template), Some(captures)) =
-                (Template::parse(&target, &pattern), pattern.captures(path.as_bytes()))
+                (Template::parse(&target, &|name| pattern.index_of(name)), pattern.captures(path.as_bytes()))
             {
                 let mut location = Vec::new();
                 prop_assert!(template.write(&captures, &mut location).is_some());

@@ -122,6 +122,7 @@ impl Builder {
                 totals: Totals::default(),
                 uncoded: Vec::new(),
                 versions: Vec::new(),
+                query_rules: Vec::new(),
                 outside: BTreeSet::new(),
                 without_slash: None,
             },

@@ -101,7 +101,11 @@ impl Builder {
         }
         let rules = self.site.rules.iter().zip(&previous.rules);
         let rules = rules.map(|(own, old)| (own.page, old.page));
-        let pages = rules.chain([(self.site.without_slash, previous.without_slash)]);
+        let queries = self.site.query_rules.iter().zip(&previous.query_rules);
+        let queries = queries.map(|(own, old)| (Some(own.page), Some(old.page)));
+        let pages = rules
+            .chain(queries)
+            .chain([(self.site.without_slash, previous.without_slash)]);
         for (own, old) in pages.filter_map(|(own, old)| own.zip(old)) {
             let old = Group::of(&old, previous);
             pairs.extend(Group::of(&own, &self.site).into_iter().zip(old));

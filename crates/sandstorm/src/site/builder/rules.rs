@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Builder, PAGE_SUFFIX};
 use crate::reply::{error_page, open_redirect, status_page};
 use crate::rules::{Action, Captures, Redirect};
+use crate::site::by_query::{QueryRule, rule_of};
 use crate::site::page::{Page, ReplyId};
 use crate::site::{PathRule, SHARED, Site, WITHOUT_SLASH};
 use crate::status::{Status, StatusCode};
@@ -66,6 +67,10 @@ impl Builder {
         let mut applied = HashSet::new();
         let mut forced = Vec::new();
         for rule in std::mem::take(&mut self.redirects) {
+            if rule.has_query() {
+                self.add_query_rule(rule);
+                continue;
+            }
             let Some(lead) = self.lead_of(&rule, &mut errors, report) else {
                 continue;
             };
@@ -88,6 +93,25 @@ impl Builder {
             });
         }
         self.force(&forced, &applied);
+    }
+
+    /// Adds a redirect that is about a query.
+    fn add_query_rule(&mut self, rule: Redirect) {
+        let Some(number) = rule_of(self.site.query_rules.len()) else {
+            return;
+        };
+        let replies = open_redirect(own_status(rule.action.status()), &self.everywhere);
+        let first = self.add(replies);
+        self.site.query_rules.push(QueryRule {
+            from: rule.from,
+            query: rule.query,
+            to: rule.to,
+            forced: rule.forced,
+            page: Page::Rule {
+                rule: number,
+                first,
+            },
+        });
     }
 
     /// Lets a path lead to a page, and also the path with or without its final slash.
