@@ -99,6 +99,12 @@ pub enum LoadError {
         /// Why it cannot be used.
         reason: String,
     },
+    /// A text belongs to a path that needs no password.
+    #[error("--basic-auth-realm names {path}, but --basic-auth does not; correct one of them")]
+    NoRealm {
+        /// The path.
+        path: String,
+    },
     /// The folder contains no file, apart from hidden ones.
     #[error("there is no file to serve in {}; files whose name begins with a dot do not count", path.display())]
     Empty {

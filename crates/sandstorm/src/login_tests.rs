@@ -390,3 +390,33 @@ fn a_browser_may_ask_without_a_password_whether_another_site_may_send_one() {
         );
     }
 }
+
+#[test]
+fn the_question_for_a_password_may_have_its_own_text() {
+    let mut place = Place::new(&[]);
+    place.settings.realm_texts = vec!["/private/=F\u{fc}r uns".parse().unwrap()];
+    let site = place.load().unwrap();
+    let field = "\r\nWWW-Authenticate: Basic realm=\"F\u{fc}r uns\", charset=\"UTF-8\"\r\n";
+    let challenge = site.reply(site.realms()[0].first);
+    let head = std::str::from_utf8(challenge.head()).unwrap();
+    assert!(head.contains(field), "{head}");
+    place.settings.realm_texts = vec!["/other=x".parse().unwrap()];
+    let error = place.load().unwrap_err().to_string();
+    assert!(
+        error.contains("names /other, but --basic-auth does not"),
+        "{error}"
+    );
+    for wrong in [
+        "",
+        "/a",
+        "a=b",
+        "/a=",
+        "/a=\"b\"",
+        "/a=b\\",
+        "/a=b\nc",
+        &format!("/a={}", "x".repeat(201)),
+    ] {
+        let error = wrong.parse::<crate::login::RealmText>().unwrap_err();
+        assert!(error.contains("write it as in /admin="), "{wrong}: {error}");
+    }
+}

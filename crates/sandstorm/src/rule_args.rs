@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use crate::coder::{Coder, Effort};
 use crate::fields::{FieldError, Fields};
 use crate::loading::NotLoaded;
-use crate::login::RealmFile;
+use crate::login::{RealmFile, RealmText};
 use crate::root::FollowLinks;
 use crate::rules::{HeaderRule, Redirect};
 use crate::settings::Settings;
@@ -57,6 +57,11 @@ pub(crate) struct RuleArgs {
     /// are a hash without a key.
     #[arg(long, value_name = "FILE")]
     etag_key: Option<PathBuf>,
+
+    /// Text that browsers may show with the question for a password at a path of `--basic-auth`:
+    /// `PATH=TEXT`. Repeat it for each. Without this option, the text is the path.
+    #[arg(long, value_name = "PATH=TEXT")]
+    basic_auth_realm: Vec<RealmText>,
 
     /// Compressed forms of text files, which the server makes after its start: gzip, Brotli and zstd. A
     /// file `page.html.gz`, `.br` or `.zst` beside `page.html` is used in any case. Programs with an
@@ -127,6 +132,7 @@ impl RuleArgs {
             headers: self.headers.iter().cloned().collect(),
             error_pages: self.error_pages.clone(),
             realms: self.basic_auth.clone(),
+            realm_texts: self.basic_auth_realm.clone(),
             tag_key: self.etag_key.clone(),
             ..Settings::default()
         };

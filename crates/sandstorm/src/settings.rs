@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::coder::Coder;
 use crate::fields::{FieldError, Fields};
-use crate::login::RealmFile;
+use crate::login::{RealmFile, RealmText};
 use crate::memory_budget::MemoryBudget;
 use crate::root::FollowLinks;
 use crate::rules::{HeaderRules, Redirect, RuleError};
@@ -68,6 +68,8 @@ pub struct Settings {
     pub(crate) tag_key: Option<PathBuf>,
     /// The parts that need a name and a password, each with its file of users.
     pub(crate) realms: Vec<RealmFile>,
+    /// The texts that browsers may show with the question for a password.
+    pub(crate) realm_texts: Vec<RealmText>,
 }
 
 impl Settings {

@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 38] = [
+const EXAMPLES: [(&str, &str); 39] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -51,6 +51,7 @@ const EXAMPLES: [(&str, &str); 38] = [
     ("error_pages", r#"["404=/errors/missing.html"]"#),
     ("basic_auth", r#"["/admin=/etc/sandstorm/admin.users"]"#),
     ("etag_key", r#""/etc/sandstorm/etag.key""#),
+    ("basic_auth_realm", r#"["/admin=For our staff"]"#),
     ("compress_cache", r#""/var/cache/sandstorm""#),
     (
         "zones",

@@ -11,7 +11,7 @@ use rustix::fs::{FileType, Stat};
 
 use super::loader::{Loader, is_hidden};
 use super::{LoadError, Progress};
-use crate::login::{RealmFile, Users};
+use crate::login::{RealmFile, RealmText, Users};
 use crate::root::file_type;
 use crate::rules::{LineError, parse_headers, parse_redirects};
 use crate::skipped::{Reason, unreadable};
@@ -69,7 +69,20 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             self.add_secret(file);
             self.site.add_realm(path.clone(), Arc::new(users));
         }
-        Ok(())
+        let is_known = |text: &RealmText| {
+            let mut realms = self.settings.realms.iter();
+            realms.any(|realm| realm.path == text.path)
+        };
+        let unknown = self
+            .settings
+            .realm_texts
+            .iter()
+            .find(|text| !is_known(text));
+        unknown.map_or(Ok(()), |text| {
+            Err(LoadError::NoRealm {
+                path: text.path.to_string(),
+            })
+        })
     }
 
     /// Notes that a file with this status is in the folder.

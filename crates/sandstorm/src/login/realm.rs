@@ -15,11 +15,21 @@ use crate::site::ReplyId;
 /// The end of the name of a file that a clean URL leads to.
 const PAGE_SUFFIX: &[u8] = b".html";
 
+/// Maximum length of the text of a [`RealmText`] in bytes.
+const MAX_TEXT_LEN: usize = 200;
+
 /// A path, and the file with the users who may see it and everything below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RealmFile {
     pub(crate) path: RealmPath,
     pub(crate) file: PathBuf,
+}
+
+/// A path that needs a password, and the text that browsers may show with the question for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RealmText {
+    pub(crate) path: RealmPath,
+    pub(crate) text: String,
 }
 
 /// A decoded path without a slash at its end. It is empty for a whole site.
@@ -46,15 +56,42 @@ impl FromStr for RealmFile {
         if file.is_empty() {
             return wrong("there is no file behind the equals sign");
         }
-        let path: Vec<u8> = percent_decode_str(path.trim_end_matches('/')).collect();
         Ok(Self {
-            path: RealmPath(path.into()),
+            path: RealmPath::decode(path),
             file: file.into(),
         })
     }
 }
 
+impl FromStr for RealmText {
+    type Err = String;
+
+    /// Parses `PATH=TEXT`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| Err(format!("{why}; write it as in /admin=For our staff"));
+        let Some((path, text)) = text.split_once('=') else {
+            return wrong("there is no equals sign");
+        };
+        if !path.starts_with('/') {
+            return wrong("the path begins with a slash");
+        }
+        let is_bad = |c: char| c.is_control() || c == '"' || c == '\\';
+        if text.is_empty() || text.len() > MAX_TEXT_LEN || text.contains(is_bad) {
+            return wrong("the text has 1 to 200 bytes, without quotation marks and backslashes");
+        }
+        Ok(Self {
+            path: RealmPath::decode(path),
+            text: text.to_owned(),
+        })
+    }
+}
+
 impl RealmPath {
+    fn decode(path: &str) -> Self {
+        let path: Vec<u8> = percent_decode_str(path.trim_end_matches('/')).collect();
+        Self(path.into())
+    }
+
     /// Returns true if the realm has this decoded path: its own path, or one below it. Other forms of its
     /// file belong to it too, such as `/page.html` and `/page.html.gz` for `/page`.
     fn contains(&self, path: &[u8]) -> bool {
@@ -98,9 +135,12 @@ impl Realm {
         Self { path, users, first }
     }
 
-    /// Returns the value of `WWW-Authenticate` (RFC 7617, section 2) for a path.
-    pub(crate) fn challenge(path: &RealmPath) -> String {
-        format!("Basic realm=\"{path}\", charset=\"UTF-8\"")
+    /// Returns the value of `WWW-Authenticate` (RFC 7617, section 2) for a path. Without a text, it has the
+    /// path.
+    pub(crate) fn challenge(path: &RealmPath, texts: &[RealmText]) -> String {
+        let text = texts.iter().find(|one| one.path == *path);
+        let text = text.map_or_else(|| path.to_string(), |one| one.text.clone());
+        format!("Basic realm=\"{text}\", charset=\"UTF-8\"")
     }
 
     /// Returns the path, for the operator.
@@ -174,7 +214,7 @@ mod tests {
             Realm::of(&realms[1..], b"/x").map(|realm| realm.first.0),
             None
         );
-        let challenge = |at: usize| Realm::challenge(&realms[at].path);
+        let challenge = |at: usize| Realm::challenge(&realms[at].path, &[]);
         assert_eq!(challenge(0), "Basic realm=\"/\", charset=\"UTF-8\"");
         assert_eq!(challenge(1), "Basic realm=\"/a/b%22\", charset=\"UTF-8\"");
     }

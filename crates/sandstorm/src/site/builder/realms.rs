@@ -19,7 +19,7 @@ impl Builder {
         let named = named.find(|(status, _)| *status == STATUS);
         let fields = self.everywhere.clone();
         for (path, users) in std::mem::take(&mut self.users) {
-            let value = Realm::challenge(&path);
+            let value = Realm::challenge(&path, &settings.realm_texts);
             let file = named.and_then(|(_, path)| {
                 let file = self.site.reply(self.site.file_at(path)?.first);
                 Some((file, file.read_body(MAX_PAGE_LEN)?))
