@@ -2,6 +2,7 @@
 
 mod files;
 mod loader;
+mod reading;
 mod rules;
 
 use std::io;
@@ -228,6 +229,8 @@ fn builder_of(
         open: vec![Folder::new(PathBuf::new(), real, list)],
         folders: 1,
         previous,
+        reading: None,
+        threads_from: files::MANY,
         late: Vec::new(),
         secrets: Vec::new(),
         exposed: None,
@@ -237,6 +240,7 @@ fn builder_of(
     loader.load_users()?;
     loader.load_rules()?;
     loader.load_all();
+    loader.add_rest();
     loader.load_late();
     loader.check_secrets()?;
     loader.finish();

@@ -415,3 +415,65 @@ fn progress_is_reported_after_each_file() {
 
 #[path = "load_race_tests.rs"]
 mod race;
+
+#[test]
+fn many_files_are_read_on_other_threads() {
+    const FILES: usize = 3_000;
+    let folder = folder(&["long"]);
+    let name = |number: usize| format!("{}/{number}", number % 7);
+    for number in 0..FILES {
+        let path = folder.path().join(name(number));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, number.to_string()).unwrap();
+    }
+    let long = "x".repeat(reading::MAX_LEN as usize + 1);
+    fs::write(folder.path().join("6/long"), &long).unwrap();
+    symlink("../1/1", folder.path().join("6/link")).unwrap();
+    let site = load(folder.path()).unwrap();
+    assert_eq!(site.totals().files, FILES as u64 + 3);
+    for number in 0..FILES {
+        let path = format!("/{}", name(number));
+        let expected = number.to_string();
+        assert_eq!(body(&site, path.as_bytes()).unwrap(), expected.as_bytes());
+    }
+    assert_eq!(body(&site, b"/6/long").unwrap(), long.as_bytes());
+    assert_eq!(body(&site, b"/6/link").unwrap(), b"1");
+    let next = site.load_next(folder.path(), &Limits::default(), |_| {});
+    assert_eq!(next.unwrap().added(), 0);
+}
+
+#[test]
+fn limits_hold_for_files_that_are_being_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..2_500 {
+        fs::write(folder.path().join(number.to_string()), "12345").unwrap();
+    }
+    let load = |limits: &Limits, memory: Option<u64>| {
+        let settings = Settings {
+            memory: memory.map(crate::memory_budget::MemoryBudget::new),
+            ..Settings::default()
+        };
+        let mut skipped = Vec::new();
+        let site = Site::load_with(folder.path(), limits, &settings, |one| {
+            if let Progress::Skipped(one) = one {
+                skipped.push(one.to_string());
+            }
+        });
+        (*site.unwrap().totals(), skipped)
+    };
+    let limits = Limits {
+        files: 1_777,
+        ..Limits::default()
+    };
+    let (totals, skipped) = load(&limits, None);
+    assert_eq!((totals.files, skipped.len()), (1_777, 1));
+    let limits = Limits {
+        bytes: 5 * 1_777 + 4,
+        ..Limits::default()
+    };
+    let (totals, skipped) = load(&limits, None);
+    assert_eq!((totals.files, skipped.len()), (1_777, 2_500 - 1_777));
+    let (totals, _) = load(&Limits::default(), Some(2_000_000));
+    assert_eq!(totals.files, 2_500);
+    assert!((800..1_300).contains(&totals.disk_files), "{totals:?}");
+}

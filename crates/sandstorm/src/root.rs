@@ -25,10 +25,39 @@ use crate::skipped::{Reason, unreadable};
 /// Maximum number of links to follow to resolve one path. The kernel has the same limit.
 const MAX_LINKS: usize = 40;
 
+/// Opening a file with these flags never blocks, not even if it is a named pipe without a writer.
+const FOR_READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// Minimum number of entries of a folder that stays open while its files are read. So only few folders
+/// are open at a time.
+const MIN_ENTRIES: usize = 32;
+
+/// A file that can be opened for reading.
+pub(crate) enum FilePlace {
+    /// The name in an open folder. It takes a single call to open the file, however deep the folder is.
+    InFolder(Arc<OwnedFd>, OsString),
+    Real(RealPath),
+}
+
+impl FilePlace {
+    /// Opens the file, as [`RealPath::file`] does.
+    pub(crate) fn open(&self) -> io::Result<File> {
+        match self {
+            Self::InFolder(folder, name) => {
+                let flags = FOR_READING | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                Ok(openat(folder, name, flags, Mode::empty())?.into())
+            }
+            Self::Real(path) => path.file(),
+        }
+    }
+}
+
 /// The entries of an open folder.
 pub(crate) struct List {
-    folder: OwnedFd,
+    folder: Arc<OwnedFd>,
     stat: Stat,
+    /// Number of all entries.
+    len: usize,
     names: std::vec::IntoIter<OsString>,
 }
 
@@ -46,6 +75,14 @@ impl List {
     /// Returns the status of an entry, without following links or opening the entry.
     pub(crate) fn stat(&self, name: &OsStr) -> io::Result<Stat> {
         Ok(statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// The place of the file with this name, which is no link. `real` is its path.
+    pub(crate) fn place(&self, name: &OsStr, real: RealPath) -> FilePlace {
+        if self.len < MIN_ENTRIES {
+            return FilePlace::Real(real);
+        }
+        FilePlace::InFolder(Arc::clone(&self.folder), name.to_owned())
     }
 }
 
@@ -194,8 +231,7 @@ impl Root {
 
     /// Opens a file for reading. Never blocks, not even on a named pipe without a writer.
     pub(crate) fn file(&self, path: &Path) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        Ok(self.open_below(path, flags)?.into())
+        Ok(self.open_below(path, FOR_READING)?.into())
     }
 
     /// Opens a folder and reads its names.
@@ -210,11 +246,11 @@ impl Root {
             }
         }
         names.sort_unstable();
-        let names = names.into_iter();
         Ok(List {
-            folder,
+            folder: Arc::new(folder),
             stat,
-            names,
+            len: names.len(),
+            names: names.into_iter(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Adds files to the site that is being loaded.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, IoSliceMut, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,17 @@ use rustix::fs::Stat;
 
 use super::Progress;
 use super::loader::Loader;
+use super::reading::{self, Content, Job, Read, Reading};
 use crate::disk::DiskFile;
-use crate::root::RealPath;
+use crate::root::{FilePlace, RealPath};
 use crate::site::{MAX_FILE_LEN, Version};
 use crate::skipped::{Reason, unreadable};
+
+/// Memory of the heads and tables of a file, in bytes, as long as it is only estimated.
+const MEMORY_PER_FILE: u64 = 1_300;
+
+/// Number of files after which further ones are read on other threads.
+pub(super) const MANY: u64 = 1_000;
 
 /// A file that is loaded later.
 pub(super) struct Late {
@@ -26,23 +33,29 @@ pub(super) struct Late {
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Adds a file: from the previous site if it has not changed, and else by reading it. A file that is
-    /// long for the memory left is added later.
+    /// long for the memory left is added later. `is_linked` says whether a link leads to the file.
     pub(super) fn add_file(
         &mut self,
         path: &Path,
         real: RealPath,
         stat: &Stat,
+        is_linked: bool,
     ) -> Result<(), Reason> {
         let key = key_of(path);
         let len = stat.st_size.cast_unsigned();
-        self.check_limits(len)?;
+        if self.check_limits(len, self.in_hand()).is_err() {
+            // Some of the files that are being read may turn out to be unreadable.
+            self.add_rest();
+        }
+        self.check_limits(len, (0, 0))?;
         let version = version_of(stat);
         if let Some(previous) = self.previous
             && self.site.keep_file(&key, previous, Some(version))
         {
             return Ok(());
         }
-        let used = self.site.totals().memory();
+        let (files, bytes) = self.in_hand();
+        let used = self.site.totals().memory() + bytes + files * MEMORY_PER_FILE;
         let memory = self.settings.memory;
         if memory.is_some_and(|memory| memory.is_big(len, used)) {
             self.late.push(Late {
@@ -53,7 +66,82 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             });
             return Ok(());
         }
-        self.read_or_keep(path, &real)
+        let is_inside = !is_linked && real.outside().is_none();
+        let place = match self.open.last() {
+            Some(folder) if !is_linked => folder.place(path, real),
+            _ => FilePlace::Real(real),
+        };
+        if is_inside && len <= reading::MAX_LEN && self.reads_on_threads() {
+            self.read_later(path, place, len);
+            return Ok(());
+        }
+        self.read_or_keep(path, place.open())
+    }
+
+    /// Whether files are read on other threads. They are if there are many, unless they must be added
+    /// before their folder is left. A reload has no other threads, and reads only what has changed.
+    fn reads_on_threads(&mut self) -> bool {
+        let is_first = self.previous.is_none() && !self.settings.listings;
+        if self.reading.is_none() && is_first && self.site.totals().files >= self.threads_from {
+            self.reading = Reading::start().ok();
+            // If there are no threads, this one reads all files.
+            self.threads_from = u64::MAX;
+        }
+        self.reading.is_some()
+    }
+
+    /// Has a file read on another thread, and adds files that were read before.
+    fn read_later(&mut self, path: &Path, place: FilePlace, len: u64) {
+        let job = Job {
+            path: path.to_owned(),
+            place,
+            len,
+        };
+        let read = self.reading.as_mut().map(|reading| reading.add(job));
+        self.add_all(read.unwrap_or_default());
+    }
+
+    /// Number and length of the files that are being read.
+    fn in_hand(&self) -> (u64, u64) {
+        let reading = self.reading.as_ref();
+        reading.map_or((0, 0), |reading| (reading.files(), reading.bytes()))
+    }
+
+    /// Adds all files that are being read.
+    pub(super) fn add_rest(&mut self) {
+        while let Some(reading) = &mut self.reading {
+            let read = reading.take_rest();
+            if read.is_empty() {
+                return;
+            }
+            self.add_all(read);
+        }
+    }
+
+    fn add_all(&mut self, read: Vec<Read>) {
+        for Read { path, content, .. } in read {
+            let added = content.and_then(|content| self.add_content(&path, &content));
+            if let Err(reason) = added {
+                self.skip(&path, reason);
+            }
+        }
+    }
+
+    fn add_content(&mut self, path: &Path, content: &Content) -> Result<(), Reason> {
+        let Content {
+            bytes,
+            modified,
+            version,
+        } = content;
+        self.check_limits(bytes.len() as u64, (0, 0))?;
+        let key = key_of(path);
+        self.site.add_file(&key, *modified, bytes.len(), |buffer| {
+            buffer.copy_from_slice(bytes);
+            Ok::<_, Reason>(())
+        })?;
+        self.site.note_version(&key, *version);
+        (self.progress)(Progress::Loaded(self.site.totals()));
+        Ok(())
     }
 
     /// Adds the long files: the shorter ones as long as there is memory, and the others as files on the
@@ -69,11 +157,11 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 
     fn add_late(&mut self, file: &Late) -> Result<(), Reason> {
-        self.check_limits(file.len)?;
+        self.check_limits(file.len, (0, 0))?;
         let used = self.site.totals().memory();
         let memory = self.settings.memory;
         if file.len <= MAX_FILE_LEN && memory.is_none_or(|memory| memory.fits(file.len, used)) {
-            return self.read_or_keep(&file.path, &file.real);
+            return self.read_or_keep(&file.path, file.real.file());
         }
         // Nothing is served that cannot be read.
         file.real.file().map_err(unreadable)?;
@@ -92,9 +180,9 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 
     /// Reads a file. If it changes meanwhile, it keeps the content that it has in the previous site.
-    fn read_or_keep(&mut self, path: &Path, real: &RealPath) -> Result<(), Reason> {
+    fn read_or_keep(&mut self, path: &Path, file: io::Result<File>) -> Result<(), Reason> {
         let key = key_of(path);
-        match (self.read_file(&key, real), self.previous) {
+        match (self.read_file(&key, file), self.previous) {
             (Err(Reason::Changed), Some(previous)) if self.site.keep_file(&key, previous, None) => {
                 let path = self.folder.join(path);
                 tracing::warn!(
@@ -107,16 +195,19 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    fn check_limits(&self, len: u64) -> Result<(), Reason> {
+    /// Checks that there may be one more file of `len` bytes beside those that are loaded, and beside the
+    /// number and length of `others`.
+    fn check_limits(&self, len: u64, others: (u64, u64)) -> Result<(), Reason> {
         let totals = self.site.totals();
         if len > MAX_FILE_LEN && self.settings.memory.is_none() {
             return Err(Reason::FileTooLong { len });
         }
-        if totals.files >= self.limits.files {
+        if totals.files + others.0 >= self.limits.files {
             let limit = self.limits.files;
             return Err(Reason::TooManyFiles { limit });
         }
-        if totals.content_bytes.saturating_add(len) > self.limits.bytes {
+        let bytes = totals.content_bytes.saturating_add(others.1);
+        if bytes.saturating_add(len) > self.limits.bytes {
             let limit = self.limits.bytes;
             return Err(Reason::TooManyBytes { len, limit });
         }
@@ -124,8 +215,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 
     /// Reads a file whose path in URLs is `key`.
-    fn read_file(&mut self, key: &[u8], real: &RealPath) -> Result<(), Reason> {
-        let mut file = real.file().map_err(unreadable)?;
+    fn read_file(&mut self, key: &[u8], file: io::Result<File>) -> Result<(), Reason> {
+        let mut file = file.map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         // The entry may have been replaced since `load` checked its type.
         if !metadata.is_file() {
@@ -133,7 +224,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
         let modified = metadata.modified().map_err(unreadable)?;
         let len = metadata.len();
-        self.check_limits(len)?;
+        self.check_limits(len, (0, 0))?;
         self.site.add_file(key, modified, len as usize, |buffer| {
             read_exactly(&mut file, buffer, modified)
         })?;
@@ -161,6 +252,24 @@ fn version_of(stat: &Stat) -> Version {
     }
 }
 
+/// Fills `buffer` from a file. Returns true if the file has more bytes. A single call reads a short file
+/// and finds its end.
+fn read_all(file: &mut File, buffer: &mut [u8]) -> io::Result<bool> {
+    let mut next = [0];
+    let mut both = [IoSliceMut::new(buffer), IoSliceMut::new(&mut next)];
+    let len = loop {
+        match file.read_vectored(&mut both) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => break outcome?,
+        }
+    };
+    if len < buffer.len() {
+        file.read_exact(&mut buffer[len..])?;
+        return Ok(file.read(&mut next)? > 0);
+    }
+    Ok(len > buffer.len())
+}
+
 /// Reads a file into `buffer`. Fails if the file's length differs from that of `buffer`, or its
 /// modification time from `modified`.
 pub(super) fn read_exactly(
@@ -168,15 +277,13 @@ pub(super) fn read_exactly(
     buffer: &mut [u8],
     modified: SystemTime,
 ) -> Result<(), Reason> {
-    file.read_exact(buffer)
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Reason::Changed,
-            _ => Reason::Unreadable(error),
-        })?;
+    let has_more = read_all(file, buffer).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Reason::Changed,
+        _ => Reason::Unreadable(error),
+    })?;
     let metadata = file.metadata().map_err(unreadable)?;
     let now = metadata.modified().map_err(unreadable)?;
-    let more = file.read(&mut [0]).map_err(unreadable)?;
-    if more == 0 && metadata.len() == buffer.len() as u64 && now == modified {
+    if !has_more && metadata.len() == buffer.len() as u64 && now == modified {
         Ok(())
     } else {
         Err(Reason::Changed)

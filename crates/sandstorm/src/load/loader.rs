@@ -9,10 +9,11 @@ use std::sync::Arc;
 use rustix::fs::{FileType, Stat};
 
 use super::files::Late;
+use super::reading::Reading;
 use super::rules::RULES;
 use super::{Limits, MAX_DEPTH, Progress};
 use crate::listing::Entry;
-use crate::root::{List, RealPath, Root, file_type};
+use crate::root::{FilePlace, List, RealPath, Root, file_type};
 use crate::settings::Settings;
 use crate::site::{Builder, MAX_TARGETS, Site};
 use crate::skipped::{Reason, Skipped, unreadable};
@@ -47,6 +48,12 @@ impl Folder {
         }
     }
 
+    /// The place of the file with the last name of this path, which is no link.
+    pub(super) fn place(&self, path: &Path, real: RealPath) -> FilePlace {
+        let name = path.file_name().unwrap_or_default();
+        self.entries.place(name, real)
+    }
+
     /// Returns the path in URLs, with its slashes.
     fn url_path(&self) -> Vec<u8> {
         let path = self.path.as_os_str().as_bytes();
@@ -72,6 +79,10 @@ pub(super) struct Loader<'a, P> {
     pub(super) folders: u64,
     /// The site that is served until this one is loaded.
     pub(super) previous: Option<&'a Site>,
+    /// Reads short files on other threads, if there are many files.
+    pub(super) reading: Option<Reading>,
+    /// Number of files after which these threads are started.
+    pub(super) threads_from: u64,
     /// Long files, which are loaded when all others are.
     pub(super) late: Vec<Late>,
     /// The files with users or a key, by device and inode number.
@@ -159,12 +170,13 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// only the last component may be a symbolic link. `stat` is the entry's status. If the entry is a folder, its entries are
     /// loaded next.
     fn load(&mut self, path: &Path, mut real: RealPath, mut stat: Stat) -> Result<(), Reason> {
-        if file_type(&stat) == FileType::Symlink {
+        let is_linked = file_type(&stat) == FileType::Symlink;
+        if is_linked {
             real = self.follow(&real)?;
             stat = real.stat().map_err(unreadable)?;
         }
         let outside = real.outside();
-        self.load_real(path, real, &stat)
+        self.load_real(path, real, &stat, is_linked)
             .map_err(|reason| match (reason, outside) {
                 (Reason::Unreadable(error), Some(target))
                     if error.kind() == io::ErrorKind::PermissionDenied =>
@@ -187,12 +199,18 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    /// Loads one entry, which is no link.
-    fn load_real(&mut self, path: &Path, real: RealPath, stat: &Stat) -> Result<(), Reason> {
+    /// Loads one entry, which is no link. `is_linked` says whether a link leads to it.
+    fn load_real(
+        &mut self,
+        path: &Path,
+        real: RealPath,
+        stat: &Stat,
+        is_linked: bool,
+    ) -> Result<(), Reason> {
         match file_type(stat) {
             FileType::RegularFile => {
                 self.note_secret(stat);
-                self.add_file(path, real, stat)?;
+                self.add_file(path, real, stat, is_linked)?;
                 self.list_file(path, stat);
                 Ok(())
             }

@@ -115,13 +115,15 @@ impl Builder {
     fn add_made_forms(&mut self, coder: &Coder, forms: &mut Forms, previous: &Previous<'_>) {
         let pages = self.site.pages.values();
         let plain = pages.filter_map(|page| match page {
-            Page::File(file) => Some((file.first.0, *file)),
+            Page::File(file) => Some(*file),
             _ => None,
         });
+        let mut files: Vec<_> = plain.collect();
         // Several paths may lead to a file.
-        let files: HashMap<u32, FilePage> = plain.collect();
+        files.sort_unstable_by_key(|file| file.first.0);
+        files.dedup_by_key(|file| file.first.0);
         self.site.uncoded.clear();
-        for file in files.into_values() {
+        for file in files {
             if is_compressible(self.site.reply(file.first))
                 && !self.add_made_forms_of(file, coder, forms, previous)
             {
