@@ -3,14 +3,13 @@
 
 use std::net::SocketAddr;
 
-use crate::answers::{Answer, Answers};
+use crate::answers::{Answer, Answers, Resolution, ZoneAnswers};
 use crate::body::Body;
 use crate::chain;
 use crate::counters::Counters;
 use crate::edns::ExtendedError;
 use crate::hook::{Hook, HookContext, Verdict};
 use crate::key::Key;
-use crate::lookup::Resolution;
 use crate::rcode;
 use crate::records::Composer;
 use crate::rtype;
@@ -39,24 +38,32 @@ impl Assembler {
         }
     }
 
-    /// Assembles the answer to a query for `qtype` at `name`, whose key is `key`. If the hook
-    /// chooses not to reply, counts the query and returns `None`.
+    /// Assembles the answer to a query for `qtype` at `name`, whose key is `key` and which is in
+    /// `zone`, if it is in any. If the hook chooses not to reply, counts the query and returns
+    /// `None`.
     #[cold]
     #[inline(never)]
     pub(crate) fn assemble<'a, H: Hook>(
         &'a mut self,
-        answers: &'a Answers,
+        (answers, zone): (&'a Answers, Option<&'a ZoneAnswers>),
         (name, qtype): (&[u8], u16),
         key: &mut Key,
         context: HookContext<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
     ) -> Option<Body<'a>> {
-        let resolution = answers.resolve(qtype, name, key, &mut self.wildcard);
+        let Some(zone) = zone else {
+            counters.assembled += 1;
+            let error = ExtendedError::NotAuthoritative;
+            return Some(Body::error(rcode::REFUSED, error));
+        };
+        let resolution = zone.resolve(qtype, name, key, &mut self.wildcard);
         if let Resolution::Hooked(soa) = resolution {
-            return self.ask(answers, (name, qtype), key, soa, context, counters);
+            let zone = (answers, zone, soa);
+            return self.ask(zone, (name, qtype), key, context, counters);
         }
         counters.assembled += 1;
-        Some(self.compose(answers, (name, qtype), key, context.over_tcp, resolution))
+        let over_tcp = context.over_tcp;
+        Some(self.compose((answers, zone), (name, qtype), key, over_tcp, resolution))
     }
 
     /// Asks the hook and returns the answer, or `None` if the hook chooses not to reply. `soa` is
@@ -64,10 +71,9 @@ impl Assembler {
     #[inline(never)]
     fn ask<'a, H: Hook>(
         &'a mut self,
-        answers: &'a Answers,
+        (answers, zone, soa): (&'a Answers, &'a ZoneAnswers, Answer<'a>),
         (name, qtype): (&[u8], u16),
         key: &mut Key,
-        soa: Answer<'a>,
         mut context: HookContext<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
     ) -> Option<Body<'a>> {
@@ -79,10 +85,7 @@ impl Assembler {
             }
             Ok(Verdict::Records) if !self.composer.is_empty() => {
                 counters.hooked += 1;
-                return Some(Body {
-                    zone_of: soa.at(),
-                    ..self.composer.body()
-                });
+                return Some(self.composer.body());
             }
             Ok(Verdict::Records | Verdict::NoData) => Resolution::NoData(soa),
             Ok(Verdict::NxDomain) => Resolution::NxDomain(soa),
@@ -90,7 +93,7 @@ impl Assembler {
                 counters.hooked += 1;
                 return Some(Body::empty(rcode::REFUSED));
             }
-            Ok(Verdict::Zone) => answers.resolve_behind_hook(qtype, name, key, &mut self.wildcard),
+            Ok(Verdict::Zone) => zone.resolve_behind_hook(qtype, name, key, &mut self.wildcard),
             // SERVFAIL tells the client to try another server.
             Err(_) => {
                 counters.hook_errors += 1;
@@ -99,7 +102,8 @@ impl Assembler {
             }
         };
         counters.hooked += 1;
-        Some(self.compose(answers, (name, qtype), key, context.over_tcp, resolution))
+        let over_tcp = context.over_tcp;
+        Some(self.compose((answers, zone), (name, qtype), key, over_tcp, resolution))
     }
 
     /// Assembles the answer from `resolution`, the result of the lookup or the hook's decision.
@@ -107,7 +111,7 @@ impl Assembler {
     #[inline(always)]
     fn compose<'a>(
         &'a mut self,
-        answers: &'a Answers,
+        (answers, zone): (&'a Answers, &'a ZoneAnswers),
         (name, qtype): (&[u8], u16),
         key: &mut Key,
         over_tcp: bool,
@@ -116,7 +120,7 @@ impl Assembler {
         let scratch = &mut self.scratch[..];
         // An answer prepared for an ancestor or a wildcard can be sent for this name after its
         // pointers have been adjusted.
-        let shift = |answer: &Answer<'_>| name.len().saturating_sub(answers.name_len(answer));
+        let shift = |answer: &Answer<'_>| name.len().saturating_sub(answer.name_len());
         match resolution {
             // A single RRset is of little use for attacks with forged client addresses. Over TCP,
             // addresses are not forged (RFC 8482, sections 4.1 and 4.4).
@@ -131,14 +135,10 @@ impl Assembler {
                 prepared: None,
                 ..Body::shifted(&answer, shift(&answer), scratch)
             },
-            Resolution::Substitution(dname) => {
+            Resolution::Alias(_) | Resolution::Substitution(_) => {
                 let keys = [key, &mut self.wildcard];
-                Body {
-                    zone_of: dname.at(),
-                    ..chain::follow(answers, (name, qtype), dname, keys, scratch)
-                }
+                chain::follow(answers, zone, (name, qtype), resolution, keys, scratch)
             }
-            Resolution::Refused => Body::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
             Resolution::Broken => Body::error(rcode::SERVFAIL, ExtendedError::InvalidData),
         }
     }

@@ -3,11 +3,10 @@
 use ip::Sum;
 use udpip::Tail;
 
-use crate::answers::{Answer, NONE};
+use crate::answers::Answer;
 use crate::edns::ExtendedError;
 use crate::index::At;
 use crate::query::skip_name;
-use crate::rcode;
 use crate::tail::{FIELDS, shift_pointer};
 
 /// The part of a reply after the question, and the header fields that depend on it.
@@ -21,11 +20,10 @@ pub(crate) struct Body<'a> {
     /// The tail without its optional records, and the number of additional records that this
     /// shorter tail holds. It is `None` if the tail has no optional records.
     pub(crate) required: Option<(Tail<'a>, u16)>,
-    /// The position of the prepared answer, if the body is that answer unchanged.
+    /// The position of the prepared answer in the zone of the query's name, if the body is that
+    /// answer unchanged.
     pub(crate) prepared: Option<At>,
-    /// The position of the answer whose zone the reply counts for, or [`NONE`].
-    pub(crate) zone_of: At,
-    /// The reason of an error that was not prepared. See [`Body::extended_error`].
+    /// The reason of an error, if it is known.
     pub(crate) error: Option<ExtendedError>,
 }
 
@@ -39,7 +37,6 @@ impl<'a> Body<'a> {
             counts: [0; 6],
             required: None,
             prepared: None,
-            zone_of: NONE,
             error: None,
         }
     }
@@ -62,19 +59,8 @@ impl<'a> Body<'a> {
             counts: answer.counts(),
             required: answer.required(),
             prepared: Some(answer.at()),
-            zone_of: answer.at(),
             error: None,
         }
-    }
-
-    /// Returns the reason of an error, if it is known.
-    #[inline(always)]
-    pub(crate) fn extended_error(&self) -> Option<ExtendedError> {
-        // SERVFAIL is prepared only for DS records in a zone that could not be loaded.
-        let is_prepared = self.prepared.is_some() && self.rcode == rcode::SERVFAIL;
-        is_prepared
-            .then_some(ExtendedError::InvalidData)
-            .or(self.error)
     }
 
     /// Returns the body with only the first RRset of its answer section. A body without answer records

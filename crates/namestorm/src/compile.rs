@@ -1,201 +1,123 @@
-//! Prepares the answers of all zones. For each answer, writes the part of a message after the
-//! question.
+//! Prepares the answers of zones. For each answer, writes the part of a message after the question.
 //!
-//! An answer has the following sections:
+//! An answer holds data of its own zone only. It has the following sections:
 //!
-//! - Answer section: the RRset asked for, preceded by the aliases that lead to it through any of
-//!   our zones (RFC 1034, section 4.3.2, step 3a).
+//! - Answer section: the RRset asked for. The answer of an alias is its CNAME record. The server
+//!   follows the chain when it answers a query, because the chain may lead through other zones.
 //! - Authority section: the SOA in a negative answer (RFC 2308), and the name servers in a
 //!   referral. A positive answer omits the zone's name servers, because resolvers do not need them
 //!   and the answer stays small.
-//! - Additional section: addresses of name servers, mail exchanges and services in our zones, if
+//! - Additional section: addresses of name servers, mail exchanges and services in the zone, if
 //!   they fit a UDP answer. In-domain glue is also written beyond this limit (RFC 9471).
 //!
 //! An answer to ANY holds all RRsets of the name that fit one message. Only TCP replies have all of
 //! them. UDP replies have the first RRset, which is the smallest (RFC 8482, section 4.1).
 
-mod alias;
-
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use crate::answers::{Answers, AnswersBuilder, Kind, Meta, NONE, Node, Required};
+use crate::answers::{Answers, Kind, Meta, NONE, Node, Required, ZoneAnswers, ZoneBuilder};
 use crate::edns::{MAX_UDP_MESSAGE, OPT_LEN};
+use crate::groups::GroupLabels;
+use crate::hooked::HookedNames;
 use crate::index::{ArenaFull, At};
-use crate::key::Form;
+use crate::key::{Form, Hashing};
 use crate::name;
 use crate::rtype::{self, CNAME, DNAME, DS, NS, NSEC, RRSIG, SOA};
 use crate::tail::{Base, FIELDS, POINTER, TailWriter, TooLong};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
-use crate::zones::{Location, Zones, glue};
+use crate::zones::Zones;
 
-/// Number of names between two calls of [`compile`]'s `progress` function.
-pub(crate) const PROGRESS_STEP: usize = 10_000;
+/// Number of names between two calls of a `progress` function.
+const PROGRESS_STEP: usize = 10_000;
 
 const NOERROR: u8 = 0;
-const SERVFAIL: u8 = 2;
 
 /// Prepares the answers of `zones`, with index keys in the given form and a hash keyed by `seed`.
 /// Calls `progress` with the number of finished names after every 10,000 names.
 ///
 /// # Errors
 ///
-/// Returns an error if the answers or the names need more than 32 GiB.
+/// Returns an error if the answers or the names of a zone need more than 32 GiB.
 pub fn compile(
     zones: &Zones,
     form: Form,
     seed: [u64; 4],
     progress: &mut dyn FnMut(usize),
 ) -> Result<Answers, ArenaFull> {
-    let mut compiler = Compiler {
-        zones,
-        out: AnswersBuilder::new(form, seed, zones.hooked().clone())
-            .with_group_labels(zones.group_labels().clone()),
-        writer: TailWriter::new(),
-        fillers: zones.broken().map(<[u8]>::to_vec).collect(),
-    };
+    let hashing = Hashing::new(form, seed);
+    let hooked = zones.hooked();
+    let mut group_labels = GroupLabels::default();
     let mut prepared = 0;
-    for (zone, children) in zones.with_children() {
-        compiler.out.begin_group(&zone.group());
-        let mut pass = Pass::new(&mut compiler, zone, children)?;
-        for name in zone.names() {
-            pass.name(name)?;
-            prepared += 1;
-            if prepared % PROGRESS_STEP == 0 {
-                progress(prepared);
-            }
-        }
-    }
-    compiler.out.end_groups();
-    for name in zones.hooked().bases() {
-        compiler.hooked(name)?;
+    let mut list = Vec::new();
+    for zone in zones.iter() {
+        let is_its = |name: &&[u8]| zones.zone_of(name).is_some_and(|it| std::ptr::eq(it, zone));
+        let bases = hooked.bases().filter(is_its);
+        let mut answers = compile_zone(zone, &hashing, (hooked, bases), &mut |names| {
+            progress(prepared + names);
+        })?;
+        prepared += zone.names().len();
+        answers.set_group(group_labels.number(&zone.group()));
+        list.push(Arc::new(answers));
     }
     for apex in zones.broken() {
-        compiler.broken(apex)?;
+        list.push(Arc::new(ZoneAnswers::broken(hashing.clone(), apex)));
     }
-    for apex in zones.iter().map(Zone::apex).chain(zones.broken()) {
-        compiler.fill_above(apex)?;
+    let has_hooked = !hooked.is_empty();
+    Ok(Answers::new(hashing, list, group_labels, has_hooked))
+}
+
+/// Prepares the answers of one zone. `hooked` is the set of names that a hook answers for, and those
+/// of its bases that are in this zone. Calls `progress` with the number of the zone's finished names
+/// after every 10,000 names.
+///
+/// # Errors
+///
+/// Returns an error if the answers or the names need more than 32 GiB.
+pub(crate) fn compile_zone<'z>(
+    zone: &'z Zone,
+    hashing: &Hashing,
+    (hooked, bases): (&'z HookedNames, impl Iterator<Item = &'z [u8]>),
+    progress: &mut dyn FnMut(usize),
+) -> Result<ZoneAnswers, ArenaFull> {
+    let mut compiler = Compiler {
+        zone,
+        hooked,
+        out: ZoneBuilder::new(hashing.clone(), hooked),
+        writer: TailWriter::new(),
+        negative: NONE,
+        wildcard_parents: zone
+            .names()
+            .flat_map(|name| wildcard_parents(name.key()))
+            .collect(),
+    };
+    compiler.negative = compiler.negative()?;
+    let mut last_key: &[u8] = &[];
+    for (number, name) in zone.names().enumerate() {
+        compiler.name(name, last_key)?;
+        if !matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname) {
+            last_key = name.key();
+        }
+        if (number + 1) % PROGRESS_STEP == 0 {
+            progress(number + 1);
+        }
     }
-    let records = zones.iter().map(Zone::record_count).sum();
-    Ok(compiler.out.finish(zones.iter().len(), records))
+    let mut fillers = HashSet::new();
+    for name in bases {
+        compiler.hooked(name, &mut fillers)?;
+    }
+    Ok(compiler.out.finish(zone.apex(), zone.record_count()))
 }
 
 struct Compiler<'z> {
-    zones: &'z Zones,
-    out: AnswersBuilder,
-    writer: TailWriter,
-    /// Names without records in our zones, in lower case, that need no further node. Their nodes
-    /// have already been added, except those of broken zones' apexes, which are added separately.
-    fillers: HashSet<Vec<u8>>,
-}
-
-/// The pass over the names of one zone.
-struct Pass<'c, 'z> {
-    compiler: &'c mut Compiler<'z>,
     zone: &'z Zone,
+    hooked: &'z HookedNames,
+    out: ZoneBuilder<'z>,
+    writer: TailWriter,
+    /// Position of the zone's negative answer.
     negative: At,
     /// Sort keys of the names with a wildcard directly below them.
     wildcard_parents: HashSet<&'z [u8]>,
-    /// Sort keys of the apexes of our zones directly below this zone, in ascending order.
-    children: Vec<Vec<u8>>,
-    /// Sort key of the previous name. Its ancestors in this zone are already in the index.
-    last_key: &'z [u8],
-}
-
-impl<'c, 'z> Pass<'c, 'z> {
-    fn new(
-        compiler: &'c mut Compiler<'z>,
-        zone: &'z Zone,
-        children: &[Vec<u8>],
-    ) -> Result<Self, ArenaFull> {
-        let negative = compiler.negative(zone)?;
-        let wildcard_parents = zone
-            .names()
-            .flat_map(|name| wildcard_parents(name.key()))
-            .collect();
-        if compiler.zones.is_below_broken(zone.apex()) {
-            compiler.missing_signer(zone)?;
-        }
-        let mut children: Vec<_> = children
-            .iter()
-            .map(|child| {
-                let mut key = Vec::new();
-                name::append_sort_key(&mut key, child, zone.apex());
-                key
-            })
-            .collect();
-        children.sort_unstable();
-        Ok(Self {
-            compiler,
-            zone,
-            negative,
-            wildcard_parents,
-            children,
-            last_key: &[],
-        })
-    }
-
-    fn name(&mut self, name: NameRef<'z>) -> Result<(), ArenaFull> {
-        if matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname) {
-            return Ok(());
-        }
-        let key = name.key();
-        let before = self
-            .children
-            .partition_point(|child| child.as_slice() <= key);
-        let child = self.children[..before]
-            .last()
-            .filter(|child| key.starts_with(child));
-        let (limit, is_child) = child.map_or((key.len(), false), |child| (child.len(), true));
-        self.ancestors(name, limit)?;
-        if is_child {
-            // The child zone, which is also ours, answers for the name. Only the DS RRset comes
-            // from the parent side of the cut (RFC 4035, section 3.1.4.1).
-            if limit == key.len() && name.status() == NameStatus::Cut {
-                self.compiler.delegation_signer(name)?;
-            }
-            return Ok(());
-        }
-        let node = Node {
-            has_wildcard: self.wildcard_parents.contains(key),
-            negative: self.negative,
-            ..Node::bare(Kind::Plain)
-        };
-        let node = match name.status() {
-            NameStatus::Cut => self.compiler.cut(name, node)?,
-            _ if name.rrset(CNAME).is_some() => self.compiler.alias(name, node)?,
-            _ => self.compiler.plain(name, node)?,
-        };
-        self.compiler.out.add_node(name.owner(), &node)
-    }
-
-    /// Adds the empty non-terminals above `name` that are not yet in the index (RFC 4592, section
-    /// 2.2.2). Considers only ancestors whose sort keys are shorter than `limit`.
-    fn ancestors(&mut self, name: NameRef<'z>, limit: usize) -> Result<(), ArenaFull> {
-        let key = name.key();
-        let ends = key[..limit].iter().enumerate();
-        let ends: Vec<_> = ends
-            .filter(|(_, byte)| **byte == 0)
-            .map(|(at, _)| at + 1)
-            .collect();
-        // Each end is the length of a sort key. The end at `limit` belongs to the name itself or to
-        // a child zone's apex, the earlier ends to ancestors.
-        for end in ends.into_iter().filter(|end| *end < limit) {
-            let ancestor = &key[..end];
-            if self.last_key.starts_with(ancestor) || self.zone.find(ancestor).is_ok() {
-                continue;
-            }
-            let labels = ancestor.split(|byte| *byte == 0).count() - 1;
-            let node = Node {
-                has_wildcard: self.wildcard_parents.contains(ancestor),
-                negative: self.negative,
-                ..Node::bare(Kind::Plain)
-            };
-            let owner = ancestor_of(name.owner(), self.zone.apex(), labels);
-            self.compiler.out.add_node(owner, &node)?;
-        }
-        self.last_key = key;
-        Ok(())
-    }
 }
 
 /// Returns the sort keys of all names directly above a `*` label in the name with this key.
@@ -232,17 +154,61 @@ fn ancestor_of<'a>(name: &'a [u8], apex: &[u8], labels: usize) -> &'a [u8] {
 }
 
 impl<'z> Compiler<'z> {
-    /// Adds the negative answer of a zone. It holds the zone's SOA (RFC 2308).
-    fn negative(&mut self, zone: &'z Zone) -> Result<At, ArenaFull> {
-        self.writer.start(zone.apex(), Base::Above);
-        self.start_of_authority(zone).ok();
-        self.add(zone.apex(), 0, NOERROR, [0, 1, 0], None)
+    /// Adds the answers of a name and of the empty non-terminals above it. `last_key` is the sort key
+    /// of the previous name, whose ancestors are already in the index.
+    fn name(&mut self, name: NameRef<'z>, last_key: &[u8]) -> Result<(), ArenaFull> {
+        if matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname) {
+            return Ok(());
+        }
+        self.empty_non_terminals(name, last_key)?;
+        let node = self.node(name.key());
+        let node = match name.status() {
+            NameStatus::Cut => self.cut(name, node)?,
+            _ if name.rrset(CNAME).is_some() => self.alias(name, node)?,
+            _ => self.plain(name, node)?,
+        };
+        self.out.add_node(name.owner(), node)
+    }
+
+    /// Returns the node of the name with this sort key, as yet without answers of its own.
+    fn node(&self, key: &[u8]) -> Node {
+        Node {
+            has_wildcard: self.wildcard_parents.contains(key),
+            negative: self.negative,
+            ..Node::bare(Kind::Plain)
+        }
+    }
+
+    /// Adds the empty non-terminals above `name` that are not yet in the index (RFC 4592, section
+    /// 2.2.2).
+    fn empty_non_terminals(&mut self, name: NameRef<'z>, last_key: &[u8]) -> Result<(), ArenaFull> {
+        let key = name.key();
+        let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
+        // Each end is the length of an ancestor's sort key, except the last, which is the name's.
+        for (labels, end) in ends.map(|(at, _)| at + 1).enumerate() {
+            let ancestor = &key[..end];
+            let is_known = end == key.len()
+                || last_key.starts_with(ancestor)
+                || self.zone.find(ancestor).is_ok();
+            if !is_known {
+                let owner = ancestor_of(name.owner(), self.zone.apex(), labels + 1);
+                self.out.add_node(owner, self.node(ancestor))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the negative answer of the zone. It holds the zone's SOA (RFC 2308).
+    fn negative(&mut self) -> Result<At, ArenaFull> {
+        self.writer.start(self.zone.apex(), Base::Above);
+        self.start_of_authority().ok();
+        self.add(self.zone.apex(), 0, NOERROR, [0, 1, 0], None)
     }
 
     /// Writes the SOA with the TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM
     /// field (RFC 2308, section 5).
-    fn start_of_authority(&mut self, zone: &'z Zone) -> Result<(), TooLong> {
-        let Some(soa) = zone.apex_name().and_then(|apex| apex.rrset(SOA)) else {
+    fn start_of_authority(&mut self) -> Result<(), TooLong> {
+        let Some(soa) = self.zone.apex_name().and_then(|apex| apex.rrset(SOA)) else {
             return Ok(());
         };
         let Some(data) = soa.data().next() else {
@@ -252,7 +218,7 @@ impl<'z> Compiler<'z> {
             .last_chunk()
             .map_or(0, |last| u32::from_be_bytes(*last));
         let ttl = soa.ttl().min(minimum);
-        self.writer.record(zone.apex(), SOA, ttl, data)
+        self.writer.record(self.zone.apex(), SOA, ttl, data)
     }
 
     /// Adds the tail in the writer as an authoritative answer for `name`.
@@ -300,14 +266,16 @@ impl<'z> Compiler<'z> {
         Ok(count)
     }
 
-    /// Writes the addresses that our zones hold for `rrset`'s targets, as far as they fit a UDP
+    /// Writes the addresses that the zone holds for `rrset`'s targets, as far as they fit a UDP
     /// message. Returns the number of records written. `present` lists the address RRsets already
     /// in the message, so that they are not repeated.
     fn additional(&mut self, rrset: RrsetRef<'_>, present: &mut Vec<(Vec<u8>, u16)>) -> u16 {
         let mut count = 0;
         let rtype = rrset.rtype();
         for target in rrset.data().filter_map(|data| rtype::target(rtype, data)) {
-            for addresses in self.zones.addresses(target) {
+            // A hook answers for the addresses of a hooked name.
+            let zone = Some(self.zone).filter(|_| !self.hooked.of(target).itself());
+            for addresses in zone.into_iter().flat_map(|zone| zone.addresses(target)) {
                 count += self.addresses(target, addresses, present);
             }
         }
@@ -339,12 +307,6 @@ impl<'z> Compiler<'z> {
         }
     }
 
-    /// Describes the required part of a tail: the first `len` bytes. `additional` is the number of
-    /// optional records after this part. Returns `None` if there are no optional records.
-    fn required(len: usize, additional: u16) -> Option<Required> {
-        (additional > 0).then_some(Required { len, additional: 0 })
-    }
-
     /// Adds the answers of a name that is neither an alias nor a cut.
     fn plain(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         node.any = self.own_answers(name)?;
@@ -374,29 +336,16 @@ impl<'z> Compiler<'z> {
     /// Adds the answer to a question for the name and type of one RRset.
     fn answer(&mut self, name: NameRef<'z>, rrset: RrsetRef<'z>) -> Result<At, ArenaFull> {
         self.start(name.owner());
-        self.answer_behind(0, name.owner(), name.owner(), rrset)
-    }
-
-    /// Adds the answer to a question for `qname`. The answer section ends with `rrset`, which
-    /// belongs to `owner`. `links` is the number of alias records that the writer already holds.
-    fn answer_behind(
-        &mut self,
-        links: u16,
-        qname: &[u8],
-        owner: &[u8],
-        rrset: RrsetRef<'z>,
-    ) -> Result<At, ArenaFull> {
-        // The loader has checked that a message can hold this RRset alone. The RRset is left out if
-        // the aliases before it leave too little room.
-        let count = self.rrset(owner, rrset).unwrap_or(0);
+        // The loader has checked that a message can hold this RRset.
+        let count = self.rrset(name.owner(), rrset).unwrap_or(0);
         let len = self.writer.bytes().len();
         let additional = self.additional(rrset, &mut Vec::new());
         self.add(
-            qname,
+            name.owner(),
             rrset.rtype(),
             NOERROR,
-            [links + count, 0, additional],
-            Self::required(len, additional),
+            [count, 0, additional],
+            (additional > 0).then_some(Required { len, additional: 0 }),
         )
     }
 
@@ -414,6 +363,22 @@ impl<'z> Compiler<'z> {
         self.add(name.owner(), 0, NOERROR, [count, 0, 0], None)
     }
 
+    /// Adds the answers of an alias: one for each RRset of the name itself.
+    fn alias(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
+        node.kind = Kind::Alias;
+        for rrset in name.rrsets() {
+            let at = self.answer(name, rrset)?;
+            if rrset.rtype() == CNAME {
+                node.default = at;
+            }
+        }
+        node.any = match name.rrsets().len() {
+            1 => node.default,
+            _ => self.any(name)?,
+        };
+        Ok(node)
+    }
+
     /// Adds the answers for a zone cut: the answer to DS, and the referral.
     fn cut(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         self.delegation_signer(name)?;
@@ -429,7 +394,7 @@ impl<'z> Compiler<'z> {
             return self.answer(cut, signers);
         }
         self.writer.start(cut.owner(), Base::Exact);
-        self.start_of_authority(cut.zone()).ok();
+        self.start_of_authority().ok();
         self.add(cut.owner(), DS, NOERROR, [0, 1, 0], None)
     }
 
@@ -462,7 +427,7 @@ impl<'z> Compiler<'z> {
             .data()
             .filter(|server| name::is_within(server, cut.owner()))
         {
-            for addresses in glue(cut.zone(), server) {
+            for addresses in self.zone.addresses(server) {
                 let entry = (server.to_ascii_lowercase(), addresses.rtype());
                 if !present.contains(&entry) {
                     glue_count += self.rrset(server, addresses).unwrap_or(0);
@@ -471,14 +436,10 @@ impl<'z> Compiler<'z> {
             }
         }
         let len = self.writer.bytes().len();
-        // Sibling glue and addresses from our own zones follow, and may be left out (RFC 9471,
-        // section 3.2).
+        // Sibling glue follows, and may be left out (RFC 9471, section 3.2).
         let mut further = 0;
         for server in servers.data() {
-            for addresses in glue(cut.zone(), server) {
-                further += self.addresses(server, addresses, &mut present);
-            }
-            for addresses in self.zones.addresses(server) {
+            for addresses in self.zone.addresses(server) {
                 further += self.addresses(server, addresses, &mut present);
             }
         }
@@ -489,73 +450,21 @@ impl<'z> Compiler<'z> {
         ([0, authority, glue_count + further], required)
     }
 
-    /// Adds nodes for `name` and its ancestors, up to the first that exists in the zone or already
-    /// has a node. A hook answers for `name` or for all names below it.
-    fn hooked(&mut self, name: &'z [u8]) -> Result<(), ArenaFull> {
-        let Some(zone) = self.zones.zone_of(name) else {
-            return Ok(());
-        };
+    /// Adds nodes for `name` and its ancestors, up to the first that exists in the zone or is in
+    /// `fillers`, which lists the names that this method has added. A hook answers for `name` or for
+    /// all names below it.
+    fn hooked(&mut self, name: &'z [u8], fillers: &mut HashSet<&'z [u8]>) -> Result<(), ArenaFull> {
         let mut next = Some(name);
         while let Some(name) = next
-            && !zone.exists_name(name)
-            && self.fillers.insert(name.to_vec())
+            && !self.zone.exists_name(name)
+            && fillers.insert(name)
         {
             let node = Node {
-                negative: self.negative(zone)?,
+                negative: self.negative,
                 ..Node::bare(Kind::Plain)
             };
-            self.out.add_node(name, &node)?;
+            self.out.add_node(name, node)?;
             next = name::parent(name);
-        }
-        Ok(())
-    }
-
-    /// Adds the apex of a zone that could not be loaded. Queries for names in that zone get
-    /// SERVFAIL.
-    fn broken(&mut self, apex: &[u8]) -> Result<(), ArenaFull> {
-        self.out.add_node(apex, &Node::bare(Kind::Broken))
-    }
-
-    /// Adds the answer to a question for DS at the apex of a zone whose parent zone could not be
-    /// loaded. The answer is SERVFAIL, because only the parent zone has the DS records (RFC 4035,
-    /// section 3.1.4.1).
-    fn missing_signer(&mut self, zone: &Zone) -> Result<At, ArenaFull> {
-        let meta = Meta {
-            qtype: DS,
-            rcode: SERVFAIL,
-            authoritative: false,
-            counts: [0; 3],
-        };
-        self.out.add_answer(zone.apex(), meta, &[], None, &[])
-    }
-
-    /// Adds the missing nodes for the ancestors of a zone's apex. The search for the closest
-    /// encloser requires all ancestors of an indexed name to be in the index.
-    fn fill_above(&mut self, apex: &'z [u8]) -> Result<(), ArenaFull> {
-        let mut ancestor = apex;
-        while let Some(parent) = name::parent(ancestor) {
-            ancestor = parent;
-            let mut node = Node::bare(Kind::Outside);
-            match self.zones.locate(ancestor) {
-                Location::Name(_) | Location::EmptyNonTerminal(_) => continue,
-                Location::Cut(cut) if name::eq(cut.owner(), ancestor) => continue,
-                _ if !self.fillers.insert(ancestor.to_ascii_lowercase()) => continue,
-                Location::Outside => {}
-                Location::Broken => node.kind = Kind::Broken,
-                Location::Cut(cut) => {
-                    node.kind = Kind::Cut;
-                    node.default = self.referral(cut)?;
-                }
-                Location::Wildcard(name) | Location::Dname(name) => {
-                    node.kind = Kind::Plain;
-                    node.negative = self.negative(name.zone())?;
-                }
-                Location::NxDomain(zone) => {
-                    node.kind = Kind::Plain;
-                    node.negative = self.negative(zone)?;
-                }
-            }
-            self.out.add_node(ancestor, &node)?;
         }
         Ok(())
     }

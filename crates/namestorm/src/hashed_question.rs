@@ -1,13 +1,16 @@
 //! A parsed question with the hash for its lookup.
 
-use crate::answers::Answers;
+use crate::answers::{Answers, ZoneNumber};
 use crate::key::Key;
 use crate::query::{Malformed, NameBuf, RawQuestion, parse_question};
 
-/// A parsed question, with the key of its name and the hash of its type and name.
+/// A parsed question, with the key of its name, the hash of its type and name, and the zone that
+/// answers it.
 #[derive(Clone, Debug)]
 pub(crate) struct HashedQuestion {
     pub(crate) question: RawQuestion,
+    /// The number of the zone, or `None` if the name is in none of our zones.
+    pub(crate) zone: Option<ZoneNumber>,
     pub(crate) hash: u64,
     pub(crate) key: Key,
 }
@@ -23,13 +26,14 @@ impl HashedQuestion {
                 end: 0,
                 is_compressed: false,
             },
+            zone: None,
             hash: 0,
             key: Key::new(),
         }
     }
 
-    /// Parses the question of `message`, and computes its key and hash. A compressed name is
-    /// decompressed into `expanded`.
+    /// Parses the question of `message`, and finds its zone, and computes its key and
+    /// hash. A compressed name is decompressed into `expanded`.
     ///
     /// # Errors
     ///
@@ -42,6 +46,8 @@ impl HashedQuestion {
         expanded: &mut NameBuf,
     ) -> Result<(), Malformed> {
         self.question = parse_question(message, answers.form(), &mut self.key, expanded)?;
+        let name = self.question.name(message, expanded);
+        self.zone = answers.zone_of(self.question.qtype, name, &self.key);
         self.hash = answers.hash(self.question.qtype, self.key.bytes());
         Ok(())
     }

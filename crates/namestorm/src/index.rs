@@ -114,11 +114,6 @@ impl Arena {
         Ok(at)
     }
 
-    /// Returns a position that no entry has yet, and before which all entries lie.
-    pub(crate) fn end(&self) -> At {
-        At::try_from(self.bytes.len().div_ceil(UNIT)).unwrap_or(At::MAX)
-    }
-
     /// Returns the bytes from the entry at `at` to the end of the arena.
     #[inline(always)]
     pub(crate) fn at(&self, at: At) -> &[u8] {

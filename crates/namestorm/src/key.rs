@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ahash::RandomState;
 
-use crate::name::{MAX_NAME, WILDCARD};
+use crate::name::{self, MAX_NAME, WILDCARD};
 
 /// The form in which the index stores names (section 2.3 of the paper).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,16 @@ pub enum Form {
     /// The fully qualified name as text: `www.example.org.`. The conversion to text makes every
     /// lookup slightly slower.
     Fqdn,
+}
+
+impl Form {
+    /// Returns the number of labels of the name with this key.
+    pub(crate) fn labels(self, key: &[u8]) -> usize {
+        match self {
+            Self::Wire => name::label_starts(key).count(),
+            Self::Fqdn => key.iter().filter(|byte| **byte == b'.').count(),
+        }
+    }
 }
 
 impl FromStr for Form {
@@ -149,13 +159,43 @@ pub(crate) const fn wire_len(form: Form, key_len: usize) -> usize {
     }
 }
 
-/// Returns the keyed hash of a type and a name's key. In the table of names, `qtype` is 0.
-#[inline(always)]
-pub(crate) fn hash(state: &RandomState, qtype: u16, key: &[u8]) -> u64 {
-    let mut hasher = state.build_hasher();
-    hasher.write_u16(qtype);
-    hasher.write(key);
-    hasher.finish()
+/// How names become keys, and keys become hashes. All zones of a server share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Hashing {
+    form: Form,
+    state: RandomState,
+}
+
+impl Hashing {
+    /// Creates a hash keyed by `seed`, for keys in this form.
+    pub(crate) fn new(form: Form, seed: [u64; 4]) -> Self {
+        let [a, b, c, d] = seed;
+        Self {
+            form,
+            state: RandomState::with_seeds(a, b, c, d),
+        }
+    }
+
+    /// Returns the form of the keys.
+    #[inline(always)]
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Returns the hash of a type and the key of a name.
+    #[inline(always)]
+    pub(crate) fn hash(&self, qtype: u16, key: &[u8]) -> u64 {
+        let mut hasher = self.state.build_hasher();
+        hasher.write_u16(qtype);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// Returns the hash of the key of a name.
+    #[inline(always)]
+    pub(crate) fn hash_of_name(&self, key: &[u8]) -> u64 {
+        self.hash(0, key)
+    }
 }
 
 /// Copies `from` to `to` in lower case (RFC 4343). Both slices must have the same length.
@@ -202,7 +242,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::name;
 
     fn key(form: Form, name: &[u8]) -> Key {
         let mut key = Key::new();
@@ -223,7 +262,7 @@ mod tests {
     #[test]
     fn the_hash_depends_on_seed_type_and_name() {
         let of =
-            |seed, qtype, key: &[u8]| hash(&RandomState::with_seeds(seed, 2, 3, 4), qtype, key);
+            |seed, qtype, key: &[u8]| Hashing::new(Form::Wire, [seed, 2, 3, 4]).hash(qtype, key);
         let all = [
             of(1, 1, b"a"),
             of(2, 1, b"a"),
@@ -255,6 +294,9 @@ mod tests {
             let expected = name::parse("*.example.org").unwrap();
             assert_eq!(wildcard.bytes(), key(form, &expected).bytes());
             assert_eq!(wire_len(form, www.bytes().len()), name.len());
+            let labels =
+                [&name[..], &name[4..], &[0]].map(|name| form.labels(key(form, name).bytes()));
+            assert_eq!(labels, [3, 2, 0]);
         }
     }
 

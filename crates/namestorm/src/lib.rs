@@ -129,7 +129,6 @@ mod identity;
 mod index;
 mod key;
 mod load;
-mod lookup;
 mod master;
 mod name;
 mod options;
@@ -154,7 +153,7 @@ mod zone;
 mod zone_args;
 mod zones;
 
-pub use answers::{Answer, Answers, Size};
+pub use answers::{AnswerId, Answers, Size};
 pub use compile::compile;
 pub use counters::Counters;
 pub use edns::{MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};

@@ -64,7 +64,7 @@ impl OptWriter {
         self.plain = edns.reply();
         if edns.options.may_change_reply() || UNUSUAL >> body.rcode & 1 != 0 {
             self.plain[EXTENDED_RCODE_AT] = (body.rcode >> 4) as u8;
-            let error = body.extended_error();
+            let error = body.error;
             return self.with_options(edns.options, identity, error, room());
         }
         &self.plain

@@ -12,7 +12,7 @@
 use ip::Input;
 use nmio::MAX_BATCH;
 
-use crate::answers::Answers;
+use crate::answers::{Answers, ZoneAnswers};
 use crate::hashed_question::HashedQuestion;
 use crate::query::NameBuf;
 
@@ -36,6 +36,15 @@ struct ParsedQuestion {
     /// count, because the batch has only one buffer for a decompressed name.
     is_complete: bool,
     question: HashedQuestion,
+}
+
+impl ParsedQuestion {
+    /// Returns the zone of a complete question, if there is one.
+    #[inline(always)]
+    fn zone<'a>(&self, answers: &'a Answers) -> Option<&'a ZoneAnswers> {
+        let zone = self.question.zone.filter(|_| self.is_complete);
+        zone.map(|zone| answers.zone(zone))
+    }
 }
 
 impl Prefetcher {
@@ -73,13 +82,13 @@ impl Prefetcher {
             };
             let result = parsed.question.read(message, answers, &mut self.expanded);
             parsed.is_complete = result.is_ok() && !parsed.question.question.is_compressed;
-            if parsed.is_complete {
-                answers.fetch_slot(parsed.question.hash);
+            if let Some(zone) = parsed.zone(answers) {
+                zone.fetch_slot(parsed.question.hash);
             }
         }
         for parsed in &self.questions[..inputs.len()] {
-            if parsed.is_complete {
-                answers.fetch_answer(parsed.question.hash);
+            if let Some(zone) = parsed.zone(answers) {
+                zone.fetch_answer(parsed.question.hash);
             }
         }
     }

@@ -485,10 +485,7 @@ where
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
         let mut say = |line: String| tracing::warn!("{line}");
-        let Gathered {
-            mut zones,
-            unserved,
-        } = gather(&source.zones.specs()?, &mut say);
+        let Gathered { zones, unserved } = gather(&source.zones.specs()?, &mut say);
         let mut known = locked(&source.unserved);
         let lost = unserved.iter().filter(|file| !known.contains(&file.file()));
         if let Some(why) = broken_zones(lost) {
@@ -505,7 +502,6 @@ where
                 return Err(format!("no zone is called {name:?}{why}").into());
             }
         }
-        zones.keep_groups_of(&self.answers());
         let answers = compile(&zones, source.form, random_seed(), &mut say_prepared)
             .map_err(|_| LoadError::TooLarge)?;
         drop(zones);

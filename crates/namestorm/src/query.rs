@@ -125,6 +125,18 @@ pub(crate) struct RawQuestion {
     pub is_compressed: bool,
 }
 
+impl RawQuestion {
+    /// Returns the name in the question of `message`. `expanded` has the decompressed name.
+    #[inline(always)]
+    pub(crate) fn name<'a>(&self, message: &'a [u8], expanded: &'a NameBuf) -> &'a [u8] {
+        if self.is_compressed {
+            expanded.bytes()
+        } else {
+            &message[QUESTION_AT..][..self.name_len]
+        }
+    }
+}
+
 /// Parses the question of `message`, and sets `key` to the key of the qname. If the qname is
 /// compressed, decompresses it into `expanded`.
 ///

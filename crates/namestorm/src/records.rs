@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use udpip::Tail;
 
-use crate::answers::NONE;
 use crate::body::Body;
 use crate::edns::OPT_LEN;
 use crate::name::Name;
@@ -212,7 +211,6 @@ impl Composer {
             authoritative: true,
             counts: [a[0], a[1], b[0], b[1], c[0], c[1]],
             required: has_additional.then(|| (Tail::new(&bytes[..self.required]), 0)),
-            zone_of: NONE,
             error: None,
             prepared: None,
         }

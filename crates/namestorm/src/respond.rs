@@ -7,22 +7,21 @@ use std::time::Duration;
 use nmio::Instant;
 use udpip::Tail;
 
-use crate::answers::{Answers, NONE};
+use crate::answers::{AnswerId, Answers, ZoneAnswers, ZoneNumber};
 use crate::assemble::Assembler;
 use crate::body::Body;
 use crate::counters::Counters;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE};
-use crate::groups::GroupCounts;
+use crate::groups::{GroupCounts, NO_GROUP};
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::{CLASS_CHAOS, Identity};
-use crate::index::At;
 use crate::name;
 use crate::options::{MAX_OPT, OptWriter};
 use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, RD, RawQuestion, TC};
 use crate::rcode;
 use crate::rtype;
-use crate::tail::{MAX_TCP_MESSAGE, QUESTION_AT, QUESTION_REST};
+use crate::tail::{MAX_TCP_MESSAGE, QUESTION_REST};
 
 /// Maximum length of a head (header and question), in bytes.
 pub(crate) const MAX_HEAD: usize = HEADER_LEN + name::MAX_NAME + QUESTION_REST;
@@ -62,10 +61,9 @@ pub struct Reply<'a> {
     pub tail: Tail<'a>,
     /// The OPT record. It is empty if the reply has no OPT record.
     pub trail: &'a [u8],
-    /// The position of the prepared answer, if its tail is sent unchanged. Replies with the same
-    /// position have equal tails, and heads of the same length, so they can reuse the same resident
-    /// packet.
-    pub prepared: Option<At>,
+    /// The prepared answer, if its tail is sent unchanged. Replies with the same answer have equal
+    /// tails, and heads of the same length, so they can reuse the same resident packet.
+    pub prepared: Option<AnswerId>,
 }
 
 impl Reply<'_> {
@@ -121,7 +119,7 @@ impl Responder {
     pub fn new(answers: Arc<Answers>) -> Self {
         Self {
             assembler: Assembler::new(answers.has_hooked()),
-            groups: GroupCounts::new(answers.groups()),
+            groups: GroupCounts::new(),
             answers,
             counters: Counters::default(),
             question: HashedQuestion::new(),
@@ -145,7 +143,6 @@ impl Responder {
     /// Replies from other answers. The counters go on.
     pub(crate) fn set_answers(&mut self, answers: Arc<Answers>) {
         self.assembler = Assembler::new(answers.has_hooked());
-        self.groups.set_groups(answers.groups());
         self.answers = answers;
     }
 
@@ -168,7 +165,7 @@ impl Responder {
 
     /// Returns the label of each zone group with the number of its replies.
     pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        self.groups.by_label(self.answers.groups().labels())
+        self.groups.by_label(self.answers.group_labels())
     }
 
     /// Answers one message. Writes the reply's head over the start of `message`, unless
@@ -234,26 +231,28 @@ impl Responder {
         let parsed = match parsed {
             Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
             _ => {
-                groups.count(answers.groups(), NONE);
+                groups.count(NO_GROUP);
                 return Some(refuse(message, header, counters));
             }
         };
         counters.count_type(parsed.question.qtype);
         let (question, hash, key) = (parsed.question, parsed.hash, &mut parsed.key);
         let (query, is_malformed) = read_rest(message, &header, question, transport);
+        let (number, zone) = (parsed.zone, parsed.zone.map(|number| answers.zone(number)));
+        let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
         let body = match refusal(&query, is_malformed) {
             Some(rcode) => {
-                let name = qname(message, &question, expanded);
+                group = NO_GROUP;
+                let name = question.name(message, expanded);
                 without_lookup(rcode, &question, name, identity)
             }
-            None => {
-                if let Some(answer) = answers.find_hashed(hash, question.qtype, key.bytes()) {
-                    Body::prepared(&answer)
-                } else {
-                    let question = (qname(message, &question, expanded), question.qtype);
-                    assembler.assemble(answers, question, key, context, counters)?
+            None => match zone.and_then(|zone| zone.find(hash, question.qtype, key.bytes())) {
+                Some(answer) => Body::prepared(&answer),
+                None => {
+                    let question = (question.name(message, expanded), question.qtype);
+                    assembler.assemble((answers, zone), question, key, context, counters)?
                 }
-            }
+            },
         };
         let trail: &[u8] = match query.edns {
             Some(edns) => {
@@ -262,8 +261,8 @@ impl Responder {
             }
             None => &[],
         };
-        groups.count(answers.groups(), body.zone_of);
-        let (mut reply, fields) = fit(&query, &body, trail, counters);
+        groups.count(group);
+        let (mut reply, fields) = fit(&query, number, &body, trail, counters);
         if question.is_compressed {
             head[..2].copy_from_slice(&message[..2]);
             head[2..HEADER_LEN].copy_from_slice(&fields);
@@ -337,16 +336,6 @@ fn read_rest(
     (query, is_malformed)
 }
 
-/// Returns the name in the question. `expanded` has the decompressed name.
-#[inline(always)]
-fn qname<'a>(message: &'a [u8], question: &RawQuestion, expanded: &'a NameBuf) -> &'a [u8] {
-    if question.is_compressed {
-        expanded.bytes()
-    } else {
-        &message[QUESTION_AT..][..question.name_len]
-    }
-}
-
 /// Writes the question to `out`. `qname` is the decompressed qname.
 fn write_question(out: &mut [u8], question: &RawQuestion, qname: &[u8]) {
     let (name, rest) = out.split_at_mut(question.name_len);
@@ -387,11 +376,12 @@ fn without_lookup<'a>(
     body.flatten().unwrap_or(Body::empty(rcode))
 }
 
-/// Builds the reply from the part of `body` that fits the maximum length. Also returns the header
-/// fields.
+/// Builds the reply from the part of `body` that fits the maximum length. `zone` is the zone of the
+/// query's name. Also returns the header fields.
 #[inline(always)]
 fn fit<'a>(
     query: &Query,
+    zone: Option<ZoneNumber>,
     body: &Body<'a>,
     trail: &'a [u8],
     counters: &mut Counters,
@@ -403,7 +393,9 @@ fn fit<'a>(
         rewritten: None,
         tail: body.tail,
         trail,
-        prepared: body.prepared,
+        prepared: zone
+            .zip(body.prepared)
+            .map(|(zone, at)| AnswerId { zone, at }),
     };
     let [a, b, c, d, e, f] = body.counts;
     let mut counts = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);

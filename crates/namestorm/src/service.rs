@@ -9,12 +9,11 @@ use hashbrown::HashMap;
 use nmio::{Instant, Port};
 use udpip::{AnswerCopies, Datagram, Service};
 
-use crate::answers::Answers;
+use crate::answers::{AnswerId, Answers};
 use crate::counters::Counters;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
-use crate::index::At;
 use crate::query_log::QueryLogger;
 use crate::respond::{Responder, Transport};
 
@@ -62,14 +61,13 @@ impl fmt::Display for ReplyMode {
 pub struct Dns {
     mode: ReplyMode,
     responder: Responder,
-    /// The resident packets of each answer, keyed by the answer's position. The port's memory
-    /// limits their number.
+    /// The resident packets of each answer. The port's memory limits their number.
     copies: Residents,
     query_log: Option<QueryLogger>,
 }
 
-/// The resident packets of each answer, keyed by the answer's position.
-pub(crate) type Residents = HashMap<At, AnswerCopies, RandomState>;
+/// The resident packets of each answer.
+pub(crate) type Residents = HashMap<AnswerId, AnswerCopies, RandomState>;
 
 fn no_copies() -> Residents {
     // Fixed seeds are safe. The keys are positions of answers, so clients cannot choose them to
@@ -167,11 +165,11 @@ impl Dns {
         // The result is ignored, because the UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
             (ReplyMode::Turnaround, _) => datagram.turn_around(head_len, tail, trail),
-            (ReplyMode::PreCopy, Some(at)) => {
-                if let Some(copies) = self.copies.get_mut(&at) {
+            (ReplyMode::PreCopy, Some(id)) => {
+                if let Some(copies) = self.copies.get_mut(&id) {
                     datagram.send_resident(head_len, copies, tail, trail)
                 } else if datagram.residents_left() > 0 {
-                    let copies = self.copies.entry(at).or_default();
+                    let copies = self.copies.entry(id).or_default();
                     datagram.send_resident(head_len, copies, tail, trail)
                 } else {
                     datagram.send_copy(head_len, tail, trail)

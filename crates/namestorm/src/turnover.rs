@@ -7,8 +7,7 @@ use hashbrown::hash_map::IntoIter;
 use nmio::Mailbox;
 use udpip::AnswerCopies;
 
-use crate::answers::Answers;
-use crate::index::At;
+use crate::answers::{AnswerId, Answers};
 use crate::service::Residents;
 
 /// Number of old answers whose resident packets are freed in one pass of the event loop, so that
@@ -24,7 +23,7 @@ pub(crate) struct Turnover {
 
 #[derive(Debug)]
 struct Leaving {
-    residents: IntoIter<At, AnswerCopies>,
+    residents: IntoIter<AnswerId, AnswerCopies>,
     /// Tells the sender, when it is dropped, that nothing of the old answers is left.
     _turn: Turn<Arc<Answers>>,
 }

@@ -297,6 +297,40 @@ impl Zone {
         self.exists(&key)
     }
 
+    /// Returns what hides `name`, which must be within the zone, from queries:
+    /// [`NameStatus::Cut`] if the name is at or below a zone cut, or [`NameStatus::BelowDname`].
+    pub(crate) fn hidden_by(&self, name: &[u8]) -> Option<NameStatus> {
+        let mut key = Vec::new();
+        name::append_sort_key(&mut key, name, &self.apex);
+        // The sort key of an ancestor is the part of `key` up to the end of one of its labels.
+        let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
+        let mut ends = std::iter::once(0).chain(ends.map(|(at, _)| at + 1));
+        ends.find_map(|end| {
+            let found = self.find(&key[..end]).ok()?;
+            if found.status() == NameStatus::Cut {
+                return Some(NameStatus::Cut);
+            }
+            let is_below_dname = end < key.len() && found.rrset(rtype::DNAME).is_some();
+            is_below_dname.then_some(NameStatus::BelowDname)
+        })
+    }
+
+    /// Returns the address RRsets of `name`, which may be authoritative data or glue. Returns none
+    /// for a name that is not within the zone.
+    pub(crate) fn addresses(&self, name: &[u8]) -> impl Iterator<Item = RrsetRef<'_>> {
+        let mut key = Vec::new();
+        let is_within = name::is_within(name, &self.apex);
+        if is_within {
+            name::append_sort_key(&mut key, name, &self.apex);
+        }
+        let found = self
+            .find(&key)
+            .ok()
+            .filter(|found| is_within && found.status() != NameStatus::BelowDname);
+        let rrsets = found.into_iter().flat_map(NameRef::rrsets);
+        rrsets.filter(|rrset| matches!(rrset.rtype(), rtype::A | rtype::AAAA))
+    }
+
     fn key_of(&self, node: &Node) -> &[u8] {
         let (at, len) = self.records[node.record as usize].key;
         &self.bytes[at as usize..][..usize::from(len)]

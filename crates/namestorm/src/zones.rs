@@ -1,35 +1,10 @@
-//! The set of all zones. The targets of aliases, and the addresses for the additional section, are
-//! looked up across all zones.
+//! A set of zones, with the names that a hook answers for.
 
 use std::collections::HashMap;
 
-use crate::answers::Answers;
-use crate::groups::GroupLabels;
 use crate::hooked::HookedNames;
 use crate::name::{self, Name, NameError};
-use crate::rtype;
-use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
-
-/// The result of looking up a name in all our zones (RFC 1034, section 4.3.2).
-#[derive(Clone, Copy, Debug)]
-pub enum Location<'z> {
-    /// The name is outside our zones.
-    Outside,
-    /// The name has records.
-    Name(NameRef<'z>),
-    /// The name, or the wildcard that it matches, has no records, but names below it have.
-    EmptyNonTerminal(&'z Zone),
-    /// The name is at or below this zone cut.
-    Cut(NameRef<'z>),
-    /// The name is below this owner of a DNAME record.
-    Dname(NameRef<'z>),
-    /// The name does not exist, but matches this wildcard.
-    Wildcard(NameRef<'z>),
-    /// The name belongs to this zone, but does not exist and matches no wildcard.
-    NxDomain(&'z Zone),
-    /// The name is in one of our zones that could not be loaded.
-    Broken,
-}
+use crate::zone::{NameStatus, Zone};
 
 /// What the server stores for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,12 +45,7 @@ pub struct Zones {
     broken: Vec<Vec<u8>>,
     /// Maps the apex of each zone, in lower case, to what the server stores for the zone.
     by_apex: HashMap<Vec<u8>, ZoneState>,
-    /// For each zone, the apexes of our zones directly below it, including zones that could not be
-    /// loaded.
-    children: Vec<Vec<Vec<u8>>>,
     hooked: HookedNames,
-    /// The labels of the groups of earlier zones.
-    group_labels: GroupLabels,
 }
 
 impl Zones {
@@ -103,26 +73,16 @@ impl Zones {
             }
         }
         let mut this = Self {
-            children: vec![Vec::new(); zones.len()],
             list: zones,
             broken: Vec::new(),
             by_apex,
             hooked: HookedNames::default(),
-            group_labels: GroupLabels::default(),
         };
         for mut apex in broken {
             apex.make_ascii_lowercase();
             if !this.by_apex.contains_key(&apex) {
                 this.by_apex.insert(apex.clone(), ZoneState::Broken);
                 this.broken.push(apex);
-            }
-        }
-        let apexes = this.list.iter().map(|zone| zone.apex().to_vec());
-        let apexes: Vec<_> = apexes.chain(this.broken.iter().cloned()).collect();
-        for apex in apexes {
-            let above = name::parent(&apex).and_then(|parent| this.enclosing_zone(parent));
-            if let Some(ZoneState::Loaded(above)) = above {
-                this.children[above].push(apex);
             }
         }
         Ok(this)
@@ -148,24 +108,21 @@ impl Zones {
         } else {
             wire
         };
-        match self.locate(base) {
-            Location::Outside => return Err(HookNameError::Outside(name)),
-            Location::Cut(_) => return Err(HookNameError::Delegated(name)),
-            Location::Dname(_) => return Err(HookNameError::Substituted(name)),
-            _ if is_wildcard => self.hooked.add_below(base),
-            _ => self.hooked.add(base),
+        match self.enclosing_zone(base) {
+            None => return Err(HookNameError::Outside(name)),
+            Some(ZoneState::Broken) => {}
+            Some(ZoneState::Loaded(index)) => match self.list[index].hidden_by(base) {
+                Some(NameStatus::Cut) => return Err(HookNameError::Delegated(name)),
+                Some(_) => return Err(HookNameError::Substituted(name)),
+                None => {}
+            },
+        }
+        if is_wildcard {
+            self.hooked.add_below(base);
+        } else {
+            self.hooked.add(base);
         }
         Ok(())
-    }
-
-    /// Lets groups keep the numbers that they have in `earlier`.
-    pub(crate) fn keep_groups_of(&mut self, earlier: &Answers) {
-        self.group_labels = earlier.groups().labels().clone();
-    }
-
-    /// Returns the labels of the groups of earlier zones.
-    pub(crate) fn group_labels(&self) -> &GroupLabels {
-        &self.group_labels
     }
 
     /// Returns the names that a hook answers for.
@@ -173,21 +130,9 @@ impl Zones {
         &self.hooked
     }
 
-    /// Returns each zone with the apexes of our zones directly below it.
-    pub(crate) fn with_children(&self) -> impl Iterator<Item = (&Zone, &[Vec<u8>])> {
-        let children = self.children.iter().map(Vec::as_slice);
-        self.list.iter().zip(children)
-    }
-
     /// Returns the apexes of the zones that could not be loaded, in lower case.
     pub(crate) fn broken(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.broken.iter().map(Vec::as_slice)
-    }
-
-    /// Returns true if the closest of our zones above `apex` could not be loaded.
-    pub(crate) fn is_below_broken(&self, apex: &[u8]) -> bool {
-        let above = name::parent(apex).and_then(|parent| self.enclosing_zone(parent));
-        above == Some(ZoneState::Broken)
     }
 
     /// Returns the zones.
@@ -211,91 +156,4 @@ impl Zones {
         let mut starts = name::label_starts(name).chain([name.len() - 1]);
         starts.find_map(|start| self.by_apex.get(&lower[start..]).copied())
     }
-
-    /// Looks up `name` in all our zones.
-    pub fn locate(&self, name: &[u8]) -> Location<'_> {
-        let zone = match self.enclosing_zone(name) {
-            None => return Location::Outside,
-            Some(ZoneState::Broken) => return Location::Broken,
-            Some(ZoneState::Loaded(index)) => &self.list[index],
-        };
-        let mut key = Vec::new();
-        name::append_sort_key(&mut key, name, zone.apex());
-        // Walk down from the apex, label by label, until a cut or DNAME. An ancestor's sort key is
-        // the part of `key` up to the end of one of its labels.
-        let mut encloser = 0;
-        let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
-        for end in std::iter::once(0).chain(ends.map(|(at, _)| at + 1)) {
-            if !zone.exists(&key[..end]) {
-                let mut wildcard = key[..encloser].to_vec();
-                wildcard.extend(b"*\0");
-                return match zone.find(&wildcard) {
-                    Ok(found) => Location::Wildcard(found),
-                    // The wildcard itself is an empty non-terminal, so the answer is NODATA (RFC
-                    // 4592, section 4.9).
-                    Err(_) if zone.exists(&wildcard) => Location::EmptyNonTerminal(zone),
-                    Err(_) => Location::NxDomain(zone),
-                };
-            }
-            encloser = end;
-            let Ok(found) = zone.find(&key[..end]) else {
-                continue;
-            };
-            if found.status() == NameStatus::Cut {
-                return Location::Cut(found);
-            }
-            if end == key.len() {
-                return Location::Name(found);
-            }
-            if found.rrset(rtype::DNAME).is_some() {
-                return Location::Dname(found);
-            }
-        }
-        Location::EmptyNonTerminal(zone)
-    }
-
-    /// Returns the zone cut at `name` in the parent zone, which holds the DS records (RFC 4035,
-    /// section 3.1.4.1). The delegated zone may also be ours.
-    pub(crate) fn cut_at(&self, name: &[u8]) -> Option<NameRef<'_>> {
-        let zone = self.zone_of(name::parent(name)?)?;
-        let mut key = Vec::new();
-        name::append_sort_key(&mut key, name, zone.apex());
-        let found = zone.find(&key).ok()?;
-        (found.status() == NameStatus::Cut).then_some(found)
-    }
-
-    /// Returns the address RRsets of `name`, which may be authoritative data or glue. Returns no
-    /// RRsets if a hook answers for the name.
-    pub fn addresses(&self, name: &[u8]) -> impl Iterator<Item = RrsetRef<'_>> {
-        let is_hooked = self.hooked.of(name).itself();
-        let zone = self.zone_of(name).filter(|_| !is_hooked);
-        let found = zone.and_then(|zone| addresses_in(zone, name));
-        found
-            .into_iter()
-            .flat_map(NameRef::rrsets)
-            .filter(is_address)
-    }
-}
-
-/// Returns the address RRsets of `name` in `zone`, including glue.
-pub(crate) fn glue<'z>(zone: &'z Zone, name: &[u8]) -> impl Iterator<Item = RrsetRef<'z>> {
-    let found = addresses_in(zone, name);
-    found
-        .into_iter()
-        .flat_map(NameRef::rrsets)
-        .filter(is_address)
-}
-
-fn is_address(rrset: &RrsetRef<'_>) -> bool {
-    matches!(rrset.rtype(), rtype::A | rtype::AAAA)
-}
-
-fn addresses_in<'z>(zone: &'z Zone, name: &[u8]) -> Option<NameRef<'z>> {
-    if !name::is_within(name, zone.apex()) {
-        return None;
-    }
-    let mut key = Vec::new();
-    name::append_sort_key(&mut key, name, zone.apex());
-    let found = zone.find(&key).ok()?;
-    (found.status() != NameStatus::BelowDname).then_some(found)
 }

@@ -1,7 +1,9 @@
 //! Resolves queries for which no answer was prepared under their type and name. The node of the
 //! name, or of its closest encloser, determines the answer (RFC 1034, section 4.3.2; RFC 4592).
 
-use crate::answers::{Answer, Answers, Kind, NONE, Node};
+use super::answer::Answer;
+use super::node::{Kind, NONE, Node};
+use super::zone_answers::ZoneAnswers;
 use crate::index::At;
 use crate::key::Key;
 use crate::name;
@@ -9,28 +11,28 @@ use crate::rtype;
 
 /// How to answer a query.
 #[derive(Clone, Copy, Debug)]
-pub enum Resolution<'a> {
+pub(crate) enum Resolution<'a> {
     /// Send this prepared answer with the response code stored in it.
     Answer(Answer<'a>),
     /// NODATA: the name exists, but has no records of the type. The answer holds the zone's SOA.
     NoData(Answer<'a>),
     /// NXDOMAIN: the name does not exist. The answer holds the zone's SOA.
     NxDomain(Answer<'a>),
+    /// The name is an alias. The answer holds its CNAME record.
+    Alias(Answer<'a>),
     /// The name is below the owner of the DNAME in this answer, and must be substituted.
     Substitution(Answer<'a>),
-    /// The name is outside our zones.
-    Refused,
-    /// The name is in a zone that could not be loaded.
+    /// The zone could not be loaded.
     Broken,
     /// A hook answers for the name. The answer holds the zone's SOA.
     Hooked(Answer<'a>),
 }
 
-impl Answers {
-    /// Finds how to answer a query for `qtype` at `name` if [`Answers::find`] has found nothing.
-    /// `key` is the name's key, and `wildcard` is scratch space.
+impl ZoneAnswers {
+    /// Finds how to answer a query for `qtype` at `name` if [`ZoneAnswers::find`] has found nothing.
+    /// The name must be within the zone. `key` is its key, and `wildcard` is scratch space.
     #[inline(always)]
-    pub fn resolve(
+    pub(crate) fn resolve(
         &self,
         qtype: u16,
         name: &[u8],
@@ -50,7 +52,7 @@ impl Answers {
         key: &Key,
         wildcard: &mut Key,
     ) -> Resolution<'_> {
-        let hash = self.hash(qtype, key.bytes());
+        let hash = self.hashing().hash(qtype, key.bytes());
         match self.find_behind_hook(hash, qtype, key.bytes()) {
             Some(answer) => Resolution::Answer(answer),
             None => self.resolve_by(false, qtype, name, key, wildcard),
@@ -77,18 +79,16 @@ impl Answers {
             return self.at_name(qtype, &node);
         }
         let Some((start, node)) = self.closest(name, key) else {
-            return Resolution::Refused;
+            return Resolution::Broken;
         };
         if hooks && node.hooked.below() {
             return Resolution::Hooked(self.answer(node.negative));
         }
         match node.kind {
-            Kind::Outside => Resolution::Refused,
-            Kind::Broken => Resolution::Broken,
             Kind::Cut => Resolution::Answer(self.answer(node.default)),
             Kind::Dname => Resolution::Substitution(self.answer(node.default)),
             Kind::Plain | Kind::Alias if node.has_wildcard => {
-                wildcard.set_wildcard(self.form(), key, start);
+                wildcard.set_wildcard(self.hashing().form(), key, start);
                 self.at_wildcard(hooks, qtype, wildcard, &node)
             }
             Kind::Plain | Kind::Alias => Resolution::NxDomain(self.answer(node.negative)),
@@ -96,15 +96,17 @@ impl Answers {
     }
 
     /// Returns the node of the closest ancestor of `name` in the index, and the ancestor's offset
-    /// in `name`.
+    /// in `name`. Returns `None` only for a zone that could not be loaded, which has no names.
     ///
     /// Because all ancestors of an indexed name are in the index too, a binary search works. It
     /// needs at most eight lookups for 127 labels.
     fn closest(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
-        // The candidates are all ancestors up to the root. The name itself is not in the index.
+        // The candidates are all ancestors up to the apex. The name itself is not in the index.
+        let apex = name.len() - self.name_len(self.apex().len());
         let mut starts = [0u8; name::MAX_LABELS];
         let mut count = 0;
-        for start in name::label_starts(name).chain([name.len() - 1]).skip(1) {
+        let ancestors = name::label_starts(name).chain([name.len() - 1]).skip(1);
+        for start in ancestors.take_while(|start| *start <= apex) {
             starts[count] = start as u8;
             count += 1;
         }
@@ -130,11 +132,9 @@ impl Answers {
     fn at_name(&self, qtype: u16, node: &Node) -> Resolution<'_> {
         let prepared = |at: At| Resolution::Answer(self.answer(at));
         match node.kind {
-            Kind::Outside => Resolution::Refused,
-            Kind::Broken => Resolution::Broken,
             Kind::Cut => prepared(node.default),
             _ if qtype == rtype::ANY && node.any != NONE => prepared(node.any),
-            Kind::Alias => prepared(node.default),
+            Kind::Alias => Resolution::Alias(self.answer(node.default)),
             Kind::Plain | Kind::Dname => Resolution::NoData(self.answer(node.negative)),
         }
     }
@@ -147,12 +147,12 @@ impl Answers {
         wildcard: &Key,
         encloser: &Node,
     ) -> Resolution<'_> {
-        let hash = self.hash(qtype, wildcard.bytes());
+        let hash = self.hashing().hash(qtype, wildcard.bytes());
         // `hooks` is false only for a hooked name, and here the name is not in the index. The hook
         // thus covers all names below the closest encloser, including the wildcard. The wildcard's
         // answers are therefore stored as those of a hooked name.
         let found = if hooks {
-            self.find_hashed(hash, qtype, wildcard.bytes())
+            self.find(hash, qtype, wildcard.bytes())
         } else {
             self.find_behind_hook(hash, qtype, wildcard.bytes())
         };

@@ -1,0 +1,101 @@
+//! Builds the prepared answers of a zone.
+
+use super::Size;
+use super::answer::{self, Meta, Required};
+use super::node::{NONE, Node};
+use super::zone_answers::{ZoneAnswers, behind_hook};
+use crate::hooked::HookedNames;
+use crate::index::{Arena, ArenaFull, At, Table};
+use crate::key::{Hashing, Key};
+
+/// Builds the tables of answers and names of one zone.
+#[derive(Debug)]
+pub(crate) struct ZoneBuilder<'h> {
+    hashing: Hashing,
+    hooked: &'h HookedNames,
+    answers: Arena,
+    nodes: Arena,
+    answer_entries: Vec<(u64, At)>,
+    node_entries: Vec<(u64, At)>,
+    key: Key,
+    answer_count: usize,
+}
+
+impl<'h> ZoneBuilder<'h> {
+    /// Creates an empty builder. `hooked` is the set of names that a hook answers for.
+    pub(crate) fn new(hashing: Hashing, hooked: &'h HookedNames) -> Self {
+        Self {
+            hashing,
+            hooked,
+            answers: Arena::default(),
+            nodes: Arena::default(),
+            answer_entries: Vec::new(),
+            node_entries: Vec::new(),
+            key: Key::new(),
+            answer_count: 0,
+        }
+    }
+
+    /// Adds an answer to questions for `name`, and returns the answer's position. If the type in
+    /// `meta` is not 0, the answer can be found by type and name. If a hook answers for `name`,
+    /// only [`ZoneAnswers::find_behind_hook`] finds the answer.
+    pub(crate) fn add_answer(
+        &mut self,
+        name: &[u8],
+        meta: Meta,
+        tail: &[u8],
+        required: Option<Required>,
+        fixups: &[u16],
+    ) -> Result<At, ArenaFull> {
+        self.key.set(self.hashing.form(), name);
+        let key = self.key.bytes();
+        let (header, trailer) = answer::encode(key.len(), meta, tail, required, fixups);
+        let at = self.answers.push(&[&header, key, tail, &trailer])?;
+        self.answer_count += 1;
+        if meta.qtype != 0 {
+            let hash = self.hashing.hash(meta.qtype, key);
+            let is_hooked = self.hooked.of(name).itself();
+            let hash = if is_hooked { behind_hook(hash) } else { hash };
+            self.answer_entries.push((hash, at));
+        }
+        Ok(at)
+    }
+
+    /// Adds a name to the table of names.
+    pub(crate) fn add_node(&mut self, name: &[u8], mut node: Node) -> Result<(), ArenaFull> {
+        self.key.set(self.hashing.form(), name);
+        let key = self.key.bytes();
+        if node.negative != NONE {
+            node.hooked = self.hooked.of(name);
+        }
+        let at = self.nodes.push(&[&node.header(key.len()), key])?;
+        self.node_entries.push((self.hashing.hash_of_name(key), at));
+        Ok(())
+    }
+
+    /// Builds the hash tables. Returns the finished answers of the zone at `apex`, which has this
+    /// number of records.
+    pub(crate) fn finish(mut self, apex: &[u8], records: usize) -> ZoneAnswers {
+        self.answers.finish();
+        self.nodes.finish();
+        let by_type = Table::new(&self.answer_entries);
+        let by_name = Table::new(&self.node_entries);
+        self.key.set(self.hashing.form(), apex);
+        let memory =
+            self.answers.memory() + self.nodes.memory() + by_type.memory() + by_name.memory();
+        let size = Size {
+            zones: 1,
+            names: self.node_entries.len(),
+            records,
+            answers: self.answer_count,
+            memory: memory + size_of::<ZoneAnswers>() + self.key.bytes().len(),
+        };
+        ZoneAnswers::new(
+            self.hashing,
+            self.key.bytes(),
+            [self.answers, self.nodes],
+            [by_type, by_name],
+            size,
+        )
+    }
+}

@@ -1,0 +1,182 @@
+//! The prepared answers of one zone.
+
+use super::Size;
+use super::answer::Answer;
+use super::node::Node;
+use crate::groups::NO_GROUP;
+use crate::index::{Arena, At, Table};
+use crate::key::{self, Hashing, Key};
+
+/// The prepared answers of one zone. They hold data of this zone only, so another zone can change
+/// without them.
+///
+/// There are two hash tables. The entries of each table lie in an arena, which is one contiguous
+/// buffer. The first table holds the answers, keyed by type and name. Key and answer are adjacent
+/// in memory, so comparing the key also loads the start of the answer into the cache. The second
+/// table holds the names. It determines how to answer a query for which the first table has no
+/// answer.
+#[derive(Debug)]
+pub(crate) struct ZoneAnswers {
+    hashing: Hashing,
+    /// The key of the zone's name.
+    apex: Box<[u8]>,
+    is_broken: bool,
+    /// The number of the group in which the zone's replies are counted.
+    group: u8,
+    prepared: Arena,
+    nodes: Arena,
+    by_type: Table,
+    by_name: Table,
+    size: Size,
+}
+
+impl ZoneAnswers {
+    /// Combines the parts that a builder has made: the arenas and tables of answers and names.
+    pub(super) fn new(
+        hashing: Hashing,
+        apex: &[u8],
+        [prepared, nodes]: [Arena; 2],
+        [by_type, by_name]: [Table; 2],
+        size: Size,
+    ) -> Self {
+        Self {
+            hashing,
+            apex: apex.into(),
+            is_broken: false,
+            group: NO_GROUP,
+            prepared,
+            nodes,
+            by_type,
+            by_name,
+            size,
+        }
+    }
+
+    /// Creates a zone that could not be loaded. Queries for names in it get SERVFAIL.
+    pub(crate) fn broken(hashing: Hashing, apex: &[u8]) -> Self {
+        let mut key = Key::new();
+        key.set(hashing.form(), apex);
+        let arenas = [Arena::default(), Arena::default()];
+        let tables = [Table::new(&[]), Table::new(&[])];
+        Self {
+            is_broken: true,
+            ..Self::new(hashing, key.bytes(), arenas, tables, Size::default())
+        }
+    }
+
+    /// Counts the zone's replies in the group with this number.
+    pub(crate) fn set_group(&mut self, group: u8) {
+        self.group = group;
+    }
+
+    /// Returns the number of the group in which the zone's replies are counted.
+    #[inline(always)]
+    pub(crate) fn group(&self) -> u8 {
+        self.group
+    }
+
+    /// Returns the key of the zone's name.
+    #[inline(always)]
+    pub(super) fn apex(&self) -> &[u8] {
+        &self.apex
+    }
+
+    /// Returns true if the zone could not be loaded.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Returns the size of the zone's answers.
+    pub(crate) fn size(&self) -> &Size {
+        &self.size
+    }
+
+    /// Returns how the names of the zone become keys and hashes.
+    #[inline(always)]
+    pub(super) fn hashing(&self) -> &Hashing {
+        &self.hashing
+    }
+
+    /// Returns the prepared answer for a type and the name with this key. `hash` is their hash.
+    /// Never finds an answer for a name that a hook answers for.
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
+        self.by_type
+            .find(hash, |at| {
+                let answer = self.answer(at);
+                answer.qtype() == qtype && answer.key() == key
+            })
+            .map(|at| self.answer(at))
+    }
+
+    /// Like [`find`](Self::find), for a name that a hook answers for.
+    pub(super) fn find_behind_hook(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
+        self.find(behind_hook(hash), qtype, key)
+    }
+
+    /// Prefetches the index slot of an answer: the first memory access of a lookup.
+    #[inline(always)]
+    pub(crate) fn fetch_slot(&self, hash: u64) {
+        self.by_type.prefetch(hash);
+    }
+
+    /// Prefetches the answer itself: the second memory access of a lookup. The slot should already
+    /// be in the cache, because this method reads it.
+    #[inline(always)]
+    pub(crate) fn fetch_answer(&self, hash: u64) {
+        if let Some(at) = self.by_type.guess(hash) {
+            self.prepared.prefetch(at);
+        }
+    }
+
+    /// Returns the answer at this position.
+    #[inline(always)]
+    pub(crate) fn answer(&self, at: At) -> Answer<'_> {
+        Answer::new(self, self.prepared.at(at), at)
+    }
+
+    /// Returns the wire-format length of a name whose key is `key_len` bytes long.
+    pub(super) fn name_len(&self, key_len: usize) -> usize {
+        key::wire_len(self.hashing.form(), key_len)
+    }
+
+    /// Returns the node of the name with this key, or `None` if the name is not in the index.
+    pub(crate) fn node(&self, key: &[u8]) -> Option<Node> {
+        let hash = self.hashing.hash_of_name(key);
+        let is_it = |at| Node::key(self.nodes.at(at)) == key;
+        Node::read(self.nodes.at(self.by_name.find(hash, is_it)?))
+    }
+}
+
+/// Converts the hash of a type and name to the hash under which the answer is stored if a hook
+/// answers for the name. A normal lookup thus misses the answer, so the hook is asked first.
+pub(super) const fn behind_hook(hash: u64) -> u64 {
+    !hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::Meta;
+    use super::super::builder::ZoneBuilder;
+    use super::super::node::Kind;
+    use super::*;
+    use crate::hooked::HookedNames;
+    use crate::key::Form;
+
+    #[test]
+    fn memory_counts_the_zone_with_its_entries_and_tables() {
+        let hooked = HookedNames::default();
+        let mut builder = ZoneBuilder::new(Hashing::new(Form::Wire, [1, 2, 3, 4]), &hooked);
+        let meta = Meta {
+            qtype: 1,
+            ..Meta::default()
+        };
+        let name = b"\x01a\x00";
+        builder.add_answer(name, meta, &[7; 10], None, &[]).unwrap();
+        builder.add_node(name, Node::bare(Kind::Plain)).unwrap();
+        let answers = builder.finish(name, 1);
+        let (answer, node, table) = (14 + 3 + 10, 16 + 3, 2 * 8);
+        let zone = size_of::<ZoneAnswers>() + name.len();
+        assert_eq!(answers.size().memory, answer + node + 2 * table + zone);
+    }
+}
