@@ -20,11 +20,12 @@ pub(crate) use node::{Kind, NONE, Node};
 pub(crate) use resolve::Resolution;
 pub(crate) use zone_answers::ZoneAnswers;
 
-use apexes::{Apexes, Search};
+use apexes::Apexes;
 
 use crate::groups::GroupLabels;
 use crate::index::At;
-use crate::key::{Form, Hashing, Key};
+use crate::key::{Form, Hashing};
+use crate::name;
 use crate::rtype;
 
 /// The size of the prepared answers.
@@ -106,11 +107,6 @@ impl Answers {
         self.has_hooked
     }
 
-    /// Returns the zones by number.
-    pub(crate) fn zones(&self) -> &[Arc<ZoneAnswers>] {
-        self.apexes.zones()
-    }
-
     /// Returns the zone with this number.
     #[inline(always)]
     pub(crate) fn zone(&self, number: ZoneNumber) -> &ZoneAnswers {
@@ -123,28 +119,42 @@ impl Answers {
         self.apexes.hashing().hash(qtype, key)
     }
 
-    /// Returns the number of the zone that answers a query for `qtype` at `name`, whose key is
-    /// `key`: the zone with the longest apex, or the zone above it if the type is DS.
+    /// Returns the number of the zone that answers a query for `qtype` at `name`: the zone with the
+    /// longest apex, or the zone above it if the type is DS. `labels` is the number of the name's
+    /// labels, and `key` its key.
     #[inline(always)]
-    pub(crate) fn zone_of(&self, qtype: u16, name: &[u8], key: &Key) -> Option<ZoneNumber> {
-        let mut search = Search::new(name, key);
-        let (zone, start) = self.apexes.next(&mut search)?;
+    pub(crate) fn zone_of(
+        &self,
+        qtype: u16,
+        (name, labels): (&[u8], usize),
+        key: &[u8],
+    ) -> Option<ZoneNumber> {
+        let (zone, start) = self.apexes.find(name, labels, key)?;
         if qtype == rtype::DS && start == 0 {
-            return Some(self.signer_of(zone, search, key));
+            return Some(self.signer_of(zone, (name, labels), key));
         }
         Some(zone)
     }
 
-    /// Returns the zone that has the DS records of an apex: the zone above it, if that zone has a
-    /// cut there or could not be loaded (RFC 4035, section 3.1.4.1). Otherwise, returns `zone`.
+    /// Returns the zone that has the DS records of the apex `name`: the zone above it, if that zone
+    /// has a cut there or could not be loaded (RFC 4035, section 3.1.4.1). Otherwise, returns `zone`.
     #[cold]
-    fn signer_of(&self, zone: ZoneNumber, mut search: Search<'_>, key: &Key) -> ZoneNumber {
-        let above = self.apexes.next(&mut search).map(|(above, _)| above);
+    fn signer_of(
+        &self,
+        zone: ZoneNumber,
+        (name, labels): (&[u8], usize),
+        key: &[u8],
+    ) -> ZoneNumber {
+        let Some(parent) = name::parent(name) else {
+            return zone;
+        };
+        let parent_key = &key[name.len() - parent.len()..];
+        let above = self.apexes.find(parent, labels - 1, parent_key);
         let signs = |above: &ZoneNumber| {
             let above = self.zone(*above);
-            let node = above.node(key.bytes());
-            above.is_broken() || node.is_some_and(|node| node.kind == Kind::Cut)
+            let is_cut = |node: Node| node.kind == Kind::Cut;
+            above.is_broken() || above.node(key).is_some_and(is_cut)
         };
-        above.filter(signs).unwrap_or(zone)
+        above.map(|(above, _)| above).filter(signs).unwrap_or(zone)
     }
 }

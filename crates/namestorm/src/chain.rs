@@ -75,7 +75,8 @@ pub(crate) fn follow<'a, 'z>(
         let name = chain.name.bytes();
         key.set(answers.form(), name);
         // The client must also query a target outside our zones separately.
-        let Some(number) = answers.zone_of(qtype, name, key) else {
+        let labels = name::label_starts(name).count();
+        let Some(number) = answers.zone_of(qtype, (name, labels), key.bytes()) else {
             return chain.body(rcode::NOERROR);
         };
         zone = answers.zone(number);

@@ -57,7 +57,7 @@ pub fn compile(
             progress(prepared + names);
         })?;
         prepared += zone.names().len();
-        answers.set_group(group_labels.number(&zone.group()));
+        answers.set_group(group_labels.number(&name::Shown(zone.apex()).to_string()));
         list.push(Arc::new(answers));
     }
     for apex in zones.broken() {

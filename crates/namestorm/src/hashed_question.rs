@@ -21,6 +21,7 @@ impl HashedQuestion {
         Self {
             question: RawQuestion {
                 name_len: 0,
+                labels: 0,
                 qtype: 0,
                 qclass: 0,
                 end: 0,
@@ -46,9 +47,11 @@ impl HashedQuestion {
         expanded: &mut NameBuf,
     ) -> Result<(), Malformed> {
         self.question = parse_question(message, answers.form(), &mut self.key, expanded)?;
+        let RawQuestion { qtype, labels, .. } = self.question;
         let name = self.question.name(message, expanded);
-        self.zone = answers.zone_of(self.question.qtype, name, &self.key);
-        self.hash = answers.hash(self.question.qtype, self.key.bytes());
+        let key = self.key.bytes();
+        self.zone = answers.zone_of(qtype, (name, labels), key);
+        self.hash = answers.hash(qtype, key);
         Ok(())
     }
 }

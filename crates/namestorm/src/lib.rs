@@ -120,7 +120,6 @@ mod compile;
 mod counters;
 mod edns;
 mod fields;
-mod gather;
 mod groups;
 mod hashed_question;
 mod hook;
@@ -151,6 +150,7 @@ mod turnover;
 mod words;
 mod zone;
 mod zone_args;
+mod zone_files;
 mod zones;
 
 pub use answers::{AnswerId, Answers, Size};

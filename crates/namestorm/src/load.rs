@@ -11,7 +11,9 @@ mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use control::FileVersion;
 use domain::base::name::ToName;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::ScannedRecord;
@@ -45,6 +47,30 @@ pub struct Loaded {
     pub zone: Zone,
     /// The warnings about the zone, if there are any.
     pub report: Report,
+    /// The files that the zone was read from.
+    pub(crate) files: Vec<ReadFile>,
+}
+
+/// A file that a zone was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadFile {
+    path: PathBuf,
+    /// The version that was read, or `None` if it was so young that it cannot be recognised.
+    version: Option<FileVersion>,
+}
+
+impl ReadFile {
+    fn new(path: &Path, version: FileVersion) -> Self {
+        Self {
+            path: path.to_owned(),
+            version: Some(version).filter(|version| version.is_settled(SystemTime::now())),
+        }
+    }
+
+    /// Returns true if there is still the same version of the file.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.version.is_some() && FileVersion::at(&self.path).ok() == self.version
+    }
 }
 
 /// A zone that could not be loaded. None of its records are served.
@@ -102,6 +128,8 @@ struct Loader<'p> {
     folder: PathBuf,
     /// The files that are being read, without symbolic links. Each includes the next one.
     open: Vec<PathBuf>,
+    /// The files that have been read so far.
+    files: Vec<ReadFile>,
     /// Number of records made by `$GENERATE` so far.
     generated: u64,
     /// Number of bytes of text that the zone may still have.
@@ -119,6 +147,7 @@ impl<'p> Loader<'p> {
             progress,
             folder: PathBuf::new(),
             open: Vec::new(),
+            files: Vec::new(),
             generated: 0,
             text_left: MAX_TEXT,
             owner: Vec::new(),
@@ -128,7 +157,10 @@ impl<'p> Loader<'p> {
 
     fn read_first(&mut self, spec: &ZoneSpec) {
         match source::read(&spec.file, &mut self.text_left) {
-            Ok(text) => self.read_zone(&spec.file, spec.origin.clone(), &text),
+            Ok((text, version)) => {
+                self.files.push(ReadFile::new(&spec.file, version));
+                self.read_zone(&spec.file, spec.origin.clone(), &text);
+            }
             Err(reason) => {
                 self.apex = match &spec.origin {
                     Some(given) => Apex::Known(given.clone()),
@@ -316,7 +348,10 @@ impl<'p> Loader<'p> {
         if self.open.contains(&real) {
             return Err("it includes itself, perhaps through other files; remove this line".into());
         }
-        source::read(&real, &mut self.text_left).map(|text| (text, real))
+        let (text, version) = source::read(&real, &mut self.text_left)?;
+        // Links may lead to another file later.
+        self.files.push(ReadFile::new(path, version));
+        Ok((text, real))
     }
 
     /// Checks one record and adds it to the zone.
@@ -417,6 +452,7 @@ impl<'p> Loader<'p> {
             Some(zone) if self.report.errors() == 0 => Ok(Loaded {
                 zone,
                 report: self.report,
+                files: self.files,
             }),
             _ => Err(Broken {
                 apex: match self.apex {

@@ -5,8 +5,10 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::marker::PhantomData;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use control::report::{bytes, count, counted};
@@ -20,19 +22,17 @@ use tcpip::Stack;
 
 use crate::answers::Answers;
 use crate::compile::compile;
-use crate::gather::{Gathered, Gatherer, Outcome, UnservedFile, gather, summary};
 use crate::hook::{Hook, NoHook};
 use crate::identity::{Identity, IdentityArgs};
-use crate::key::Form;
+use crate::key::{Form, Hashing};
 use crate::load::ZoneSpec;
 use crate::name::{self, Name};
 use crate::query_log::{QueryLog, QueryLogArgs};
-use crate::rtype;
 use crate::server::UdpAndTcp;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
-use crate::zone::Zone;
 use crate::zone_args::ZoneArgs;
+use crate::zone_files::{UnservedFile, ZoneFiles, example, summary};
 use crate::zones::Zones;
 
 /// Maximum number of resident packets per worker in pre-copy mode. At 2 or 4 KiB per packet, they
@@ -102,9 +102,8 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
 #[derive(Debug)]
 struct Source {
     zones: ZoneArgs,
-    form: Form,
-    /// Files that were not served when the zones were loaded last.
-    unserved: Mutex<HashSet<String>>,
+    /// The zones as they were read last.
+    files: Mutex<ZoneFiles>,
 }
 
 impl Namestorm {
@@ -122,12 +121,9 @@ impl Namestorm {
         say: &mut dyn FnMut(String),
     ) -> Result<Self, StartError> {
         let specs = zones.specs()?;
-        let (this, unserved) = Self::load_noting(&specs, form, mode, strict, say)?;
-        let source = Source {
-            zones,
-            form,
-            unserved: Mutex::new(unserved.iter().map(UnservedFile::file).collect()),
-        };
+        let (this, files) = Self::load_noting(&specs, form, mode, strict, say)?;
+        let files = Mutex::new(files);
+        let source = Source { zones, files };
         Ok(Self {
             source: Some(source),
             ..this
@@ -152,17 +148,19 @@ impl Namestorm {
         Ok(Self::load_noting(specs, form, mode, strict, say)?.0)
     }
 
-    /// Same as [`load`](Self::load), but also returns the files that are not served.
+    /// Same as [`load`](Self::load), but also returns the zones as they were read.
     fn load_noting(
         specs: &[ZoneSpec],
         form: Form,
         mode: ReplyMode,
         strict: bool,
         say: &mut dyn FnMut(String),
-    ) -> Result<(Self, Vec<UnservedFile>), LoadError> {
+    ) -> Result<(Self, ZoneFiles), LoadError> {
         let start = Instant::now();
-        let Gathered { zones, unserved } = gather(specs, say);
-        if zones.iter().len() == 0 {
+        let files = ZoneFiles::new(Hashing::new(form, random_seed()));
+        let files = files.read(specs, all_cores(), say);
+        let unserved = files.unserved();
+        if files.good() == 0 {
             return Err(LoadError::Nothing);
         }
         if strict && !unserved.is_empty() {
@@ -176,18 +174,17 @@ impl Namestorm {
                 all: specs.len(),
             });
         }
-        for file in &unserved {
+        for file in unserved {
             say(file.to_string());
         }
         let no_hook: MakeNoHook = |_| Ok(NoHook);
-        let this = Self::prepare(&zones, form, start, no_hook)?;
         let this = Self {
             mode,
-            unserved: (!unserved.is_empty()).then(|| summary(&unserved)),
+            unserved: (!unserved.is_empty()).then(|| summary(unserved)),
             files: specs.iter().map(|spec| spec.file.clone()).collect(),
-            ..this
+            ..Self::serving(files.answers(), files.example(), start, no_hook)
         };
-        Ok((this, unserved))
+        Ok((this, files))
     }
 }
 
@@ -204,17 +201,21 @@ where
     ///
     /// Returns [`LoadError::TooLarge`] if the answers exceed 32 GiB.
     pub fn with_hook(zones: &Zones, make: F) -> Result<Self, LoadError> {
-        Self::prepare(zones, Form::default(), Instant::now(), make)
-    }
-
-    /// Prepares the answers of `zones`. The load time is measured from `start`.
-    fn prepare(zones: &Zones, form: Form, start: Instant, make: F) -> Result<Self, LoadError> {
-        let answers = compile(zones, form, random_seed(), &mut say_prepared)
-            .map_err(|_| LoadError::TooLarge)?;
+        let start = Instant::now();
+        let answers = compile(zones, Form::default(), random_seed(), &mut |names| {
+            progress::say(|| format!("{} names prepared", count(names as u64)));
+        })
+        .map_err(|_| LoadError::TooLarge)?;
         let example = zones.iter().next().map(example);
         let broken = zones.broken().next();
         let example = example.or(broken.map(|apex| format!("{} SOA", name::Shown(apex))));
-        Ok(Self {
+        Ok(Self::serving(answers, example, start, make))
+    }
+
+    /// Serves `answers`. `example` is the name and type of an example query. The load time is
+    /// measured from `start`.
+    fn serving(answers: Answers, example: Option<String>, start: Instant, make: F) -> Self {
+        Self {
             make,
             hook: PhantomData,
             answers: Mutex::new(Arc::new(answers)),
@@ -228,7 +229,7 @@ where
             load_time: start.elapsed(),
             files: Vec::new(),
             source: None,
-        })
+        }
     }
 
     /// The newest answers.
@@ -292,55 +293,29 @@ pub fn check(
     say: &mut dyn FnMut(String),
     print: &mut dyn FnMut(String),
 ) -> Result<(), CheckFailed> {
-    let mut gatherer = Gatherer::default();
-    let mut lost = 0;
-    for spec in specs {
-        let error = match gatherer.read(spec, say) {
-            Outcome::Good(loaded) => match describe(loaded.zone) {
-                Ok(line) => {
-                    print(line);
-                    continue;
-                }
-                Err(error) => Some(format!("{spec}: {error}")),
-            },
-            // The zone's errors have already been reported.
-            Outcome::Broken(_) => None,
-            Outcome::Duplicate(duplicate) => Some(duplicate.to_string()),
-        };
-        error.into_iter().for_each(&mut *say);
-        lost += 1;
+    let files = ZoneFiles::new(Hashing::new(Form::default(), random_seed()));
+    let files = files.read(specs, all_cores(), say);
+    for (apex, size) in files.sizes() {
+        print(format!(
+            "{}: {} names, {} records, {} packets, {} bytes",
+            name::Shown(apex),
+            count(size.names as u64),
+            count(size.records as u64),
+            count(size.answers as u64),
+            count(size.memory as u64),
+        ));
     }
-    match lost {
+    let unserved = files.unserved();
+    // The errors of the others have already been reported.
+    for file in unserved.iter().filter(|file| file.is_duplicate()) {
+        say(file.to_string());
+    }
+    match unserved.len() {
         0 => Ok(()),
-        _ => Err(CheckFailed {
+        lost => Err(CheckFailed {
             lost,
             all: specs.len(),
         }),
-    }
-}
-
-/// Describes the size of a zone in one line.
-fn describe(zone: Zone) -> Result<String, LoadError> {
-    let apex = name::Shown(zone.apex()).to_string();
-    let zones = Zones::new(vec![zone]).unwrap_or_else(|_| unreachable!("one zone"));
-    let answers =
-        compile(&zones, Form::Wire, random_seed(), &mut |_| {}).map_err(|_| LoadError::TooLarge)?;
-    let size = answers.size();
-    Ok(format!(
-        "{apex}: {} names, {} records, {} packets, {} bytes",
-        count(size.names as u64),
-        count(size.records as u64),
-        count(size.answers as u64),
-        count(size.memory as u64),
-    ))
-}
-
-/// Returns a name and a type that exist in `zone`, for an example query.
-fn example(zone: &Zone) -> String {
-    let www = zone.find(b"www\0").ok();
-    match www.filter(|www| www.rrset(rtype::A).is_some()) {
-        Some(www) => format!("{} A", name::Shown(www.owner())),
-        None => format!("{} SOA", name::Shown(zone.apex())),
     }
 }
 
@@ -354,8 +329,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn say_prepared(names: usize) {
-    progress::say(|| format!("{} names prepared", count(names as u64)));
+/// Returns the number of threads that read zones at the start.
+fn all_cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Returns random numbers, derived from the random keys of the standard library's hash tables.
@@ -480,44 +456,56 @@ where
         self.can_reload() && !name.contains('/') && name.parse::<Name>().is_ok()
     }
 
-    /// Reads all zones again, because an answer may contain names of several zones. A zone named
-    /// `only` must be one of them.
+    /// Reads the zone named `only` again, or else all zones that have changed. Other threads cannot
+    /// help, because the rights of this one are its own.
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
         let mut say = |line: String| tracing::warn!("{line}");
-        let Gathered { zones, unserved } = gather(&source.zones.specs()?, &mut say);
-        let mut known = locked(&source.unserved);
-        let lost = unserved.iter().filter(|file| !known.contains(&file.file()));
+        let mut known = locked(&source.files);
+        let apex = match only {
+            Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
+            None => None,
+        };
+        let one = match &apex {
+            Some(apex) => known.read_one(apex, &mut say)?,
+            None => None,
+        };
+        let files = match one {
+            Some(files) => files,
+            None => known.read(&source.zones.specs()?, 1, &mut say),
+        };
+        let before: HashSet<_> = known.unserved().iter().map(UnservedFile::file).collect();
+        let unserved = files.unserved();
+        let lost = unserved
+            .iter()
+            .filter(|file| !before.contains(&file.file()));
         if let Some(why) = broken_zones(lost) {
             return Err(why.into());
         }
-        if zones.iter().len() == 0 {
+        if files.good() == 0 {
             return Err(LoadError::Nothing.into());
         }
-        if let Some(name) = only {
-            let apex = name.parse::<Name>()?;
-            let is_it = |zone: &Zone| zone.apex().eq_ignore_ascii_case(apex.as_wire());
-            if !zones.iter().any(is_it) {
-                let why = broken_zones(&unserved).map_or(String::new(), |why| format!("; {why}"));
-                return Err(format!("no zone is called {name:?}{why}").into());
-            }
+        if let (Some(name), Some(apex)) = (only, &apex)
+            && !files.has(apex)
+        {
+            let why = broken_zones(unserved).map_or(String::new(), |why| format!("; {why}"));
+            return Err(format!("no zone is called {name:?}{why}").into());
         }
-        let answers = compile(&zones, source.form, random_seed(), &mut say_prepared)
-            .map_err(|_| LoadError::TooLarge)?;
-        drop(zones);
-        let new = Arc::new(answers);
+        let new = Arc::new(files.answers());
         let old = self.answers();
-        *known = unserved.iter().map(UnservedFile::file).collect();
         let change = || *locked(&self.answers) = Arc::clone(&new);
         self.handover.send(change, || Arc::clone(&new));
         // This is the last reference, so no worker has to free the old answers.
         drop(old);
         let size = new.size();
-        let zones = counted(size.zones as u64, "zone");
-        let names = counted(size.names as u64, "name");
+        let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
+            .map(|(number, of)| counted(number as u64, of));
+        let read = count(files.read_count() as u64);
+        let kept = broken_zones(unserved);
+        *known = files;
         Ok(Reloaded {
-            done: format!("{zones}, {names}"),
-            kept: broken_zones(&unserved),
+            done: format!("{zones}, {names}; {read} read again"),
+            kept,
         })
     }
 

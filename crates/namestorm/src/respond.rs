@@ -246,13 +246,18 @@ impl Responder {
                 let name = question.name(message, expanded);
                 without_lookup(rcode, &question, name, identity)
             }
-            None => match zone.and_then(|zone| zone.find(hash, question.qtype, key.bytes())) {
-                Some(answer) => Body::prepared(&answer),
-                None => {
+            None => {
+                let found = match zone {
+                    Some(zone) => zone.find(hash, question.qtype, key.bytes()),
+                    None => None,
+                };
+                if let Some(answer) = found {
+                    Body::prepared(&answer)
+                } else {
                     let question = (question.name(message, expanded), question.qtype);
                     assembler.assemble((answers, zone), question, key, context, counters)?
                 }
-            },
+            }
         };
         let trail: &[u8] = match query.edns {
             Some(edns) => {

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::name;
 use crate::rdata;
@@ -218,7 +217,6 @@ impl Builder {
             records,
             nodes,
             sets,
-            group: None,
         };
         zone.classify();
         zone
@@ -233,21 +231,9 @@ pub struct Zone {
     records: Vec<StoredRecord>,
     nodes: Vec<Node>,
     sets: Vec<Set>,
-    group: Option<Arc<str>>,
 }
 
 impl Zone {
-    /// Counts the replies of this zone in a group with others. Without a group, each zone is one.
-    pub(crate) fn set_group(&mut self, label: Arc<str>) {
-        self.group = Some(label);
-    }
-
-    /// Returns the label of the group in which the replies of this zone are counted.
-    pub(crate) fn group(&self) -> Arc<str> {
-        let alone = || name::Shown(&self.apex).to_string().into();
-        self.group.clone().unwrap_or_else(alone)
-    }
-
     /// Returns the zone's name in wire format.
     pub fn apex(&self) -> &[u8] {
         &self.apex

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::zone_answers::ZoneAnswers;
 use crate::index::Table;
-use crate::key::{Hashing, Key};
-use crate::name;
+use crate::key::Hashing;
 
 /// The number of a zone in an index of apexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,30 +27,6 @@ const fn depth_bit(labels: usize) -> u64 {
     1 << if labels < 63 { labels } else { 63 }
 }
 
-/// A name, as the search for its zone proceeds: from the name itself to its ancestors.
-#[derive(Clone, Copy)]
-pub(super) struct Search<'n> {
-    name: &'n [u8],
-    key: &'n Key,
-    /// Offset of the next candidate in the name.
-    start: usize,
-    /// Number of labels of the next candidate; `None` after the root.
-    labels: Option<usize>,
-}
-
-impl<'n> Search<'n> {
-    /// Starts with `name`, whose key is `key`.
-    #[inline(always)]
-    pub(super) fn new(name: &'n [u8], key: &'n Key) -> Self {
-        Self {
-            name,
-            key,
-            start: 0,
-            labels: Some(name::label_starts(name).count()),
-        }
-    }
-}
-
 impl Apexes {
     /// Creates an index of `zones`, whose apexes differ.
     pub(super) fn new(hashing: Hashing, zones: Vec<Arc<ZoneAnswers>>) -> Self {
@@ -72,32 +47,31 @@ impl Apexes {
         &self.hashing
     }
 
-    /// Returns the zones by number.
-    pub(super) fn zones(&self) -> &[Arc<ZoneAnswers>] {
-        &self.zones
-    }
-
     /// Returns the zone with this number.
     #[inline(always)]
     pub(super) fn zone(&self, number: ZoneNumber) -> &ZoneAnswers {
         &self.zones[number.0 as usize]
     }
 
-    /// Goes on with `search` until the next zone, and returns the zone's number and the offset of
-    /// its apex in the name. Zones with longer apexes come first.
+    /// Returns the number of the zone with the longest apex that `name` ends with, and the apex's
+    /// offset in the name. `labels` is the number of the name's labels, and `key` its key.
     #[inline(always)]
-    pub(super) fn next(&self, search: &mut Search<'_>) -> Option<(ZoneNumber, usize)> {
-        while let Some(labels) = search.labels {
-            let start = search.start;
-            search.start += 1 + usize::from(search.name[start]);
-            search.labels = labels.checked_sub(1);
+    pub(super) fn find(
+        &self,
+        name: &[u8],
+        mut labels: usize,
+        key: &[u8],
+    ) -> Option<(ZoneNumber, usize)> {
+        let mut start = 0;
+        loop {
             if self.depths & depth_bit(labels) != 0
-                && let Some(number) = self.at(search.key.suffix(start))
+                && let Some(number) = self.at(key.get(start..)?)
             {
                 return Some((number, start));
             }
+            labels = labels.checked_sub(1)?;
+            start += 1 + usize::from(*name.get(start)?);
         }
-        None
     }
 
     /// Returns the number of the zone whose apex has this key.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use control::FileVersion;
 use rustix::fs::{Mode, OFlags, open};
 
 /// Maximum size of a zone's text, in bytes (4 GiB). The text is that of its files, and of the
@@ -16,13 +17,13 @@ pub(super) const TOO_MUCH_TEXT: &str = "the files of a zone, with the records of
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Reads a master file. `left` is the number of bytes that the zone may still have, which the file
-/// reduces.
+/// reduces. Returns the text, and the version of the file.
 ///
 /// # Errors
 ///
 /// Returns the reason why the file cannot be read or is not text.
-pub(super) fn read(path: &Path, left: &mut u64) -> Result<String, String> {
-    let bytes = read_bytes(path, *left)?;
+pub(super) fn read(path: &Path, left: &mut u64) -> Result<(String, FileVersion), String> {
+    let (bytes, version) = read_bytes(path, *left)?;
     *left -= bytes.len() as u64;
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         let line = bytes[..at].split(|byte| *byte == b'\n').count();
@@ -35,10 +36,11 @@ pub(super) fn read(path: &Path, left: &mut u64) -> Result<String, String> {
         Ok(text) => text,
         Err(error) => escape(error.as_bytes()),
     };
-    Ok(match text.strip_prefix(BYTE_ORDER_MARK) {
+    let text = match text.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) => rest.to_owned(),
         None => text,
-    })
+    };
+    Ok((text, version))
 }
 
 /// Replaces each byte that is not part of UTF-8 text by an escape, so that its value is kept.
@@ -59,7 +61,7 @@ fn escape(bytes: &[u8]) -> String {
 }
 
 /// Reads the bytes of a file that has at most `limit` bytes.
-fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
+fn read_bytes(path: &Path, limit: u64) -> Result<(Vec<u8>, FileVersion), String> {
     let shown = |error: std::io::Error| error.to_string();
     // Without NONBLOCK, opening a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -80,6 +82,6 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     let mut file = file.take(limit + 1);
     match file.read_to_end(&mut bytes).map_err(shown)? as u64 {
         len if len > limit => Err(TOO_MUCH_TEXT.into()),
-        _ => Ok(bytes),
+        _ => Ok((bytes, FileVersion::of(&metadata))),
     }
 }

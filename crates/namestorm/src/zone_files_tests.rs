@@ -4,6 +4,9 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use control::FileVersion;
 
 use super::*;
 use crate::{Form, LoadError, Namestorm, ReplyMode};
@@ -19,17 +22,25 @@ fn zone(folder: &Path, file: &str, text: &str) -> ZoneSpec {
     }
 }
 
-/// Gathers the zones of `specs`. Returns the apexes of the good zones, the apexes of the broken
+fn read(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> ZoneFiles {
+    ZoneFiles::new(Hashing::new(Form::Wire, [1; 4])).read(specs, 3, say)
+}
+
+/// Reads the zones of `specs`. Returns the apexes of the good zones, the apexes of the broken
 /// zones, and the reason for each file that is not served.
-fn gathered(specs: &[ZoneSpec]) -> (Vec<String>, Vec<String>, Vec<String>) {
+fn apexes(specs: &[ZoneSpec]) -> (Vec<String>, Vec<String>, Vec<String>) {
     let mut messages = Vec::new();
-    let gathered = gather(specs, &mut |line| messages.push(line));
+    let files = read(specs, &mut |line| messages.push(line));
     let show = |apex: &[u8]| name::Shown(apex).to_string();
-    let zones = &gathered.zones;
     (
-        zones.iter().map(|zone| show(zone.apex())).collect(),
-        zones.broken().map(show).collect(),
-        gathered.unserved.iter().map(ToString::to_string).collect(),
+        files.sizes().map(|(apex, _)| show(apex)).collect(),
+        files
+            .unserved()
+            .iter()
+            .filter_map(UnservedFile::apex)
+            .map(show)
+            .collect(),
+        files.unserved().iter().map(ToString::to_string).collect(),
     )
 }
 
@@ -38,8 +49,8 @@ fn the_first_error_of_a_broken_zone_has_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = format!("{GOOD}x 60 A nonsense\ny 60 A nonsense\n");
     let spec = zone(folder.path(), "a.example.zone", &wrong);
-    let gathered = gather(std::slice::from_ref(&spec), &mut |_| {});
-    let error = gathered.unserved[0].error();
+    let files = read(std::slice::from_ref(&spec), &mut |_| {});
+    let error = files.unserved()[0].error();
     let place = format!("{}:4:8: ADDRESS must be ", spec.file.display());
     assert!(error.starts_with(&place), "{error}");
 }
@@ -95,7 +106,7 @@ fn a_broken_zone_takes_its_name_from_the_first_source_that_has_one() {
         (missing("no..file"), None),
     ];
     for (spec, expected) in cases {
-        let (good, broken, unserved) = gathered(std::slice::from_ref(&spec));
+        let (good, broken, unserved) = apexes(std::slice::from_ref(&spec));
         assert!(good.is_empty(), "{spec}");
         assert_eq!(broken, Vec::from_iter(expected), "{spec}");
         let end = match expected {
@@ -125,7 +136,7 @@ fn good_zones_are_served_despite_broken_ones() {
         zone("good.example", GOOD),
         again,
     ];
-    let (good, broken, unserved) = gathered(&specs);
+    let (good, broken, unserved) = apexes(&specs);
     assert_eq!(good, ["good.example."]);
     assert_eq!(broken, ["two.example."]);
     let ends = [
@@ -145,7 +156,7 @@ fn good_zones_are_served_despite_broken_ones() {
         unserved[2].ends_with("/good.example holds the zone good.example. too: give it only once")
     );
     let mut messages = Vec::new();
-    gather(&specs, &mut |line| messages.push(line));
+    read(&specs, &mut |line| messages.push(line));
     let messages = messages.join("\n");
     assert!(
         messages.contains("two.example:4: a second zone starts here, other.example.: "),
@@ -177,7 +188,7 @@ fn fifos_devices_and_folders_are_refused() {
         (folder.path(), "it is a folder"),
     ] {
         let mut messages = Vec::new();
-        gather(&[spec(file)], &mut |line| messages.push(line));
+        read(&[spec(file)], &mut |line| messages.push(line));
         let expected = format!("{}: cannot read the file: {what}", file.display());
         assert!(messages[0].starts_with(&expected), "{messages:?}");
     }
@@ -237,4 +248,90 @@ fn loading_fails_without_a_good_zone() {
             assert!(!messages.join("\n").contains("SERVFAIL"), "{messages:?}");
         }
     }
+}
+
+/// Makes the files older, so that their versions are recognised, and reads them.
+fn read_settled(folder: &Path, specs: &[ZoneSpec]) -> ZoneFiles {
+    for file in fs::read_dir(folder).unwrap() {
+        settle(&file.unwrap().path());
+    }
+    read(specs, &mut |_| {})
+}
+
+/// Waits until the version of a file is settled. Its time of the last change cannot be set.
+fn settle(path: &Path) {
+    while !FileVersion::at(path).unwrap().is_settled(SystemTime::now()) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Returns the answers of each zone.
+fn answers(files: &ZoneFiles) -> Vec<*const ZoneAnswers> {
+    files
+        .good
+        .iter()
+        .map(|zone| Arc::as_ptr(&zone.answers))
+        .collect()
+}
+
+#[test]
+fn only_changed_zones_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |file: &str| folder.path().join(file);
+    fs::write(path("part"), "more 60 IN A 192.0.2.2\n").unwrap();
+    let mut specs = vec![
+        zone(folder.path(), "a.example", GOOD),
+        zone(
+            folder.path(),
+            "b.example",
+            &format!("{GOOD}$INCLUDE part\n"),
+        ),
+        zone(folder.path(), "c.example", GOOD),
+    ];
+    let first = read_settled(folder.path(), &specs);
+    let again = first.read(&specs, 1, &mut |_| {});
+    assert_eq!((again.read_count(), answers(&again)), (0, answers(&first)));
+    // A file that a zone includes changes, one zone is gone, and one is new.
+    fs::write(path("part"), "other 60 IN A 192.0.2.2\n").unwrap();
+    specs.remove(0);
+    specs.push(zone(folder.path(), "d.example", GOOD));
+    let changed = again.read(&specs, 1, &mut |_| {});
+    assert_eq!(changed.read_count(), 2);
+    let [before, after] = [answers(&again), answers(&changed)];
+    assert!(
+        after[0] != before[1] && after[1] == before[2],
+        "{before:?} {after:?}"
+    );
+    // A file that has become broken is reported each time, and its zone is no longer served.
+    fs::write(path("c.example"), "nonsense\n").unwrap();
+    for _ in 0..2 {
+        let mut messages = Vec::new();
+        let broken = changed.read(&specs, 1, &mut |line| messages.push(line));
+        assert_eq!((broken.good(), broken.unserved().len()), (2, 1));
+        assert!(messages.concat().contains("c.example:1"), "{messages:?}");
+    }
+}
+
+#[test]
+fn a_zone_that_is_read_alone_leaves_the_others_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let specs = [
+        zone(folder.path(), "a.example", GOOD),
+        zone(folder.path(), "b.example", GOOD),
+        zone(folder.path(), "c.example", "nonsense\n"),
+    ];
+    let first = read(&specs, &mut |_| {});
+    let read_one = |name: &str| {
+        let apex = name::parse(name).unwrap();
+        first.read_one(&apex, &mut |_| {})
+    };
+    let changed = read_one("b.example").unwrap().unwrap();
+    let [before, after] = [answers(&first), answers(&changed)];
+    assert!(after[0] == before[0] && after[1] != before[1]);
+    assert_eq!((changed.read_count(), changed.unserved().len()), (1, 1));
+    assert!(read_one("c.example").unwrap().is_none() && read_one("x.example").unwrap().is_none());
+    fs::write(&specs[0].file, "nonsense\n").unwrap();
+    assert!(read_one("a.example").unwrap_err().contains("a.example:1"));
+    fs::write(&specs[0].file, format!("$ORIGIN other.example.\n{GOOD}")).unwrap();
+    assert!(read_one("a.example").unwrap().is_none());
 }

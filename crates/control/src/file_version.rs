@@ -1,0 +1,80 @@
+//! Versions of files, by which a reload knows what has changed.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Minimum age of a version that is recognised, in seconds. A younger file may change again without
+/// a new time, because file systems round times.
+const MIN_AGE: i64 = 2;
+
+/// What distinguishes a version of a file from others, without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileVersion {
+    /// Device and inode number.
+    file: (u64, u64),
+    len: u64,
+    /// Times of the last change of content and of metadata, in seconds and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileVersion {
+    /// Returns the version of a file with this metadata.
+    pub fn of(metadata: &Metadata) -> Self {
+        Self {
+            file: (metadata.dev(), metadata.ino()),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Returns the version of the file at `path` now. Follows links.
+    ///
+    /// # Errors
+    /// If there is no file, or if its folder cannot be searched.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self::of(&fs::metadata(path)?))
+    }
+
+    /// Returns true if the file cannot change after `now` without a new version.
+    pub fn is_settled(&self, now: SystemTime) -> bool {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        self.modified.0.max(self.changed.0).saturating_add(MIN_AGE) <= now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_version_changes_with_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        assert!(FileVersion::at(&path).is_err());
+        fs::write(&path, "1").unwrap();
+        let first = FileVersion::at(&path).unwrap();
+        assert_eq!(FileVersion::at(&path).unwrap(), first);
+        fs::write(&path, "12").unwrap();
+        assert_ne!(FileVersion::at(&path).unwrap(), first);
+        fs::write(folder.path().join("b"), "1").unwrap();
+        fs::rename(folder.path().join("b"), &path).unwrap();
+        assert_ne!(FileVersion::at(&path).unwrap(), first);
+    }
+
+    #[test]
+    fn a_young_file_is_not_settled() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let version = FileVersion::at(file.path()).unwrap();
+        let now = SystemTime::now();
+        assert!(!version.is_settled(now));
+        assert!(version.is_settled(now + Duration::from_secs(3)));
+    }
+}

@@ -1,0 +1,114 @@
+//! Reads zone files with several threads.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use control::progress;
+use control::report::count;
+
+use crate::answers::ZoneAnswers;
+use crate::compile::compile_zone;
+use crate::hooked::HookedNames;
+use crate::key::Hashing;
+use crate::load::{Broken, Loaded, ReadFile, ZoneSpec, load};
+use crate::name;
+use crate::report::Report;
+use crate::rtype;
+use crate::zone::{Place, Zone};
+
+/// A zone that was read and prepared.
+#[derive(Debug)]
+pub(super) struct ReadZone {
+    pub(super) answers: ZoneAnswers,
+    /// The zone's name in lower case.
+    pub(super) apex: Box<[u8]>,
+    /// The files that the zone was read from.
+    pub(super) files: Vec<ReadFile>,
+    /// The warnings about the zone.
+    pub(super) report: Report,
+    /// Name and type of an example query.
+    pub(super) example: String,
+}
+
+/// Calls `read` for each of `specs`, on this number of threads. Returns the results in the order of
+/// `specs`. If the system has no more threads, fewer do the work.
+pub(super) fn read_all<T: Send>(
+    specs: &[&ZoneSpec],
+    threads: usize,
+    read: impl Fn(&ZoneSpec) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut results = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(spec) = specs.get(number) else {
+                return results;
+            };
+            let of = |number: usize| count(number as u64);
+            progress::say(|| format!("{} of {} zones", of(number), of(specs.len())));
+            results.push((number, read(spec)));
+        }
+    };
+    let mut results = thread::scope(|scope| {
+        let others = (1..threads.min(specs.len())).map(|_| {
+            let loader = thread::Builder::new().name("loader".into());
+            loader.spawn_scoped(scope, work)
+        });
+        let others: Vec<_> = others.flatten().collect();
+        let mut results = work();
+        for other in others {
+            results.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        results
+    });
+    results.sort_unstable_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Reads one zone and prepares its answers.
+///
+/// # Errors
+///
+/// Returns a [`Broken`] zone, whose report holds at least one error.
+pub(super) fn read_zone(spec: &ZoneSpec, hashing: &Hashing) -> Result<ReadZone, Broken> {
+    let mut read = |records| {
+        progress::say(|| format!("{spec}: {} records", count(records as u64)));
+    };
+    let Loaded {
+        zone,
+        mut report,
+        files,
+    } = load(spec, &mut read)?;
+    let mut prepared = |names| {
+        progress::say(|| format!("{spec}: {} names prepared", count(names as u64)));
+    };
+    let hooked = HookedNames::default();
+    let hooked = (&hooked, std::iter::empty());
+    let apex = zone.apex().to_ascii_lowercase();
+    let Ok(answers) = compile_zone(&zone, hashing, hooked, &mut prepared) else {
+        let message = "the answers of a zone take at most 32 GiB; divide the zone";
+        report.error(Place::of_line(0, 0), message);
+        return Err(Broken {
+            apex: Some(apex),
+            report,
+        });
+    };
+    Ok(ReadZone {
+        answers,
+        apex: apex.into(),
+        files,
+        report,
+        example: example(&zone),
+    })
+}
+
+/// Returns a name and a type that exist in `zone`, for an example query.
+pub(crate) fn example(zone: &Zone) -> String {
+    let www = zone.find(b"www\0").ok();
+    match www.filter(|www| www.rrset(rtype::A).is_some()) {
+        Some(www) => format!("{} A", name::Shown(www.owner())),
+        None => format!("{} SOA", name::Shown(zone.apex())),
+    }
+}

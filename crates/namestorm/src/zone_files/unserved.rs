@@ -1,0 +1,122 @@
+//! Files that are not served, and why.
+
+use std::fmt;
+
+use control::report::count;
+
+use crate::name;
+use crate::report::Finding;
+
+/// A file on the command line that is not served, with the reason.
+#[derive(Debug)]
+pub(crate) struct UnservedFile {
+    file: String,
+    reason: Reason,
+    /// The first error in a broken zone.
+    error: Option<Finding>,
+}
+
+#[derive(Debug)]
+enum Reason {
+    /// The zone with this name could not be loaded.
+    Broken(Vec<u8>),
+    /// The zone could not be loaded, and its name is unknown.
+    Nameless,
+    /// The zone named `apex` is served from the file `by`.
+    Duplicate { apex: Vec<u8>, by: String },
+}
+
+impl fmt::Display for UnservedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = &self.file;
+        match &self.reason {
+            Reason::Broken(apex) => {
+                let zone = name::Shown(apex);
+                write!(f, "{file}: not loaded; queries for {zone} get SERVFAIL")
+            }
+            Reason::Nameless => write!(
+                f,
+                "{file}: not loaded; queries for it are refused because the zone's name is \
+                 unknown: give ORIGIN=FILE"
+            ),
+            Reason::Duplicate { apex, by } => {
+                let zone = name::Shown(apex);
+                write!(
+                    f,
+                    "{file}: not loaded; {by} holds the zone {zone} too: give it only once"
+                )
+            }
+        }
+    }
+}
+
+impl UnservedFile {
+    /// A file with the zone `apex`, which is served from the file `by`.
+    pub(super) fn duplicate(file: String, apex: &[u8], by: String) -> Self {
+        let apex = apex.to_vec();
+        Self {
+            file,
+            reason: Reason::Duplicate { apex, by },
+            error: None,
+        }
+    }
+
+    /// A file whose zone could not be loaded. `apex` is the zone's name, if it is known.
+    pub(super) fn broken(file: String, apex: Option<Vec<u8>>, error: Option<Finding>) -> Self {
+        Self {
+            file,
+            reason: apex.map_or(Reason::Nameless, Reason::Broken),
+            error,
+        }
+    }
+
+    /// Returns the name of a zone that could not be loaded.
+    pub(super) fn apex(&self) -> Option<&[u8]> {
+        match &self.reason {
+            Reason::Broken(apex) => Some(apex),
+            Reason::Nameless | Reason::Duplicate { .. } => None,
+        }
+    }
+
+    /// The file's path.
+    pub(crate) fn file(&self) -> String {
+        self.file.clone()
+    }
+
+    /// Returns the first error in the file with its place, or else why the file is not served.
+    pub(crate) fn error(&self) -> String {
+        match &self.error {
+            Some(error) => error.to_string(),
+            None => self.to_string(),
+        }
+    }
+
+    /// Returns true if the same zone is served from another file.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        matches!(self.reason, Reason::Duplicate { .. })
+    }
+}
+
+/// Summarises in one line how many files are not served for each reason.
+pub(crate) fn summary(unserved: &[UnservedFile]) -> String {
+    let number = |is: fn(&Reason) -> bool| unserved.iter().filter(|file| is(&file.reason)).count();
+    let kinds = [
+        (
+            number(|reason| matches!(reason, Reason::Broken(_))),
+            "answered with SERVFAIL",
+        ),
+        (
+            number(|reason| matches!(reason, Reason::Nameless)),
+            "refused because their names are unknown",
+        ),
+        (
+            number(|reason| matches!(reason, Reason::Duplicate { .. })),
+            "given twice",
+        ),
+    ];
+    let kinds = kinds.into_iter().filter(|(number, _)| *number > 0);
+    let parts: Vec<_> = kinds
+        .map(|(number, what)| format!("{} {what}", count(number as u64)))
+        .collect();
+    parts.join(", ")
+}
