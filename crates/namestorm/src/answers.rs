@@ -107,9 +107,9 @@ impl Answers {
         self.has_hooked
     }
 
-    /// Returns the zone with this number.
+    /// Returns the zone with this number, if there is one.
     #[inline(always)]
-    pub(crate) fn zone(&self, number: ZoneNumber) -> &ZoneAnswers {
+    pub(crate) fn zone(&self, number: ZoneNumber) -> Option<&ZoneAnswers> {
         self.apexes.zone(number)
     }
 
@@ -128,33 +128,28 @@ impl Answers {
         qtype: u16,
         (name, labels): (&[u8], usize),
         key: &[u8],
-    ) -> Option<ZoneNumber> {
-        let (zone, start) = self.apexes.find(name, labels, key)?;
-        if qtype == rtype::DS && start == 0 {
-            return Some(self.signer_of(zone, (name, labels), key));
+    ) -> ZoneNumber {
+        if qtype == rtype::DS {
+            return self.signer_of((name, labels), key);
         }
-        Some(zone)
+        self.apexes.find(name, labels, key)
     }
 
-    /// Returns the zone that has the DS records of the apex `name`: the zone above it, if that zone
-    /// has a cut there or could not be loaded (RFC 4035, section 3.1.4.1). Otherwise, returns `zone`.
+    /// Returns the number of the zone that has the DS records of `name`. If the name is an apex, this
+    /// is the zone above it, if that zone has a cut there or could not be loaded (RFC 4035, section
+    /// 3.1.4.1).
     #[cold]
-    fn signer_of(
-        &self,
-        zone: ZoneNumber,
-        (name, labels): (&[u8], usize),
-        key: &[u8],
-    ) -> ZoneNumber {
-        let Some(parent) = name::parent(name) else {
-            return zone;
-        };
-        let parent_key = &key[name.len() - parent.len()..];
-        let above = self.apexes.find(parent, labels - 1, parent_key);
-        let signs = |above: &ZoneNumber| {
-            let above = self.zone(*above);
+    fn signer_of(&self, (name, labels): (&[u8], usize), key: &[u8]) -> ZoneNumber {
+        if let Some(parent) = name::parent(name) {
+            let parent_key = &key[name.len() - parent.len()..];
+            let number = self.apexes.find(parent, labels - 1, parent_key);
             let is_cut = |node: Node| node.kind == Kind::Cut;
-            above.is_broken() || above.node(key).is_some_and(is_cut)
-        };
-        above.map(|(above, _)| above).filter(signs).unwrap_or(zone)
+            let signs =
+                |above: &ZoneAnswers| above.is_broken() || above.node(key).is_some_and(is_cut);
+            if self.zone(number).is_some_and(signs) {
+                return number;
+            }
+        }
+        self.apexes.find(name, labels, key)
     }
 }

@@ -76,10 +76,11 @@ pub(crate) fn follow<'a, 'z>(
         key.set(answers.form(), name);
         // The client must also query a target outside our zones separately.
         let labels = name::label_starts(name).count();
-        let Some(number) = answers.zone_of(qtype, (name, labels), key.bytes()) else {
+        let number = answers.zone_of(qtype, (name, labels), key.bytes());
+        let Some(found) = answers.zone(number) else {
             return chain.body(rcode::NOERROR);
         };
-        zone = answers.zone(number);
+        zone = found;
         let hash = answers.hash(qtype, key.bytes());
         resolution = match zone.find(hash, qtype, key.bytes()) {
             Some(answer) => Resolution::Answer(answer),

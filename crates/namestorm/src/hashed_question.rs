@@ -9,8 +9,8 @@ use crate::query::{Malformed, NameBuf, RawQuestion, parse_question};
 #[derive(Clone, Debug)]
 pub(crate) struct HashedQuestion {
     pub(crate) question: RawQuestion,
-    /// The number of the zone, or `None` if the name is in none of our zones.
-    pub(crate) zone: Option<ZoneNumber>,
+    /// The number of the zone, if the name is in one of our zones.
+    pub(crate) zone: ZoneNumber,
     pub(crate) hash: u64,
     pub(crate) key: Key,
 }
@@ -27,7 +27,7 @@ impl HashedQuestion {
                 end: 0,
                 is_compressed: false,
             },
-            zone: None,
+            zone: ZoneNumber::NONE,
             hash: 0,
             key: Key::new(),
         }

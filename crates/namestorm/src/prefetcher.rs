@@ -42,8 +42,8 @@ impl ParsedQuestion {
     /// Returns the zone of a complete question, if there is one.
     #[inline(always)]
     fn zone<'a>(&self, answers: &'a Answers) -> Option<&'a ZoneAnswers> {
-        let zone = self.question.zone.filter(|_| self.is_complete);
-        zone.map(|zone| answers.zone(zone))
+        let zone = answers.zone(self.question.zone);
+        zone.filter(|_| self.is_complete)
     }
 }
 

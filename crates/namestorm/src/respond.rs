@@ -238,7 +238,7 @@ impl Responder {
         counters.count_type(parsed.question.qtype);
         let (question, hash, key) = (parsed.question, parsed.hash, &mut parsed.key);
         let (query, is_malformed) = read_rest(message, &header, question, transport);
-        let (number, zone) = (parsed.zone, parsed.zone.map(|number| answers.zone(number)));
+        let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
         let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
         let body = match refusal(&query, is_malformed) {
             Some(rcode) => {
@@ -386,7 +386,7 @@ fn without_lookup<'a>(
 #[inline(always)]
 fn fit<'a>(
     query: &Query,
-    zone: Option<ZoneNumber>,
+    zone: ZoneNumber,
     body: &Body<'a>,
     trail: &'a [u8],
     counters: &mut Counters,
@@ -398,9 +398,7 @@ fn fit<'a>(
         rewritten: None,
         tail: body.tail,
         trail,
-        prepared: zone
-            .zip(body.prepared)
-            .map(|(zone, at)| AnswerId { zone, at }),
+        prepared: body.prepared.map(|at| AnswerId { zone, at }),
     };
     let [a, b, c, d, e, f] = body.counts;
     let mut counts = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);

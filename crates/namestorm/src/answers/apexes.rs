@@ -10,6 +10,11 @@ use crate::key::Hashing;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ZoneNumber(u32);
 
+impl ZoneNumber {
+    /// The number of no zone.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
 /// An index of zones by their apexes. It finds the zone with the longest apex that a name ends
 /// with.
 #[derive(Debug)]
@@ -21,10 +26,10 @@ pub(super) struct Apexes {
     depths: u64,
 }
 
-/// Returns the bit for names with this number of labels. Names with 63 labels or more share one.
+/// Returns the bit for names with this number of labels. Numbers that differ by 64 share a bit.
 #[inline(always)]
 const fn depth_bit(labels: usize) -> u64 {
-    1 << if labels < 63 { labels } else { 63 }
+    1 << (labels % 64)
 }
 
 impl Apexes {
@@ -47,39 +52,40 @@ impl Apexes {
         &self.hashing
     }
 
-    /// Returns the zone with this number.
+    /// Returns the zone with this number, if there is one.
     #[inline(always)]
-    pub(super) fn zone(&self, number: ZoneNumber) -> &ZoneAnswers {
-        &self.zones[number.0 as usize]
+    pub(super) fn zone(&self, number: ZoneNumber) -> Option<&ZoneAnswers> {
+        self.zones.get(number.0 as usize).map(|zone| &**zone)
     }
 
-    /// Returns the number of the zone with the longest apex that `name` ends with, and the apex's
-    /// offset in the name. `labels` is the number of the name's labels, and `key` its key.
+    /// Returns the number of the zone with the longest apex that `name` ends with. `labels` is the
+    /// number of the name's labels, and `key` its key.
     #[inline(always)]
-    pub(super) fn find(
-        &self,
-        name: &[u8],
-        mut labels: usize,
-        key: &[u8],
-    ) -> Option<(ZoneNumber, usize)> {
+    pub(super) fn find(&self, name: &[u8], mut labels: usize, key: &[u8]) -> ZoneNumber {
         let mut start = 0;
         loop {
             if self.depths & depth_bit(labels) != 0
-                && let Some(number) = self.at(key.get(start..)?)
+                && let Some(apex) = key.get(start..)
+                && let Some(number) = self.at(apex)
             {
-                return Some((number, start));
+                return ZoneNumber(number);
             }
-            labels = labels.checked_sub(1)?;
-            start += 1 + usize::from(*name.get(start)?);
+            match name.get(start) {
+                Some(len) if labels > 0 => start += 1 + usize::from(*len),
+                _ => return ZoneNumber::NONE,
+            }
+            labels -= 1;
         }
     }
 
     /// Returns the number of the zone whose apex has this key.
     #[inline(always)]
-    fn at(&self, apex: &[u8]) -> Option<ZoneNumber> {
+    fn at(&self, apex: &[u8]) -> Option<u32> {
+        // A server with a single zone needs no hash.
+        if let [zone] = &*self.zones {
+            return (zone.apex() == apex).then_some(0);
+        }
         let is_it = |number: u32| self.zones[number as usize].apex() == apex;
-        self.table
-            .find(self.hashing.hash_of_name(apex), is_it)
-            .map(ZoneNumber)
+        self.table.find(self.hashing.hash_of_name(apex), is_it)
     }
 }
