@@ -9,6 +9,7 @@ mod apexes;
 mod builder;
 mod node;
 mod resolve;
+mod size;
 mod zone_answers;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub(crate) use apexes::ZoneNumber;
 pub(crate) use builder::ZoneBuilder;
 pub(crate) use node::{Kind, NONE, Node};
 pub(crate) use resolve::Resolution;
+pub use size::Size;
 pub(crate) use zone_answers::ZoneAnswers;
 
 use apexes::Apexes;
@@ -27,21 +29,6 @@ use crate::index::At;
 use crate::key::{Form, Hashing};
 use crate::name;
 use crate::rtype;
-
-/// The size of the prepared answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Number of zones.
-    pub zones: usize,
-    /// Number of names in the index that belong to the zones, including empty non-terminals.
-    pub names: usize,
-    /// Number of records in the zones.
-    pub records: usize,
-    /// Number of prepared answers.
-    pub answers: usize,
-    /// Size of answers and index in memory, in bytes.
-    pub memory: usize,
-}
 
 /// Identifies a prepared answer among all [`Answers`] of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,12 +57,8 @@ impl Answers {
         has_hooked: bool,
     ) -> Self {
         let mut size = Size::default();
-        for zone in zones.iter().map(|zone| zone.size()) {
-            size.zones += zone.zones;
-            size.names += zone.names;
-            size.records += zone.records;
-            size.answers += zone.answers;
-            size.memory += zone.memory;
+        for zone in &zones {
+            size += *zone.size();
         }
         Self {
             apexes: Apexes::new(hashing, zones),
@@ -119,8 +102,8 @@ impl Answers {
         self.apexes.hashing().hash(qtype, key)
     }
 
-    /// Returns the number of the zone that answers a query for `qtype` at `name`: the zone with the
-    /// longest apex, or the zone above it if the type is DS. `labels` is the number of the name's
+    /// Returns the number of the zone that answers a query for `qtype` at `name`. It is the zone with
+    /// the longest apex, or the zone above it if the type is DS. `labels` is the number of the name's
     /// labels, and `key` its key.
     #[inline(always)]
     pub(crate) fn zone_of(
@@ -135,17 +118,14 @@ impl Answers {
         self.apexes.find(name, labels, key)
     }
 
-    /// Returns the number of the zone that has the DS records of `name`. If the name is an apex, this
-    /// is the zone above it, if that zone has a cut there or could not be loaded (RFC 4035, section
-    /// 3.1.4.1).
+    /// Returns the number of the zone that has the DS records of `name` (RFC 4035, section 3.1.4.1).
+    /// For an apex, it is the zone above, if that zone has a cut there or could not be loaded.
     #[cold]
     fn signer_of(&self, (name, labels): (&[u8], usize), key: &[u8]) -> ZoneNumber {
         if let Some(parent) = name::parent(name) {
             let parent_key = &key[name.len() - parent.len()..];
             let number = self.apexes.find(parent, labels - 1, parent_key);
-            let is_cut = |node: Node| node.kind == Kind::Cut;
-            let signs =
-                |above: &ZoneAnswers| above.is_broken() || above.node(key).is_some_and(is_cut);
+            let signs = |above: &ZoneAnswers| above.is_broken() || above.has_cut(key);
             if self.zone(number).is_some_and(signs) {
                 return number;
             }

@@ -1,8 +1,8 @@
 //! Answers with chains of aliases.
 //!
 //! The server follows a chain for each query (RFC 1034, section 4.3.2, as updated by RFC 6672,
-//! section 3.2), because the answers of a zone hold no data of other zones, and because a DNAME
-//! covers every name below its owner. A step at a CNAME writes the prepared record with the chain's
+//! section 3.2). The answers of a zone hold no data of other zones, and a DNAME covers every name
+//! below its owner. A step at a CNAME writes the prepared record with the chain's
 //! current name as its owner. A step at a DNAME copies the prepared DNAME record and writes the CNAME
 //! that is synthesized from it. The prepared answer for the chain's last name is copied, with its
 //! compression pointers adjusted to the new places of its names.
@@ -105,8 +105,8 @@ struct Place {
 struct Names([Place; MAX_CHAIN + 1]);
 
 impl Names {
-    /// Returns the place of the byte at `offset` in the name after `step` steps: the step that wrote
-    /// it, and its offset in the name of that step.
+    /// Finds the byte at `offset` in the name after `step` steps. Returns the step that wrote it, and
+    /// its offset in the name of that step.
     fn written_at(&self, mut step: usize, mut offset: usize) -> (usize, usize) {
         while let Some(beyond) = offset.checked_sub(self.0[step].len) {
             let (earlier, from) = self.0[step].rest;

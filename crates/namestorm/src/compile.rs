@@ -450,9 +450,8 @@ impl<'z> Compiler<'z> {
         ([0, authority, glue_count + further], required)
     }
 
-    /// Adds nodes for `name` and its ancestors, up to the first that exists in the zone or is in
-    /// `fillers`, which lists the names that this method has added. A hook answers for `name` or for
-    /// all names below it.
+    /// Adds nodes for `name` and its ancestors, up to the first that exists. `fillers` lists the names
+    /// that this method has added. A hook answers for `name` or for all names below it.
     fn hooked(&mut self, name: &'z [u8], fillers: &mut HashSet<&'z [u8]>) -> Result<(), ArenaFull> {
         let mut next = Some(name);
         while let Some(name) = next

@@ -24,7 +24,7 @@ impl Form {
     pub(crate) fn labels(self, key: &[u8]) -> usize {
         match self {
             Self::Wire => name::label_starts(key).count(),
-            Self::Fqdn => key.iter().filter(|byte| **byte == b'.').count(),
+            Self::Fqdn => key.split(|byte| *byte == b'.').count() - 1,
         }
     }
 }

@@ -80,10 +80,10 @@
 //! ```
 //!
 //! When a zone is loaded, [`compile()`] prepares an answer for each name and type that the zone is
-//! authoritative for. It is the part of a message after the question. One lookup in a hash table
-//! ([`Answers`]) finds the prepared answer. Only the header and the OPT record are written for each
-//! query. The lookup does not find names that a hook answers for, so hooks do not slow down other
-//! queries.
+//! authoritative for. It is the part of a message after the question. A small index leads from the
+//! name to its zone, and one lookup in the zone's hash table finds the prepared answer
+//! ([`Answers`]). Only the header and the OPT record are written for each query. The lookup does not
+//! find names that a hook answers for, so hooks do not slow down other queries.
 //!
 //! Each layer can be used alone. [`Responder`] answers DNS messages without a network:
 //!

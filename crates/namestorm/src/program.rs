@@ -177,12 +177,14 @@ impl Namestorm {
         for file in unserved {
             say(file.to_string());
         }
+        let answers = files.answers();
+        files.warn_of_missing_delegations(&answers, say);
         let no_hook: MakeNoHook = |_| Ok(NoHook);
         let this = Self {
             mode,
             unserved: (!unserved.is_empty()).then(|| summary(unserved)),
             files: specs.iter().map(|spec| spec.file.clone()).collect(),
-            ..Self::serving(files.answers(), files.example(), start, no_hook)
+            ..Self::serving(answers, files.example(), start, no_hook)
         };
         Ok((this, files))
     }
@@ -305,6 +307,7 @@ pub fn check(
             count(size.memory as u64),
         ));
     }
+    files.warn_of_missing_delegations(&files.answers(), say);
     let unserved = files.unserved();
     // The errors of the others have already been reported.
     for file in unserved.iter().filter(|file| file.is_duplicate()) {

@@ -240,23 +240,20 @@ impl Responder {
         let (query, is_malformed) = read_rest(message, &header, question, transport);
         let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
         let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
-        let body = match refusal(&query, is_malformed) {
-            Some(rcode) => {
-                group = NO_GROUP;
-                let name = question.name(message, expanded);
-                without_lookup(rcode, &question, name, identity)
-            }
-            None => {
-                let found = match zone {
-                    Some(zone) => zone.find(hash, question.qtype, key.bytes()),
-                    None => None,
-                };
-                if let Some(answer) = found {
-                    Body::prepared(&answer)
-                } else {
-                    let question = (question.name(message, expanded), question.qtype);
-                    assembler.assemble((answers, zone), question, key, context, counters)?
-                }
+        let body = if let Some(rcode) = refusal(&query, is_malformed) {
+            group = NO_GROUP;
+            let name = question.name(message, expanded);
+            without_lookup(rcode, &question, name, identity)
+        } else {
+            let found = match zone {
+                Some(zone) => zone.find(hash, question.qtype, key.bytes()),
+                None => None,
+            };
+            if let Some(answer) = found {
+                Body::prepared(&answer)
+            } else {
+                let question = (question.name(message, expanded), question.qtype);
+                assembler.assemble((answers, zone), question, key, context, counters)?
             }
         };
         let trail: &[u8] = match query.edns {

@@ -14,10 +14,11 @@ pub(crate) use self::unserved::{UnservedFile, summary};
 
 use crate::answers::{Answers, Size, ZoneAnswers};
 use crate::groups::GroupLabels;
-use crate::key::Hashing;
+use crate::key::{Hashing, Key};
 use crate::load::{Broken, ReadFile, ZoneSpec};
 use crate::name;
 use crate::report::{Finding, Report};
+use crate::rtype;
 
 /// A zone that can be served, and what it was read from.
 #[derive(Debug)]
@@ -154,6 +155,32 @@ impl ZoneFiles {
         )
     }
 
+    /// Warns of zones below another zone of this server that does not delegate to them. `answers` are
+    /// those of these zones.
+    pub(crate) fn warn_of_missing_delegations(
+        &self,
+        answers: &Answers,
+        say: &mut dyn FnMut(String),
+    ) {
+        let mut key = Key::new();
+        for zone in &self.good {
+            let Some(parent) = name::parent(&zone.apex) else {
+                continue;
+            };
+            key.set(answers.form(), parent);
+            let parent = (parent, name::label_starts(parent).count());
+            let above = answers.zone(answers.zone_of(rtype::NS, parent, key.bytes()));
+            key.set(answers.form(), &zone.apex);
+            if above.is_some_and(|above| !above.is_broken() && !above.has_cut(key.bytes())) {
+                let (file, apex) = (zone.spec.file.display(), name::Shown(&zone.apex));
+                say(format!(
+                    "{file}: warning: a zone above {apex} is served too, but has no NS records for it: \
+                     resolvers do not find {apex} there; add them"
+                ));
+            }
+        }
+    }
+
     /// Returns the name of each zone that can be served, with the size of its answers.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = (&[u8], &Size)> {
         self.good
@@ -248,21 +275,22 @@ impl Gatherer {
         read: Result<ReadZone, Broken>,
         say: &mut dyn FnMut(String),
     ) {
-        match read {
-            Ok(read) => match self.duplicate(&read.apex, spec) {
-                Some(duplicate) => self.unserved.push(duplicate),
-                None => {
-                    say_findings(&read.report, say);
-                    self.example.get_or_insert_with(|| read.example.clone());
-                    let zone = GoodZone::new(spec.clone(), read, &mut self.group_labels);
-                    self.add(Arc::new(zone));
-                }
-            },
+        let read = match read {
+            Ok(read) => read,
             Err(broken) => {
                 say_findings(&broken.report, say);
                 self.broken.push((spec.file.display().to_string(), broken));
+                return;
             }
+        };
+        if let Some(duplicate) = self.duplicate(&read.apex, spec) {
+            self.unserved.push(duplicate);
+            return;
         }
+        say_findings(&read.report, say);
+        self.example.get_or_insert_with(|| read.example.clone());
+        let zone = GoodZone::new(spec.clone(), read, &mut self.group_labels);
+        self.add(Arc::new(zone));
     }
 
     fn add(&mut self, zone: Arc<GoodZone>) {

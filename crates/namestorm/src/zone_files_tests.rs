@@ -335,3 +335,25 @@ fn a_zone_that_is_read_alone_leaves_the_others_as_they_are() {
     fs::write(&specs[0].file, format!("$ORIGIN other.example.\n{GOOD}")).unwrap();
     assert!(read_one("a.example").unwrap().is_none());
 }
+
+#[test]
+fn a_zone_without_a_delegation_in_the_zone_above_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let delegating = format!("{GOOD}in 60 NS ns.in\n");
+    let specs = [
+        zone(folder.path(), "example", &delegating),
+        zone(folder.path(), "in.example", GOOD),
+        zone(folder.path(), "x.in.example", GOOD),
+        zone(folder.path(), "out.example", GOOD),
+        zone(folder.path(), "bad.example", "nonsense\n"),
+        zone(folder.path(), "x.bad.example", GOOD),
+    ];
+    for form in [Form::Wire, Form::Fqdn] {
+        let files = ZoneFiles::new(Hashing::new(form, [1; 4])).read(&specs, 1, &mut |_| {});
+        let mut messages = Vec::new();
+        files.warn_of_missing_delegations(&files.answers(), &mut |line| messages.push(line));
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert!(messages[0].contains("/x.in.example: warning: a zone above x.in.example. is"));
+        assert!(messages[1].contains("/out.example: warning: a zone above out.example. is"));
+    }
+}

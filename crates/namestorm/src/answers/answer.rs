@@ -3,8 +3,8 @@
 use ip::Sum;
 use udpip::Tail;
 
-use super::zone_answers::ZoneAnswers;
 use crate::index::At;
+use crate::key::{Form, wire_len};
 
 /// The header fields of a prepared answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,27 +44,27 @@ const FIXUPS: u8 = 0x40;
 /// A prepared answer of a zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer<'a> {
-    zone: &'a ZoneAnswers,
+    form: Form,
     /// The bytes from the answer's header to the end of the zone's answers.
     bytes: &'a [u8],
     at: At,
 }
 
 impl<'a> Answer<'a> {
-    /// Returns the answer of `zone` at the start of `bytes`, whose position is `at`.
+    /// Returns the answer at the start of `bytes`, whose position is `at`. Its key has this form.
     #[inline(always)]
-    pub(super) fn new(zone: &'a ZoneAnswers, bytes: &'a [u8], at: At) -> Self {
-        Self { zone, bytes, at }
+    pub(super) fn new(form: Form, bytes: &'a [u8], at: At) -> Self {
+        Self { form, bytes, at }
     }
 
     /// Returns true if `self` and `other` are the same answer of the same zone.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        std::ptr::eq(self.zone, other.zone) && self.at == other.at
+        std::ptr::eq(self.bytes, other.bytes)
     }
 
     /// Returns the wire-format length of the name that the answer was prepared for.
     pub(crate) fn name_len(&self) -> usize {
-        self.zone.name_len(self.key_len())
+        wire_len(self.form, self.key_len())
     }
 
     #[inline(always)]

@@ -1,8 +1,8 @@
 //! Builds the prepared answers of a zone.
 
-use super::Size;
 use super::answer::{self, Meta, Required};
 use super::node::{NONE, Node};
+use super::size::Size;
 use super::zone_answers::{ZoneAnswers, behind_hook};
 use crate::hooked::HookedNames;
 use crate::index::{Arena, ArenaFull, At, Table};

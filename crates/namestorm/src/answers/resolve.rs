@@ -102,7 +102,7 @@ impl ZoneAnswers {
     /// needs at most eight lookups for 127 labels.
     fn closest(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
         // The candidates are all ancestors up to the apex. The name itself is not in the index.
-        let apex = name.len() - self.name_len(self.apex().len());
+        let apex = name.len() - self.apex_len();
         let mut starts = [0u8; name::MAX_LABELS];
         let mut count = 0;
         let ancestors = name::label_starts(name).chain([name.len() - 1]).skip(1);

@@ -1,8 +1,8 @@
 //! The prepared answers of one zone.
 
-use super::Size;
 use super::answer::Answer;
-use super::node::Node;
+use super::node::{Kind, Node};
+use super::size::Size;
 use crate::groups::NO_GROUP;
 use crate::index::{Arena, At, Table};
 use crate::key::{self, Hashing, Key};
@@ -82,7 +82,7 @@ impl ZoneAnswers {
     }
 
     /// Returns true if the zone could not be loaded.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
@@ -132,12 +132,17 @@ impl ZoneAnswers {
     /// Returns the answer at this position.
     #[inline(always)]
     pub(crate) fn answer(&self, at: At) -> Answer<'_> {
-        Answer::new(self, self.prepared.at(at), at)
+        Answer::new(self.hashing.form(), self.prepared.at(at), at)
     }
 
-    /// Returns the wire-format length of a name whose key is `key_len` bytes long.
-    pub(super) fn name_len(&self, key_len: usize) -> usize {
-        key::wire_len(self.hashing.form(), key_len)
+    /// Returns the wire-format length of the zone's name.
+    pub(super) fn apex_len(&self) -> usize {
+        key::wire_len(self.hashing.form(), self.apex.len())
+    }
+
+    /// Returns true if there is a zone cut at the name with this key.
+    pub(crate) fn has_cut(&self, key: &[u8]) -> bool {
+        self.node(key).is_some_and(|node| node.kind == Kind::Cut)
     }
 
     /// Returns the node of the name with this key, or `None` if the name is not in the index.
@@ -158,7 +163,6 @@ pub(super) const fn behind_hook(hash: u64) -> u64 {
 mod tests {
     use super::super::answer::Meta;
     use super::super::builder::ZoneBuilder;
-    use super::super::node::Kind;
     use super::*;
     use crate::hooked::HookedNames;
     use crate::key::Form;
