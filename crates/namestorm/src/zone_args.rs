@@ -179,7 +179,10 @@ fn find(folder: &Path, parts: &[&str], files: &mut Vec<PathBuf>) -> Result<(), N
             continue;
         }
         let path = folder.join(&name);
-        if !is_deep {
+        // Most entries are files, whose type the folder tells without a system call.
+        if !is_deep && rest.is_empty() && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            files.push(path);
+        } else if !is_deep {
             find(&path, rest, files)?;
         } else if entry.file_type().map_err(unreadable)?.is_dir() {
             find(&path, parts, files)?;
