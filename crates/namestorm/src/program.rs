@@ -470,7 +470,9 @@ where
             None => None,
         };
         let one = match &apex {
-            Some(apex) => known.read_one(apex, &mut say)?,
+            Some(apex) => known
+                .read_one(apex, &mut say)
+                .map_err(|file| broken_zones([&file]).unwrap_or_default())?,
             None => None,
         };
         let files = match one {

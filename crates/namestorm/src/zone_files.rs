@@ -17,7 +17,7 @@ use crate::groups::GroupLabels;
 use crate::key::{Hashing, Key};
 use crate::load::{Broken, ReadFile, ZoneSpec};
 use crate::name;
-use crate::report::{Finding, Report};
+use crate::report::Report;
 use crate::rtype;
 
 /// A zone that can be served, and what it was read from.
@@ -104,20 +104,20 @@ impl ZoneFiles {
     ///
     /// # Errors
     ///
-    /// Returns the first error in the zone.
+    /// Returns the file if the zone has an error.
     pub(crate) fn read_one(
         &self,
         apex: &[u8],
         say: &mut dyn FnMut(String),
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, UnservedFile> {
         let Some(at) = self.good.iter().position(|zone| *zone.apex == *apex) else {
             return Ok(None);
         };
         let spec = &self.good[at].spec;
         let read = read_zone(spec, &self.hashing).map_err(|broken| {
             say_findings(&broken.report, say);
-            let error = broken.report.first_error();
-            error.map_or_else(|| spec.to_string(), Finding::to_string)
+            let error = broken.report.first_error().cloned();
+            UnservedFile::broken(spec.file.display().to_string(), broken.apex, error)
         })?;
         if *read.apex != *apex {
             return Ok(None);

@@ -331,7 +331,12 @@ fn a_zone_that_is_read_alone_leaves_the_others_as_they_are() {
     assert_eq!((changed.read_count(), changed.unserved().len()), (1, 1));
     assert!(read_one("c.example").unwrap().is_none() && read_one("x.example").unwrap().is_none());
     fs::write(&specs[0].file, "nonsense\n").unwrap();
-    assert!(read_one("a.example").unwrap_err().contains("a.example:1"));
+    assert!(
+        read_one("a.example")
+            .unwrap_err()
+            .error()
+            .contains("a.example:1")
+    );
     fs::write(&specs[0].file, format!("$ORIGIN other.example.\n{GOOD}")).unwrap();
     assert!(read_one("a.example").unwrap().is_none());
 }
