@@ -102,34 +102,27 @@ impl Answers {
         self.apexes.hashing().hash(qtype, key)
     }
 
-    /// Returns the number of the zone that answers a query for `qtype` at `name`. It is the zone with
-    /// the longest apex, or the zone above it if the type is DS. `labels` is the number of the name's
-    /// labels, and `key` its key.
+    /// Returns the number of the zone that answers a query for `qtype` at `name`, whose key is `key`.
+    /// It is the zone with the longest apex, or the zone above it if the type is DS.
     #[inline(always)]
-    pub(crate) fn zone_of(
-        &self,
-        qtype: u16,
-        (name, labels): (&[u8], usize),
-        key: &[u8],
-    ) -> ZoneNumber {
+    pub(crate) fn zone_of(&self, qtype: u16, name: &[u8], key: &[u8]) -> ZoneNumber {
         if qtype == rtype::DS {
-            return self.signer_of((name, labels), key);
+            return self.signer_of(name, key);
         }
-        self.apexes.find(name, labels, key)
+        self.apexes.find(name, key)
     }
 
     /// Returns the number of the zone that has the DS records of `name` (RFC 4035, section 3.1.4.1).
     /// For an apex, it is the zone above, if that zone has a cut there or could not be loaded.
     #[cold]
-    fn signer_of(&self, (name, labels): (&[u8], usize), key: &[u8]) -> ZoneNumber {
+    fn signer_of(&self, name: &[u8], key: &[u8]) -> ZoneNumber {
         if let Some(parent) = name::parent(name) {
-            let parent_key = &key[name.len() - parent.len()..];
-            let number = self.apexes.find(parent, labels - 1, parent_key);
+            let number = self.apexes.find(parent, &key[name.len() - parent.len()..]);
             let signs = |above: &ZoneAnswers| above.is_broken() || above.has_cut(key);
             if self.zone(number).is_some_and(signs) {
                 return number;
             }
         }
-        self.apexes.find(name, labels, key)
+        self.apexes.find(name, key)
     }
 }

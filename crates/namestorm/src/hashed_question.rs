@@ -21,7 +21,6 @@ impl HashedQuestion {
         Self {
             question: RawQuestion {
                 name_len: 0,
-                labels: 0,
                 qtype: 0,
                 qclass: 0,
                 end: 0,
@@ -47,10 +46,10 @@ impl HashedQuestion {
         expanded: &mut NameBuf,
     ) -> Result<(), Malformed> {
         self.question = parse_question(message, answers.form(), &mut self.key, expanded)?;
-        let RawQuestion { qtype, labels, .. } = self.question;
+        let qtype = self.question.qtype;
         let name = self.question.name(message, expanded);
         let key = self.key.bytes();
-        self.zone = answers.zone_of(qtype, (name, labels), key);
+        self.zone = answers.zone_of(qtype, name, key);
         self.hash = answers.hash(qtype, key);
         Ok(())
     }

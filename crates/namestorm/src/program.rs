@@ -472,7 +472,7 @@ where
         let one = match &apex {
             Some(apex) => known
                 .read_one(apex, &mut say)
-                .map_err(|file| broken_zones([&file]).unwrap_or_default())?,
+                .map_err(|file| broken_zones([&*file]).unwrap_or_default())?,
             None => None,
         };
         let files = match one {

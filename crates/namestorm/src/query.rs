@@ -1,7 +1,7 @@
 //! Parses a query: its header and its question (RFC 1035, section 4.1).
 
 use crate::key::{Form, Key};
-use crate::name::{self, MAX_LABEL, MAX_NAME};
+use crate::name::{MAX_LABEL, MAX_NAME};
 use crate::tail::{QUESTION_AT, QUESTION_REST};
 
 /// Length of a message header, in bytes.
@@ -114,8 +114,6 @@ impl Default for NameBuf {
 pub(crate) struct RawQuestion {
     /// Length of the decompressed name, in bytes.
     pub name_len: usize,
-    /// Number of the name's labels.
-    pub labels: usize,
     /// The QTYPE.
     pub qtype: u16,
     /// The QCLASS.
@@ -153,15 +151,14 @@ pub(crate) fn parse_question(
     expanded: &mut NameBuf,
 ) -> Result<RawQuestion, Malformed> {
     let plain = plain_len(message, QUESTION_AT)?;
-    let (name_len, labels, name_end) = if let Some((len, labels)) = plain {
+    let (name_len, name_end) = if let Some(len) = plain {
         let end = QUESTION_AT + len;
         key.set(form, &message[QUESTION_AT..end]);
-        (len, labels, end)
+        (len, end)
     } else {
         let end = expand(message, QUESTION_AT, expanded)?;
-        let name = expanded.bytes();
-        key.set(form, name);
-        (name.len(), name::label_starts(name).count(), end)
+        key.set(form, expanded.bytes());
+        (expanded.bytes().len(), end)
     };
     let rest: &[u8; QUESTION_REST] = message
         .get(name_end..)
@@ -169,7 +166,6 @@ pub(crate) fn parse_question(
         .ok_or(Malformed)?;
     Ok(RawQuestion {
         name_len,
-        labels,
         qtype: u16::from_be_bytes([rest[0], rest[1]]),
         qclass: u16::from_be_bytes([rest[2], rest[3]]),
         end: name_end + QUESTION_REST,
@@ -177,11 +173,10 @@ pub(crate) fn parse_question(
     })
 }
 
-/// Returns the length in bytes of the name at `start`, and the number of its labels. Returns `None`
-/// if the name is compressed.
+/// Returns the length in bytes of the name at `start`, or `None` if the name is compressed.
 #[inline(always)]
-fn plain_len(message: &[u8], start: usize) -> Result<Option<(usize, usize)>, Malformed> {
-    let (mut at, mut labels) = (start, 0);
+fn plain_len(message: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
+    let mut at = start;
     loop {
         let len = *message.get(at).ok_or(Malformed)?;
         if usize::from(len) > MAX_LABEL {
@@ -196,9 +191,8 @@ fn plain_len(message: &[u8], start: usize) -> Result<Option<(usize, usize)>, Mal
             return Err(Malformed);
         }
         if len == 0 {
-            return Ok(Some((at - start, labels)));
+            return Ok(Some(at - start));
         }
-        labels += 1;
     }
 }
 

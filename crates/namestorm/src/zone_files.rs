@@ -109,7 +109,7 @@ impl ZoneFiles {
         &self,
         apex: &[u8],
         say: &mut dyn FnMut(String),
-    ) -> Result<Option<Self>, UnservedFile> {
+    ) -> Result<Option<Self>, Box<UnservedFile>> {
         let Some(at) = self.good.iter().position(|zone| *zone.apex == *apex) else {
             return Ok(None);
         };
@@ -117,7 +117,8 @@ impl ZoneFiles {
         let read = read_zone(spec, &self.hashing).map_err(|broken| {
             say_findings(&broken.report, say);
             let error = broken.report.first_error().cloned();
-            UnservedFile::broken(spec.file.display().to_string(), broken.apex, error)
+            let file = spec.file.display().to_string();
+            Box::new(UnservedFile::broken(file, broken.apex, error))
         })?;
         if *read.apex != *apex {
             return Ok(None);
@@ -168,7 +169,6 @@ impl ZoneFiles {
                 continue;
             };
             key.set(answers.form(), parent);
-            let parent = (parent, name::label_starts(parent).count());
             let above = answers.zone(answers.zone_of(rtype::NS, parent, key.bytes()));
             key.set(answers.form(), &zone.apex);
             if above.is_some_and(|above| !above.is_broken() && !above.has_cut(key.bytes())) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::zone_answers::ZoneAnswers;
 use crate::index::Table;
 use crate::key::Hashing;
+use crate::name;
 
 /// The number of a zone in an index of apexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,10 +59,22 @@ impl Apexes {
         self.zones.get(number.0 as usize).map(|zone| &**zone)
     }
 
-    /// Returns the number of the zone with the longest apex that `name` ends with. `labels` is the
-    /// number of the name's labels, and `key` its key.
+    /// Returns the number of the zone with the longest apex that `name` ends with. `key` is the name's
+    /// key.
     #[inline(always)]
-    pub(super) fn find(&self, name: &[u8], mut labels: usize, key: &[u8]) -> ZoneNumber {
+    pub(super) fn find(&self, name: &[u8], key: &[u8]) -> ZoneNumber {
+        match &*self.zones {
+            // A server with a single zone needs no hash.
+            [zone] if is_within(name, key, zone.apex()) => ZoneNumber(0),
+            [_] => ZoneNumber::NONE,
+            _ => self.find_longest(name, key),
+        }
+    }
+
+    /// Like [`find`](Self::find), for any number of zones.
+    #[inline(never)]
+    fn find_longest(&self, name: &[u8], key: &[u8]) -> ZoneNumber {
+        let mut labels = name::label_starts(name).count();
         let mut start = 0;
         loop {
             if self.depths & depth_bit(labels) != 0
@@ -81,11 +94,21 @@ impl Apexes {
     /// Returns the number of the zone whose apex has this key.
     #[inline(always)]
     fn at(&self, apex: &[u8]) -> Option<u32> {
-        // A server with a single zone needs no hash.
-        if let [zone] = &*self.zones {
-            return (zone.apex() == apex).then_some(0);
-        }
         let is_it = |number: u32| self.zones[number as usize].apex() == apex;
         self.table.find(self.hashing.hash_of_name(apex), is_it)
     }
+}
+
+/// Returns true if `name`, whose key is `key`, is the name with the key `apex` or below it.
+#[inline(always)]
+fn is_within(name: &[u8], key: &[u8], apex: &[u8]) -> bool {
+    let Some(below) = key.len().checked_sub(apex.len()) else {
+        return false;
+    };
+    // An ancestor begins where a label begins.
+    let mut start = 0;
+    while start < below {
+        start += 1 + usize::from(name[start]);
+    }
+    start == below && &key[below..] == apex
 }
