@@ -49,6 +49,7 @@ const WORKLOADS: &[Entry] = workloads! {
     "dns-precopy-100" Zone::new(100, Form::Wire).answer(PreCopy);
     "dns-fqdn-100" Zone::new(100, Form::Fqdn).answer(Turnaround);
     "dns-turnaround-10000" Zone::new(10_000, Form::Wire).answer(Turnaround);
+    "dns-many-zones" Zone::many(300, Form::Wire).answer(Turnaround);
     // With so many names, the server prefetches its data for the queries of a batch.
     "dns-batch-64" Zone::new(30_000, Form::Wire).batch::<64>(Turnaround);
     "dns-nxdomain" Zone::new(100, Form::Wire).no_such_name(Turnaround);

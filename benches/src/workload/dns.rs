@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use namestorm::{Answers, Form, ReplyMode, Server, UdpAndTcp, prepare_text};
+use namestorm::{
+    Answers, Form, ReplyMode, Server, UdpAndTcp, Zones, compile, load_text, prepare_text,
+};
 use nmio::sim::Sink;
 use nmio::{Batch, Frame, Handler, Instant, Port};
 
@@ -23,7 +25,7 @@ const NOERROR: usize = 0;
 /// Response code for a name that does not exist (RFC 1035, section 4.1.1).
 const NXDOMAIN: usize = 3;
 
-/// A prepared zone. Its methods create workloads of queries.
+/// Prepared zones. The methods create workloads of queries.
 #[derive(Clone, Debug)]
 pub struct Zone {
     answers: Arc<Answers>,
@@ -40,6 +42,28 @@ impl Zone {
         Self {
             answers: answers.into(),
             names,
+        }
+    }
+
+    /// Creates `zones` zones, beginning with `host0.bench.test`, with one address each.
+    ///
+    /// # Panics
+    /// Panics if the text of a zone has an error.
+    pub fn many(zones: usize, form: Form) -> Self {
+        let zone = |number| {
+            let text = format!(
+                "$ORIGIN host{number}.bench.test.\n$TTL 300\n@ SOA ns host 1 7200 3600 1209600 300\n\
+                 @ NS ns\nns A 192.0.2.53\n@ A 192.0.2.80\n"
+            );
+            load_text("zone", None, &text)
+                .expect("the zone has no errors")
+                .zone
+        };
+        let list = Zones::new((0..zones).map(zone).collect()).expect("the names differ");
+        let answers = compile(&list, form, SECRET, &mut |_| {}).expect("the answers are small");
+        Self {
+            answers: answers.into(),
+            names: zones,
         }
     }
 

@@ -27,7 +27,6 @@ use apexes::Apexes;
 use crate::groups::GroupLabels;
 use crate::index::At;
 use crate::key::{Form, Hashing};
-use crate::name;
 use crate::rtype;
 
 /// Identifies a prepared answer among all [`Answers`] of a server.
@@ -102,27 +101,58 @@ impl Answers {
         self.apexes.hashing().hash(qtype, key)
     }
 
-    /// Returns the number of the zone that answers a query for `qtype` at `name`, whose key is `key`.
-    /// It is the zone with the longest apex, or the zone above it if the type is DS.
+    /// Returns the number of the zone that answers a query for `qtype` at the name with this key. It
+    /// is the zone with the longest apex, or the zone above it if the type is DS.
     #[inline(always)]
-    pub(crate) fn zone_of(&self, qtype: u16, name: &[u8], key: &[u8]) -> ZoneNumber {
+    pub(crate) fn zone_of(&self, qtype: u16, key: &[u8]) -> ZoneNumber {
         if qtype == rtype::DS {
-            return self.signer_of(name, key);
+            return self.signer_of(key);
         }
-        self.apexes.find(name, key)
+        self.apexes.find(key)
     }
 
-    /// Returns the number of the zone that has the DS records of `name` (RFC 4035, section 3.1.4.1).
+    /// Returns the number of the zone that has the DS records of a name (RFC 4035, section 3.1.4.1).
     /// For an apex, it is the zone above, if that zone has a cut there or could not be loaded.
     #[cold]
-    fn signer_of(&self, name: &[u8], key: &[u8]) -> ZoneNumber {
-        if let Some(parent) = name::parent(name) {
-            let number = self.apexes.find(parent, &key[name.len() - parent.len()..]);
+    fn signer_of(&self, key: &[u8]) -> ZoneNumber {
+        if let Some(parent) = self.form().parent(key, 0) {
+            let number = self.apexes.find(&key[parent..]);
             let signs = |above: &ZoneAnswers| above.is_broken() || above.has_cut(key);
             if self.zone(number).is_some_and(signs) {
                 return number;
             }
         }
-        self.apexes.find(name, key)
+        self.apexes.find(key)
+    }
+
+    /// Returns true if there are several zones, so that [`fetch_apex_slot`](Self::fetch_apex_slot) and
+    /// the methods after it pay off.
+    #[inline(always)]
+    pub(crate) fn has_many_zones(&self) -> bool {
+        self.apexes.are_many()
+    }
+
+    /// Prefetches where the search for the zone of a name begins: the first memory access of a search.
+    /// Returns a hash for the next methods.
+    #[inline(always)]
+    pub(crate) fn fetch_apex_slot(&self, key: &[u8]) -> u64 {
+        self.apexes.fetch_slot(key)
+    }
+
+    /// Prefetches the zone whose name probably has this hash: the second memory access.
+    #[inline(always)]
+    pub(crate) fn fetch_zone(&self, apex_hash: u64) {
+        if let Some(zone) = self.apexes.guess(apex_hash) {
+            nmio::prefetch(&**zone);
+        }
+    }
+
+    /// Prefetches the name of this zone, and the slot of an answer: the third memory access.
+    #[inline(always)]
+    pub(crate) fn fetch_in_zone(&self, apex_hash: u64, hash: u64) {
+        if let Some(zone) = self.apexes.guess(apex_hash) {
+            zone.fetch_apex();
+            zone.fetch_slot(hash);
+        }
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn follow<'a, 'z>(
         let name = chain.name.bytes();
         key.set(answers.form(), name);
         // The client must also query a target outside our zones separately.
-        let number = answers.zone_of(qtype, name, key.bytes());
+        let number = answers.zone_of(qtype, key.bytes());
         let Some(found) = answers.zone(number) else {
             return chain.body(rcode::NOERROR);
         };

@@ -32,8 +32,8 @@ impl HashedQuestion {
         }
     }
 
-    /// Parses the question of `message`, and finds its zone, and computes its key and
-    /// hash. A compressed name is decompressed into `expanded`.
+    /// Parses the question of `message`, computes its key and hash, and finds its zone. A compressed
+    /// name is decompressed into `expanded`.
     ///
     /// # Errors
     ///
@@ -45,12 +45,27 @@ impl HashedQuestion {
         answers: &Answers,
         expanded: &mut NameBuf,
     ) -> Result<(), Malformed> {
-        self.question = parse_question(message, answers.form(), &mut self.key, expanded)?;
-        let qtype = self.question.qtype;
-        let name = self.question.name(message, expanded);
-        let key = self.key.bytes();
-        self.zone = answers.zone_of(qtype, name, key);
-        self.hash = answers.hash(qtype, key);
+        self.parse(message, answers, expanded)?;
+        self.find_zone(answers);
         Ok(())
+    }
+
+    /// Like [`read`](Self::read), but does not find the zone.
+    #[inline(always)]
+    pub(crate) fn parse(
+        &mut self,
+        message: &[u8],
+        answers: &Answers,
+        expanded: &mut NameBuf,
+    ) -> Result<(), Malformed> {
+        self.question = parse_question(message, answers.form(), &mut self.key, expanded)?;
+        self.hash = answers.hash(self.question.qtype, self.key.bytes());
+        Ok(())
+    }
+
+    /// Finds the zone of a parsed question.
+    #[inline(always)]
+    pub(crate) fn find_zone(&mut self, answers: &Answers) {
+        self.zone = answers.zone_of(self.question.qtype, self.key.bytes());
     }
 }

@@ -1,5 +1,7 @@
 //! The index: maps hashes to the positions of entries in memory.
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 /// One slot: a tag, which is the upper half of a hash, and the position of the entry.
 type Slot = (u32, u32);
 
@@ -84,10 +86,19 @@ const fn tag(hash: u64) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaFull;
 
+/// A cache line of entries. It makes the start of all entries begin at a cache line.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C, align(64))]
+struct Line([u8; CACHE_LINE]);
+
+const EMPTY_LINE: Line = Line([0; CACHE_LINE]);
+
 /// Entries stored one after another, each placed to touch as few cache lines as possible.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
-    bytes: Vec<u8>,
+    lines: Vec<Line>,
+    /// Number of bytes in use.
+    len: usize,
 }
 
 impl Arena {
@@ -98,7 +109,7 @@ impl Arena {
     /// Returns an error if the arena is full.
     pub(crate) fn push(&mut self, parts: &[&[u8]]) -> Result<At, ArenaFull> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let mut start = self.bytes.len().next_multiple_of(UNIT);
+        let mut start = self.len.next_multiple_of(UNIT);
         let lines = |start: usize| (start % CACHE_LINE + len).div_ceil(CACHE_LINE);
         if lines(start) > lines(0) {
             start = start.next_multiple_of(CACHE_LINE);
@@ -107,17 +118,37 @@ impl Arena {
         if at == At::MAX {
             return Err(ArenaFull);
         }
-        self.bytes.resize(start, 0);
+        self.len = start + len;
+        self.lines.resize(self.len.div_ceil(CACHE_LINE), EMPTY_LINE);
+        let mut rest = &mut self.lines.as_mut_bytes()[start..];
         for part in parts {
-            self.bytes.extend_from_slice(part);
+            let (to, after) = rest.split_at_mut(part.len());
+            to.copy_from_slice(part);
+            rest = after;
         }
         Ok(at)
     }
 
-    /// Returns the bytes from the entry at `at` to the end of the arena.
+    /// Returns the entries. Frees unused memory, and asks the kernel for huge pages. Lookups read
+    /// entries in random order, which would cause many TLB misses with small pages.
+    pub(crate) fn finish(self) -> Entries {
+        let lines = self.lines.into_boxed_slice();
+        nmio::prefer_large_pages(&lines);
+        Entries { lines }
+    }
+}
+
+/// The entries of an arena that is complete.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    lines: Box<[Line]>,
+}
+
+impl Entries {
+    /// Returns the bytes from the entry at `at` to the end of the last cache line.
     #[inline(always)]
     pub(crate) fn at(&self, at: At) -> &[u8] {
-        &self.bytes[at as usize * UNIT..]
+        &self.lines.as_bytes()[at as usize * UNIT..]
     }
 
     /// Prefetches an entry's first cache line. Most entries fit in that line.
@@ -126,16 +157,9 @@ impl Arena {
         nmio::prefetch(self.at(at));
     }
 
-    /// Frees unused memory, and asks the kernel for huge pages. Lookups read entries in random
-    /// order, which would cause many TLB misses with small pages.
-    pub(crate) fn finish(&mut self) {
-        self.bytes.shrink_to_fit();
-        nmio::prefer_large_pages(&self.bytes);
-    }
-
     /// Returns the size in memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes.capacity()
+        size_of_val(&*self.lines)
     }
 }
 
@@ -189,13 +213,18 @@ mod tests {
     #[test]
     fn an_entry_touches_as_few_cache_lines_as_possible() {
         let mut arena = Arena::default();
+        let mut records = Vec::new();
         for len in [1, 40, 30, 64, 60, 5, 70, 128, 9] {
             let record = vec![len as u8; len];
             let at = arena.push(&[&record[..1], &record[1..]]).unwrap();
             let start = at as usize * UNIT;
             let lines = (start + len).div_ceil(CACHE_LINE) - start / CACHE_LINE;
             assert_eq!(lines, len.div_ceil(CACHE_LINE), "{len} bytes at {start}");
-            assert_eq!(arena.at(at)[..len], record);
+            records.push((at, record));
+        }
+        let entries = arena.finish();
+        for (at, record) in records {
+            assert_eq!(entries.at(at)[..record.len()], record);
         }
     }
 }

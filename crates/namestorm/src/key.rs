@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ahash::RandomState;
 
-use crate::name::{self, MAX_NAME, WILDCARD};
+use crate::name::{MAX_NAME, WILDCARD};
 
 /// The form in which the index stores names (section 2.3 of the paper).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,12 +20,27 @@ pub enum Form {
 }
 
 impl Form {
+    /// Returns the offset at which the parent begins of the name that begins at `start` in `key`.
+    /// Returns `None` for the root.
+    #[inline(always)]
+    pub(crate) fn parent(self, key: &[u8], start: usize) -> Option<usize> {
+        let rest = key.get(start..)?;
+        match self {
+            Self::Wire => {
+                let len = usize::from(*rest.first()?);
+                (len > 0).then_some(start + 1 + len)
+            }
+            Self::Fqdn => {
+                let dot = rest.iter().position(|byte| *byte == b'.')?;
+                Some(start + dot + 1)
+            }
+        }
+    }
+
     /// Returns the number of labels of the name with this key.
     pub(crate) fn labels(self, key: &[u8]) -> usize {
-        match self {
-            Self::Wire => name::label_starts(key).count(),
-            Self::Fqdn => key.split(|byte| *byte == b'.').count() - 1,
-        }
+        let starts = std::iter::successors(Some(0), |start| self.parent(key, *start));
+        starts.count() - 1
     }
 }
 
@@ -242,6 +257,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::name;
 
     fn key(form: Form, name: &[u8]) -> Key {
         let mut key = Key::new();

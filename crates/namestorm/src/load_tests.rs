@@ -436,9 +436,7 @@ fn times_with_units_and_entries_in_any_layout_are_read() {
     let ttl = |qname: &[u8], qtype| {
         let mut key = Key::new();
         key.set(Form::Wire, qname);
-        let zone = answers
-            .zone(answers.zone_of(qtype, qname, key.bytes()))
-            .unwrap();
+        let zone = answers.zone(answers.zone_of(qtype, key.bytes())).unwrap();
         let hash = answers.hash(qtype, key.bytes());
         let tail = zone.find(hash, qtype, key.bytes()).unwrap().tail().bytes;
         u32::from_be_bytes(tail[6..10].try_into().unwrap())

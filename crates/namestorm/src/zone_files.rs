@@ -169,7 +169,7 @@ impl ZoneFiles {
                 continue;
             };
             key.set(answers.form(), parent);
-            let above = answers.zone(answers.zone_of(rtype::NS, parent, key.bytes()));
+            let above = answers.zone(answers.zone_of(rtype::NS, key.bytes()));
             key.set(answers.form(), &zone.apex);
             if above.is_some_and(|above| !above.is_broken() && !above.has_cut(key.bytes())) {
                 let (file, apex) = (zone.spec.file.display(), name::Shown(&zone.apex));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::zone_answers::ZoneAnswers;
 use crate::index::Table;
 use crate::key::Hashing;
-use crate::name;
 
 /// The number of a zone in an index of apexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,56 +58,87 @@ impl Apexes {
         self.zones.get(number.0 as usize).map(|zone| &**zone)
     }
 
-    /// Returns the number of the zone with the longest apex that `name` ends with. `key` is the name's
-    /// key.
+    /// Returns the number of the zone with the longest apex that the name with this key ends with.
     #[inline(always)]
-    pub(super) fn find(&self, name: &[u8], key: &[u8]) -> ZoneNumber {
+    pub(super) fn find(&self, key: &[u8]) -> ZoneNumber {
         match &*self.zones {
             // A server with a single zone needs no hash.
-            [zone] if is_within(name, key, zone.apex()) => ZoneNumber(0),
+            [zone] if self.is_within(key, zone.apex()) => ZoneNumber(0),
             [_] => ZoneNumber::NONE,
-            _ => self.find_longest(name, key),
+            _ => self.find_longest(key),
         }
+    }
+
+    /// Returns true if the name with this key is the name with the key `apex` or below it.
+    #[inline(always)]
+    fn is_within(&self, key: &[u8], apex: &[u8]) -> bool {
+        let Some(below) = key.len().checked_sub(apex.len()) else {
+            return false;
+        };
+        // An ancestor begins where a label begins.
+        let mut start = 0;
+        while start < below {
+            match self.hashing.form().parent(key, start) {
+                Some(parent) => start = parent,
+                None => return false,
+            }
+        }
+        start == below && &key[below..] == apex
     }
 
     /// Like [`find`](Self::find), for any number of zones.
     #[inline(never)]
-    fn find_longest(&self, name: &[u8], key: &[u8]) -> ZoneNumber {
-        let mut labels = name::label_starts(name).count();
-        let mut start = 0;
-        loop {
-            if self.depths & depth_bit(labels) != 0
-                && let Some(apex) = key.get(start..)
-                && let Some(number) = self.at(apex)
-            {
-                return ZoneNumber(number);
-            }
-            match name.get(start) {
-                Some(len) if labels > 0 => start += 1 + usize::from(*len),
-                _ => return ZoneNumber::NONE,
-            }
-            labels -= 1;
-        }
+    fn find_longest(&self, key: &[u8]) -> ZoneNumber {
+        let is_it = |number: u32, apex: &[u8]| self.zones[number as usize].apex() == apex;
+        let mut apexes = self.candidates(key);
+        let found = apexes.find_map(|apex| {
+            let hash = self.hashing.hash_of_name(apex);
+            self.table.find(hash, |number| is_it(number, apex))
+        });
+        found.map_or(ZoneNumber::NONE, ZoneNumber)
     }
 
-    /// Returns the number of the zone whose apex has this key.
+    /// Returns the ancestors of the name with this key, and itself, that have as many labels as an
+    /// apex. The longest comes first.
     #[inline(always)]
-    fn at(&self, apex: &[u8]) -> Option<u32> {
-        let is_it = |number: u32| self.zones[number as usize].apex() == apex;
-        self.table.find(self.hashing.hash_of_name(apex), is_it)
+    fn candidates<'k>(&self, key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> {
+        let form = self.hashing.form();
+        let depths = self.depths;
+        let mut labels = form.labels(key);
+        let mut next = Some(0);
+        std::iter::from_fn(move || {
+            while let Some(start) = next {
+                next = form.parent(key, start);
+                let is_candidate = depths & depth_bit(labels) != 0;
+                labels = labels.wrapping_sub(1);
+                if is_candidate {
+                    return Some(&key[start..]);
+                }
+            }
+            None
+        })
     }
-}
 
-/// Returns true if `name`, whose key is `key`, is the name with the key `apex` or below it.
-#[inline(always)]
-fn is_within(name: &[u8], key: &[u8], apex: &[u8]) -> bool {
-    let Some(below) = key.len().checked_sub(apex.len()) else {
-        return false;
-    };
-    // An ancestor begins where a label begins.
-    let mut start = 0;
-    while start < below {
-        start += 1 + usize::from(name[start]);
+    /// Returns true if there are several zones, so that their index and the zones themselves are worth
+    /// prefetching.
+    #[inline(always)]
+    pub(super) fn are_many(&self) -> bool {
+        self.zones.len() > 1
     }
-    start == below && &key[below..] == apex
+
+    /// Prefetches the slot where the search for the zone of a name begins. Returns the hash of the
+    /// zone's probable name, for [`guess`](Self::guess).
+    #[inline(always)]
+    pub(super) fn fetch_slot(&self, key: &[u8]) -> u64 {
+        let apex = self.candidates(key).next().unwrap_or_default();
+        let hash = self.hashing.hash_of_name(apex);
+        self.table.prefetch(hash);
+        hash
+    }
+
+    /// Returns the zone whose name probably has this hash.
+    #[inline(always)]
+    pub(super) fn guess(&self, hash: u64) -> Option<&Arc<ZoneAnswers>> {
+        self.zones.get(self.table.guess(hash)? as usize)
+    }
 }

@@ -76,13 +76,11 @@ impl<'h> ZoneBuilder<'h> {
     /// Builds the hash tables. Returns the finished answers of the zone at `apex`, which has this
     /// number of records.
     pub(crate) fn finish(mut self, apex: &[u8], records: usize) -> ZoneAnswers {
-        self.answers.finish();
-        self.nodes.finish();
+        let (answers, nodes) = (self.answers.finish(), self.nodes.finish());
         let by_type = Table::new(&self.answer_entries);
         let by_name = Table::new(&self.node_entries);
         self.key.set(self.hashing.form(), apex);
-        let memory =
-            self.answers.memory() + self.nodes.memory() + by_type.memory() + by_name.memory();
+        let memory = answers.memory() + nodes.memory() + by_type.memory() + by_name.memory();
         let size = Size {
             zones: 1,
             names: self.node_entries.len(),
@@ -93,7 +91,7 @@ impl<'h> ZoneBuilder<'h> {
         ZoneAnswers::new(
             self.hashing,
             self.key.bytes(),
-            [self.answers, self.nodes],
+            [answers, nodes],
             [by_type, by_name],
             size,
         )

@@ -4,50 +4,54 @@ use super::answer::Answer;
 use super::node::{Kind, Node};
 use super::size::Size;
 use crate::groups::NO_GROUP;
-use crate::index::{Arena, At, Table};
-use crate::key::{self, Hashing, Key};
+use crate::index::{At, Entries, Table};
+use crate::key::{self, Form, Hashing, Key};
 
 /// The prepared answers of one zone. They hold data of this zone only, so another zone can change
 /// without them.
 ///
-/// There are two hash tables. The entries of each table lie in an arena, which is one contiguous
-/// buffer. The first table holds the answers, keyed by type and name. Key and answer are adjacent
+/// There are two hash tables. The entries of each table lie in one contiguous buffer. The first table holds the answers, keyed by type and name. Key and answer are adjacent
 /// in memory, so comparing the key also loads the start of the answer into the cache. The second
 /// table holds the names. It determines how to answer a query for which the first table has no
 /// answer.
+///
+/// The first cache line has all that the look-up of an answer needs.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct ZoneAnswers {
-    hashing: Hashing,
     /// The key of the zone's name.
     apex: Box<[u8]>,
-    is_broken: bool,
+    by_type: Table,
+    prepared: Entries,
+    form: Form,
     /// The number of the group in which the zone's replies are counted.
     group: u8,
-    prepared: Arena,
-    nodes: Arena,
-    by_type: Table,
+    is_broken: bool,
     by_name: Table,
+    nodes: Entries,
+    hashing: Hashing,
     size: Size,
 }
 
 impl ZoneAnswers {
-    /// Combines the parts that a builder has made: the arenas and tables of answers and names.
+    /// Combines the parts that a builder has made: the entries and tables of answers and names.
     pub(super) fn new(
         hashing: Hashing,
         apex: &[u8],
-        [prepared, nodes]: [Arena; 2],
+        [prepared, nodes]: [Entries; 2],
         [by_type, by_name]: [Table; 2],
         size: Size,
     ) -> Self {
         Self {
-            hashing,
             apex: apex.into(),
-            is_broken: false,
-            group: NO_GROUP,
-            prepared,
-            nodes,
             by_type,
+            prepared,
+            form: hashing.form(),
+            group: NO_GROUP,
+            is_broken: false,
             by_name,
+            nodes,
+            hashing,
             size,
         }
     }
@@ -56,11 +60,11 @@ impl ZoneAnswers {
     pub(crate) fn broken(hashing: Hashing, apex: &[u8]) -> Self {
         let mut key = Key::new();
         key.set(hashing.form(), apex);
-        let arenas = [Arena::default(), Arena::default()];
+        let entries = [Entries::default(), Entries::default()];
         let tables = [Table::new(&[]), Table::new(&[])];
         Self {
             is_broken: true,
-            ..Self::new(hashing, key.bytes(), arenas, tables, Size::default())
+            ..Self::new(hashing, key.bytes(), entries, tables, Size::default())
         }
     }
 
@@ -120,6 +124,12 @@ impl ZoneAnswers {
         self.by_type.prefetch(hash);
     }
 
+    /// Prefetches the key of the zone's name.
+    #[inline(always)]
+    pub(super) fn fetch_apex(&self) {
+        nmio::prefetch(&*self.apex);
+    }
+
     /// Prefetches the answer itself: the second memory access of a lookup. The slot should already
     /// be in the cache, because this method reads it.
     #[inline(always)]
@@ -132,12 +142,12 @@ impl ZoneAnswers {
     /// Returns the answer at this position.
     #[inline(always)]
     pub(crate) fn answer(&self, at: At) -> Answer<'_> {
-        Answer::new(self.hashing.form(), self.prepared.at(at), at)
+        Answer::new(self.form, self.prepared.at(at), at)
     }
 
     /// Returns the wire-format length of the zone's name.
     pub(super) fn apex_len(&self) -> usize {
-        key::wire_len(self.hashing.form(), self.apex.len())
+        key::wire_len(self.form, self.apex.len())
     }
 
     /// Returns true if there is a zone cut at the name with this key.
@@ -159,13 +169,14 @@ pub(super) const fn behind_hook(hash: u64) -> u64 {
     !hash
 }
 
+const _: () = assert!(std::mem::offset_of!(ZoneAnswers, by_name) <= 64);
+
 #[cfg(test)]
 mod tests {
     use super::super::answer::Meta;
     use super::super::builder::ZoneBuilder;
     use super::*;
     use crate::hooked::HookedNames;
-    use crate::key::Form;
 
     #[test]
     fn memory_counts_the_zone_with_its_entries_and_tables() {
@@ -179,8 +190,8 @@ mod tests {
         builder.add_answer(name, meta, &[7; 10], None, &[]).unwrap();
         builder.add_node(name, Node::bare(Kind::Plain)).unwrap();
         let answers = builder.finish(name, 1);
-        let (answer, node, table) = (14 + 3 + 10, 16 + 3, 2 * 8);
+        // An answer and a node take a cache line each, and both tables have two slots.
         let zone = size_of::<ZoneAnswers>() + name.len();
-        assert_eq!(answers.size().memory, answer + node + 2 * table + zone);
+        assert_eq!(answers.size().memory, 2 * 64 + 2 * 2 * 8 + zone);
     }
 }
