@@ -14,11 +14,13 @@ const MIN_AGE: i64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     /// Device and inode number.
-    file: (u64, u64),
-    len: u64,
-    /// Times of the last change of content and of metadata, in seconds and nanoseconds.
-    modified: (i64, i64),
-    changed: (i64, i64),
+    pub file: (u64, u64),
+    /// Length in bytes.
+    pub len: u64,
+    /// Time of the last change of the content, in seconds and nanoseconds.
+    pub modified: (i64, i64),
+    /// Time of the last change of the metadata, in seconds and nanoseconds.
+    pub changed: (i64, i64),
 }
 
 impl FileVersion {

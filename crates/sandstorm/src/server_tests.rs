@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use control::Handover;
+use control::{FileVersion, Handover};
 use nmio::Bell;
 use nmio::sim::{self, LinkConfig, PathConfig};
 
 use super::*;
-use crate::site::{Builder, NEW, Version};
+use crate::site::{Builder, NEW};
 use crate::turnover::hand_over;
 
 /// Makes a site with a single file `/a` of `len` bytes.
@@ -98,8 +98,8 @@ fn packets_are_counted_for_each_family_with_their_headers() {
 }
 
 /// A version of a file that was changed at this second.
-fn version(second: i64) -> Version {
-    Version {
+fn version(second: i64) -> FileVersion {
+    FileVersion {
         file: (1, 2),
         len: 7,
         modified: (second, 0),

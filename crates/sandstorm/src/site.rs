@@ -7,14 +7,13 @@ mod media_type;
 mod page;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::Metadata;
 use std::num::NonZeroU64;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ahash::RandomState;
 use arrayvec::ArrayVec;
+use control::FileVersion;
 use percent_encoding::percent_encode;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -141,44 +140,23 @@ impl PathRule {
     }
 }
 
-/// What distinguishes a version of a file from others, without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
-    /// Device and inode number.
-    pub(crate) file: (u64, u64),
-    pub(crate) len: u64,
-    /// Times of the last change of content and of metadata, in seconds and nanoseconds.
-    pub(crate) modified: (i64, i64),
-    pub(crate) changed: (i64, i64),
-}
-
-/// A hash of a [`Version`], which is much shorter. Two versions have the same one with a probability of
+/// A hash of a [`FileVersion`], which is much shorter. Two versions have the same one with a probability of
 /// 1 in 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fingerprint(NonZeroU64);
 
-impl Version {
-    /// The version of a file with this metadata.
-    pub(crate) fn of(metadata: &Metadata) -> Self {
-        Self {
-            file: (metadata.dev(), metadata.ino()),
-            len: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        let Self {
+impl Fingerprint {
+    fn of(version: &FileVersion) -> Self {
+        let FileVersion {
             file: (device, inode),
             len,
             modified,
             changed,
-        } = *self;
+        } = *version;
         let [a, b, c, d] = [modified.0, modified.1, changed.0, changed.1].map(i64::cast_unsigned);
         let words = [device, inode, len, a, b, c, d].map(u64::to_ne_bytes);
         let hash = xxh3_64(words.as_flattened());
-        Fingerprint(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
+        Self(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }
 }
 

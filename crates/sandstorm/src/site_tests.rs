@@ -133,14 +133,14 @@ fn all_that_distinguishes_a_version_changes_its_fingerprint() {
     let versions = (0..8).map(|changed| {
         let part = |n| u64::from(n == changed);
         let time = |n| (part(n).cast_signed(), part(n + 1).cast_signed());
-        Version {
+        FileVersion {
             file: (part(0), part(1)),
             len: part(2),
             modified: time(3),
             changed: time(5),
         }
     });
-    let fingerprints: Vec<_> = versions.map(|version| version.fingerprint()).collect();
+    let fingerprints: Vec<_> = versions.map(|version| Fingerprint::of(&version)).collect();
     for (index, one) in fingerprints.iter().enumerate() {
         assert!(!fingerprints[..index].contains(one), "{index}");
     }

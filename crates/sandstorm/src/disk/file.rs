@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use control::FileVersion;
 use rustix::io::Errno;
 
 use crate::root::Root;
-use crate::site::Version;
 
 /// Length of a chunk in bytes. The last chunk of a file may be shorter.
 pub(crate) const CHUNK_LEN: usize = 64 << 10;
@@ -22,7 +22,7 @@ pub(crate) struct DiskFile {
     root: Arc<Root>,
     /// The path below the root, without symbolic links.
     path: Box<Path>,
-    version: Version,
+    version: FileVersion,
 }
 
 /// Why a chunk could not be read.
@@ -50,7 +50,7 @@ impl From<io::Error> for ReadError {
 
 impl DiskFile {
     /// Describes the file at `path` below `root`, which must not contain symbolic links.
-    pub(crate) fn new(root: &Arc<Root>, path: &Path, version: Version) -> Self {
+    pub(crate) fn new(root: &Arc<Root>, path: &Path, version: FileVersion) -> Self {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         Self {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
@@ -117,9 +117,9 @@ impl DiskFile {
     /// Fails if the open file has another version than the one that is served. The time of the metadata
     /// does not count, because a new name or new permissions change it too.
     fn check(&self, file: &File) -> Result<(), ReadError> {
-        let now = Version::of(&file.metadata()?);
+        let now = FileVersion::of(&file.metadata()?);
         let is_same = self.version
-            == Version {
+            == FileVersion {
                 changed: self.version.changed,
                 ..now
             };

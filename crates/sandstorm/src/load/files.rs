@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use control::FileVersion;
 use rustix::fs::Stat;
 
 use super::Progress;
@@ -14,7 +15,7 @@ use super::loader::Loader;
 use super::reading::{self, Content, Job, Read, Reading};
 use crate::disk::DiskFile;
 use crate::root::{FilePlace, RealPath};
-use crate::site::{MAX_FILE_LEN, Version};
+use crate::site::MAX_FILE_LEN;
 use crate::skipped::{Reason, unreadable};
 
 /// Memory of the heads and tables of a file, in bytes, as long as it is only estimated.
@@ -28,7 +29,7 @@ pub(super) struct Late {
     path: PathBuf,
     real: RealPath,
     len: u64,
-    version: Version,
+    version: FileVersion,
 }
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
@@ -228,7 +229,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         self.site.add_file(key, modified, len as usize, |buffer| {
             read_exactly(&mut file, buffer, modified)
         })?;
-        self.site.note_version(key, Version::of(&metadata));
+        self.site.note_version(key, FileVersion::of(&metadata));
         (self.progress)(Progress::Loaded(self.site.totals()));
         Ok(())
     }
@@ -239,12 +240,12 @@ fn key_of(path: &Path) -> Vec<u8> {
     [b"/", path.as_os_str().as_bytes()].concat()
 }
 
-fn version_of(stat: &Stat) -> Version {
+fn version_of(stat: &Stat) -> FileVersion {
     // The type of the nanoseconds depends on the system.
     fn nanos(nanos: impl TryInto<i64>) -> i64 {
         nanos.try_into().unwrap_or_default()
     }
-    Version {
+    FileVersion {
         file: (stat.st_dev, stat.st_ino),
         len: stat.st_size.cast_unsigned(),
         modified: (stat.st_mtime, nanos(stat.st_mtime_nsec)),

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, available_parallelism};
 use std::time::SystemTime;
 
+use control::FileVersion;
+
 use super::files::read_exactly;
 use crate::root::FilePlace;
-use crate::site::Version;
 use crate::skipped::{Reason, unreadable};
 
 /// Maximum length of a file that is read on these threads, in bytes. Its content is copied once more.
@@ -45,7 +46,7 @@ pub(super) struct Read {
 pub(super) struct Content {
     pub(super) bytes: Vec<u8>,
     pub(super) modified: SystemTime,
-    pub(super) version: Version,
+    pub(super) version: FileVersion,
 }
 
 /// Files to read, and where to send what was read.
@@ -192,6 +193,6 @@ fn read_file(mut file: File) -> Result<Content, Reason> {
     Ok(Content {
         bytes,
         modified,
-        version: Version::of(&metadata),
+        version: FileVersion::of(&metadata),
     })
 }

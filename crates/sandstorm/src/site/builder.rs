@@ -13,12 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ahash::RandomState;
+use control::FileVersion;
 use httpdate::fmt_http_date;
 
 use self::rules::Report;
 use super::media_type::MediaType;
 use super::page::{FilePage, Page, ReplyId};
-use super::{MAX_TARGETS, NEW, SHARED, Site, Totals, Version, encoded};
+use super::{Fingerprint, MAX_TARGETS, NEW, SHARED, Site, Totals, encoded};
 use crate::coder::is_worthwhile;
 use crate::coding::Coding;
 use crate::date::LAST_SECOND;
@@ -41,9 +42,6 @@ const PAGE_SUFFIX: &[u8] = b".html";
 /// The field of a file whose name has a hash of its content. A year is the longest time that caches
 /// take into account.
 const IMMUTABLE: &str = "public, max-age=31536000, immutable";
-/// Minimum age of a version that is recognised, in seconds. A younger file may change again without
-/// a new time, because file systems round times.
-const MIN_AGE: i64 = 2;
 
 /// Builds a [`Site`], file by file.
 #[derive(Debug)]
@@ -369,18 +367,11 @@ impl Builder {
 
     /// Notes the version of the file at `path`, which was added last, so that the next site
     /// recognises it.
-    pub(crate) fn note_version(&mut self, path: &[u8], version: Version) {
-        let now = self
-            .now
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs()
-            .cast_signed();
-        let newest = version.changed.0.max(version.modified.0);
+    pub(crate) fn note_version(&mut self, path: &[u8], version: FileVersion) {
         if let Some(page) = self.site.file_at(path)
-            && newest + MIN_AGE <= now
+            && version.is_settled(self.now)
         {
-            self.site.versions[page.first.index()] = Some(version.fingerprint());
+            self.site.versions[page.first.index()] = Some(Fingerprint::of(&version));
         }
     }
 
@@ -391,13 +382,13 @@ impl Builder {
         &mut self,
         path: &[u8],
         previous: &Site,
-        version: Option<Version>,
+        version: Option<FileVersion>,
     ) -> bool {
         let Some(page) = previous.file_at(path) else {
             return false;
         };
         let known = previous.versions[page.first.index()];
-        let is_other = version.is_some_and(|version| known != Some(version.fingerprint()));
+        let is_other = version.is_some_and(|version| known != Some(Fingerprint::of(&version)));
         let has_changed =
             previous.headers != self.site.headers || previous.tag_key != self.site.tag_key;
         if is_other || has_changed {
