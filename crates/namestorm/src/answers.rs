@@ -20,7 +20,7 @@ pub(crate) use builder::ZoneBuilder;
 pub(crate) use node::{Kind, NONE, Node};
 pub(crate) use resolve::Resolution;
 pub use size::Size;
-pub(crate) use zone_answers::ZoneAnswers;
+pub(crate) use zone_answers::{ZoneAnswers, ZoneVersion};
 
 use apexes::Apexes;
 

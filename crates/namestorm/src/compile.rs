@@ -16,7 +16,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::answers::{Answers, Kind, Meta, NONE, Node, Required, ZoneAnswers, ZoneBuilder};
+use crate::answers::{
+    Answers, Kind, Meta, NONE, Node, Required, ZoneAnswers, ZoneBuilder, ZoneVersion,
+};
 use crate::edns::{MAX_UDP_MESSAGE, OPT_LEN};
 use crate::groups::GroupLabels;
 use crate::hooked::HookedNames;
@@ -106,7 +108,21 @@ pub(crate) fn compile_zone<'z>(
     for name in bases {
         compiler.hooked(name, &mut fillers)?;
     }
-    Ok(compiler.out.finish(zone.apex(), zone.record_count()))
+    let records = zone.record_count();
+    Ok(compiler.out.finish(zone.apex(), version(zone), records))
+}
+
+/// Returns the version of a zone, from its SOA record.
+fn version(zone: &Zone) -> Option<ZoneVersion> {
+    let soa = zone.apex_name()?.rrset(SOA)?.data().next()?;
+    // The record ends with serial, refresh, retry, expire and minimum.
+    let fields: &[u8; 20] = soa.last_chunk()?;
+    let (words, _) = fields.as_chunks();
+    Some(ZoneVersion {
+        labels: name::label_starts(zone.apex()).count() as u8,
+        serial: u32::from_be_bytes(words[0]),
+        expire: u32::from_be_bytes(words[3]),
+    })
 }
 
 struct Compiler<'z> {

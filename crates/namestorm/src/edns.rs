@@ -18,8 +18,12 @@ pub(crate) const OPT_LEN: usize = 11;
 pub(crate) const EXTENDED_RCODE_AT: usize = 5;
 /// The code of NSID (RFC 5001).
 pub(crate) const NSID: u16 = 3;
+/// The code of EXPIRE (RFC 7314).
+pub(crate) const EXPIRE: u16 = 9;
 /// The code of edns-tcp-keepalive (RFC 7828).
 pub(crate) const TCP_KEEPALIVE: u16 = 11;
+/// The code of ZONEVERSION (RFC 9660).
+pub(crate) const ZONE_VERSION: u16 = 19;
 /// The DO bit in the flags of OPT (RFC 3225).
 const DNSSEC_OK: u16 = 0x8000;
 
@@ -39,7 +43,7 @@ pub(crate) struct OptionCodes(u32);
 
 impl OptionCodes {
     /// The options whose presence can change the reply.
-    const ANSWERED: u32 = 1 << NSID | 1 << TCP_KEEPALIVE;
+    const ANSWERED: u32 = 1 << NSID | 1 << EXPIRE | 1 << TCP_KEEPALIVE | 1 << ZONE_VERSION;
 
     /// Adds an option.
     #[inline(always)]
@@ -182,9 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn only_nsid_and_keepalive_may_change_the_reply() {
+    fn only_four_options_may_change_the_reply() {
         for code in 0..=u16::MAX {
-            let is_answered = code == NSID || code == TCP_KEEPALIVE;
+            let is_answered = [3, 9, 11, 19].contains(&code);
             assert_eq!(
                 OptionCodes::of(&[code]).may_change_reply(),
                 is_answered,

@@ -1,11 +1,13 @@
-//! The EDNS options in replies: NSID (RFC 5001), edns-tcp-keepalive (RFC 7828) and extended DNS
-//! errors (RFC 8914).
+//! The EDNS options in replies: NSID (RFC 5001), EXPIRE (RFC 7314), edns-tcp-keepalive (RFC 7828),
+//! extended DNS errors (RFC 8914) and ZONEVERSION (RFC 9660).
 
 use std::time::Duration;
 
+use crate::answers::ZoneVersion;
 use crate::body::Body;
 use crate::edns::{
-    EXTENDED_RCODE_AT, Edns, ExtendedError, NSID, OPT_LEN, OptionCodes, TCP_KEEPALIVE,
+    EXPIRE, EXTENDED_RCODE_AT, Edns, ExtendedError, NSID, OPT_LEN, OptionCodes, TCP_KEEPALIVE,
+    ZONE_VERSION,
 };
 use crate::identity::{Identity, MAX_NSID};
 use crate::rcode;
@@ -17,11 +19,29 @@ const EXTENDED_ERROR: u16 = 15;
 const OPTION_FIELDS: usize = 4;
 /// Size of the timeout of edns-tcp-keepalive, and of the code of an extended error, in bytes.
 const NUMBER: usize = 2;
+/// Size of the data of EXPIRE, in bytes: seconds.
+const SECONDS: usize = 4;
+/// Size of the data of ZONEVERSION, in bytes: number of labels, type of the version, and serial.
+const VERSION: usize = 2 + 4;
+/// The type of a version that is the serial of the SOA record.
+const SOA_SERIAL: u8 = 0;
 /// The response codes, as bits, that need an OPT record of their own. BADVERS has upper bits, and the
 /// others may have an extended error.
 const UNUSUAL: u32 = 1 << rcode::SERVFAIL | 1 << rcode::REFUSED | 1 << rcode::BADVERS;
 /// Maximum length of an OPT record in a reply, in bytes.
-pub(crate) const MAX_OPT: usize = OPT_LEN + OPTION_FIELDS + MAX_NSID + 2 * (OPTION_FIELDS + NUMBER);
+pub(crate) const MAX_OPT: usize =
+    OPT_LEN + 5 * OPTION_FIELDS + MAX_NSID + 2 * NUMBER + SECONDS + VERSION;
+
+/// What the options of a reply depend on.
+pub(crate) struct About<'a> {
+    pub(crate) identity: &'a Identity,
+    /// The version of the zone that the reply is from, if there is one.
+    pub(crate) zone: Option<ZoneVersion>,
+    /// Whether the query asks for an SOA record.
+    pub(crate) is_soa: bool,
+    /// Maximum length of the record with options, in bytes.
+    pub(crate) room: usize,
+}
 
 /// Writes the OPT records of replies. Each responder has its own writer.
 #[derive(Debug)]
@@ -51,35 +71,33 @@ impl OptWriter {
         self.idle_timeout = Some(u16::try_from(units).unwrap_or(u16::MAX));
     }
 
-    /// Writes the OPT record of a reply with this body to a query with `edns`. `room` returns the
-    /// maximum length of a record with options.
+    /// Writes the OPT record of a reply with this body to a query with `edns`. Calls `about` only if
+    /// there may be options.
     #[inline(always)]
-    pub(crate) fn write(
+    pub(crate) fn write<'a>(
         &mut self,
         edns: Edns,
         body: &Body<'_>,
-        identity: &Identity,
-        room: impl FnOnce() -> usize,
+        about: impl FnOnce() -> About<'a>,
     ) -> &[u8] {
         self.plain = edns.reply();
         if edns.options.may_change_reply() || UNUSUAL >> body.rcode & 1 != 0 {
             self.plain[EXTENDED_RCODE_AT] = (body.rcode >> 4) as u8;
             let error = body.error;
-            return self.with_options(edns.options, identity, error, room());
+            return self.with_options(edns.options, &about(), error);
         }
         &self.plain
     }
 
-    /// Adds the options that the query asks for, and the reason of an error. Adds nothing if the record
-    /// would become longer than `room`.
+    /// Adds the options that the query asks for, and the reason of an error. Adds nothing if there is
+    /// no room for them.
     #[cold]
     #[inline(never)]
     fn with_options(
         &mut self,
         codes: OptionCodes,
-        identity: &Identity,
+        about: &About<'_>,
         error: Option<ExtendedError>,
-        room: usize,
     ) -> &[u8] {
         let Self {
             idle_timeout,
@@ -95,11 +113,21 @@ impl OptWriter {
             rest[..data.len()].copy_from_slice(data);
             len += OPTION_FIELDS + data.len();
         };
-        // Data in the query's NSID option is ignored (RFC 5001, section 2.2).
-        if let Some(nsid) = identity.nsid()
+        // Data in the query's NSID option is ignored (RFC 5001, section 2.2), and in the others too.
+        if let Some(nsid) = about.identity.nsid()
             && codes.contains(NSID)
         {
             push(NSID, nsid);
+        }
+        if let Some(zone) = about.zone {
+            // A secondary server asks for the SOA record to keep its copy (RFC 7314, section 3.2).
+            if about.is_soa && codes.contains(EXPIRE) {
+                push(EXPIRE, &zone.expire.to_be_bytes());
+            }
+            if codes.contains(ZONE_VERSION) {
+                let [a, b, c, d] = zone.serial.to_be_bytes();
+                push(ZONE_VERSION, &[zone.labels, SOA_SERIAL, a, b, c, d]);
+            }
         }
         if let Some(timeout) = idle_timeout
             && codes.contains(TCP_KEEPALIVE)
@@ -109,7 +137,7 @@ impl OptWriter {
         if let Some(error) = error {
             push(EXTENDED_ERROR, &(error as u16).to_be_bytes());
         }
-        if len > room {
+        if len > about.room {
             len = OPT_LEN;
         }
         let data_len = (len - OPT_LEN) as u16;
@@ -124,6 +152,15 @@ mod tests {
 
     const OPT: [u8; OPT_LEN] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
 
+    fn about(identity: &Identity, room: usize) -> About<'_> {
+        About {
+            identity,
+            zone: None,
+            is_soa: true,
+            room,
+        }
+    }
+
     #[test]
     fn options_follow_one_another_unless_there_is_no_room() {
         let nsid = Identity::new("ab".parse().ok().as_ref(), None, None);
@@ -131,8 +168,10 @@ mod tests {
         let mut writer = OptWriter::new();
         let mut write = |identity, asked: &[u16], error, room| {
             writer.plain = OPT;
-            let record = writer.with_options(OptionCodes::of(asked), identity, error, room);
-            record.to_vec()
+            let about = about(identity, room);
+            writer
+                .with_options(OptionCodes::of(asked), &about, error)
+                .to_vec()
         };
         let record = |options: &[&[u8]]| {
             let data = options.concat();
@@ -148,7 +187,7 @@ mod tests {
         assert_eq!(write(&none, &all, None, 99), OPT);
         writer.set_idle_timeout(Duration::from_millis(10_099));
         writer.plain = OPT;
-        let all = writer.with_options(OptionCodes::of(&all), &nsid, reason, 99);
+        let all = writer.with_options(OptionCodes::of(&all), &about(&nsid, 99), reason);
         assert_eq!(all, record(&[id, &[0, 11, 0, 2, 0, 100], why]));
     }
 

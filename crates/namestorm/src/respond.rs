@@ -17,7 +17,7 @@ use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::{CLASS_CHAOS, Identity};
 use crate::name;
-use crate::options::{MAX_OPT, OptWriter};
+use crate::options::{About, MAX_OPT, OptWriter};
 use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, RD, RawQuestion, TC};
 use crate::rcode;
 use crate::rtype;
@@ -259,7 +259,14 @@ impl Responder {
         let trail: &[u8] = match query.edns {
             Some(edns) => {
                 counters.edns += 1;
-                opt.write(edns, &body, identity, || query.room_for_opt(&body))
+                opt.write(edns, &body, || About {
+                    identity,
+                    zone: zone
+                        .and_then(ZoneAnswers::version)
+                        .filter(|_| group != NO_GROUP),
+                    is_soa: query.question.qtype == rtype::SOA,
+                    room: query.room_for_opt(&body),
+                })
             }
             None => &[],
         };

@@ -52,6 +52,44 @@ fn rfc_5001_2_3_a_reply_has_the_nsid_in_its_opt_record() {
 }
 
 #[test]
+fn rfc_9660_3_2_a_reply_has_the_version_of_its_zone() {
+    // The expiry is only for queries for the SOA record (RFC 7314, section 3.2).
+    let options = [0, 19, 0, 0, 0, 9, 0, 0];
+    let version = &[0, 19, 0, 6, 2, 0, 0, 0, 0, 1];
+    let query_a = query("none.ns.example.org", 1, &options);
+    let soa = [
+        &b"\xc0\x14\0\x06\0\x01\0\0\0\x3c\0\x20\x02ns\xc0\x14\x04host\xc0\x14\0\0\0\x01"[..],
+        &[0, 0, 28, 32, 0, 0, 14, 16, 0, 18, 117, 0, 0, 0, 1, 44],
+    ];
+    let opt = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0];
+    expect(
+        &query_a,
+        &[
+            &[0x12, 0x34, 0x85, 3, 0, 1, 0, 0, 0, 1, 0, 1],
+            &query_a.name,
+            &[0, 1, 0, 1],
+            &soa.concat(),
+            &opt,
+            &[10],
+            version,
+        ],
+    );
+    let query_soa = query("example.org", 6, &options);
+    let client = |query: &Query| {
+        let answers = prepare_beside(&[("example.org.", ZONE)], &["broken."], FORMS[0]);
+        let mut client = Client::of_server(&answers, MODES[0], false, &Identity::default());
+        client.ask(&query.bytes()).unwrap()
+    };
+    let expected = [&[18][..], &[0, 9, 0, 4, 0, 18, 117, 0], version].concat();
+    assert!(client(&query_soa).ends_with(&[&opt[..], &expected].concat()));
+    // A name outside our zones has no version, and neither has a zone that could not be loaded.
+    for (name, error) in [("example.net", 20), ("www.broken", 24)] {
+        let reply = client(&query(name, 6, &options));
+        assert!(reply.ends_with(&[&opt[..], &[6, 0, 15, 0, 2, 0, error]].concat()));
+    }
+}
+
+#[test]
 fn rfc_8914_2_an_error_has_its_reason_in_the_opt_record() {
     for (text, rcode, reason) in [("www.broken", 2, 24), ("example.net", 5, 20)] {
         let query = query(text, 1, &[]);

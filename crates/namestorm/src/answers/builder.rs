@@ -3,7 +3,7 @@
 use super::answer::{self, Meta, Required};
 use super::node::{NONE, Node};
 use super::size::Size;
-use super::zone_answers::{ZoneAnswers, behind_hook};
+use super::zone_answers::{ZoneAnswers, ZoneVersion, behind_hook};
 use crate::hooked::HookedNames;
 use crate::index::{Arena, ArenaFull, At, Table};
 use crate::key::{Hashing, Key};
@@ -75,7 +75,12 @@ impl<'h> ZoneBuilder<'h> {
 
     /// Builds the hash tables. Returns the finished answers of the zone at `apex`, which has this
     /// number of records.
-    pub(crate) fn finish(mut self, apex: &[u8], records: usize) -> ZoneAnswers {
+    pub(crate) fn finish(
+        mut self,
+        apex: &[u8],
+        version: Option<ZoneVersion>,
+        records: usize,
+    ) -> ZoneAnswers {
         let (answers, nodes) = (self.answers.finish(), self.nodes.finish());
         let by_type = Table::new(&self.answer_entries);
         let by_name = Table::new(&self.node_entries);
@@ -93,6 +98,7 @@ impl<'h> ZoneBuilder<'h> {
             self.key.bytes(),
             [answers, nodes],
             [by_type, by_name],
+            version,
             size,
         )
     }

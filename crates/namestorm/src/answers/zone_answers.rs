@@ -30,7 +30,19 @@ pub(crate) struct ZoneAnswers {
     by_name: Table,
     nodes: Entries,
     hashing: Hashing,
+    version: Option<ZoneVersion>,
     size: Size,
+}
+
+/// What is known of the version of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ZoneVersion {
+    /// Number of labels of the zone's name.
+    pub(crate) labels: u8,
+    /// The serial of the SOA record.
+    pub(crate) serial: u32,
+    /// The time after which a secondary server gives up the zone, in seconds.
+    pub(crate) expire: u32,
 }
 
 impl ZoneAnswers {
@@ -40,6 +52,7 @@ impl ZoneAnswers {
         apex: &[u8],
         [prepared, nodes]: [Entries; 2],
         [by_type, by_name]: [Table; 2],
+        version: Option<ZoneVersion>,
         size: Size,
     ) -> Self {
         Self {
@@ -52,6 +65,7 @@ impl ZoneAnswers {
             by_name,
             nodes,
             hashing,
+            version,
             size,
         }
     }
@@ -64,7 +78,7 @@ impl ZoneAnswers {
         let tables = [Table::new(&[]), Table::new(&[])];
         Self {
             is_broken: true,
-            ..Self::new(hashing, key.bytes(), entries, tables, Size::default())
+            ..Self::new(hashing, key.bytes(), entries, tables, None, Size::default())
         }
     }
 
@@ -88,6 +102,11 @@ impl ZoneAnswers {
     /// Returns true if the zone could not be loaded.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
+    }
+
+    /// Returns the version of the zone. It is `None` if the zone could not be loaded.
+    pub(crate) fn version(&self) -> Option<ZoneVersion> {
+        self.version
     }
 
     /// Returns the size of the zone's answers.
@@ -189,7 +208,7 @@ mod tests {
         let name = b"\x01a\x00";
         builder.add_answer(name, meta, &[7; 10], None, &[]).unwrap();
         builder.add_node(name, Node::bare(Kind::Plain)).unwrap();
-        let answers = builder.finish(name, 1);
+        let answers = builder.finish(name, None, 1);
         // An answer and a node take a cache line each, and both tables have two slots.
         let zone = size_of::<ZoneAnswers>() + name.len();
         assert_eq!(answers.size().memory, 2 * 64 + 2 * 2 * 8 + zone);
