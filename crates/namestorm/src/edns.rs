@@ -31,8 +31,12 @@ const DNSSEC_OK: u16 = 0x8000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum ExtendedError {
+    /// The server sends its zones to nobody.
+    Prohibited = 18,
     /// The name is outside our zones.
     NotAuthoritative = 20,
+    /// The server has no records of the class.
+    NotSupported = 21,
     /// The name is in a zone that could not be loaded.
     InvalidData = 24,
 }

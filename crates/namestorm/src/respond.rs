@@ -11,7 +11,7 @@ use crate::answers::{AnswerId, Answers, ZoneAnswers, ZoneNumber};
 use crate::assemble::Assembler;
 use crate::body::Body;
 use crate::counters::Counters;
-use crate::edns::{self, Edns, MIN_UDP_MESSAGE};
+use crate::edns::{self, Edns, ExtendedError, MIN_UDP_MESSAGE};
 use crate::groups::{GroupCounts, NO_GROUP};
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
@@ -382,7 +382,14 @@ fn without_lookup<'a>(
 ) -> Body<'a> {
     let is_chaos = question.qclass == CLASS_CHAOS && rcode == rcode::REFUSED;
     let body = is_chaos.then(|| identity.chaos(name, question.qtype));
-    body.flatten().unwrap_or(Body::empty(rcode))
+    let reason = match question.qtype {
+        rtype::AXFR | rtype::IXFR => ExtendedError::Prohibited,
+        _ => ExtendedError::NotSupported,
+    };
+    body.flatten().unwrap_or(Body {
+        error: (rcode == rcode::REFUSED).then_some(reason),
+        ..Body::empty(rcode)
+    })
 }
 
 /// Builds the reply from the part of `body` that fits the maximum length. `zone` is the zone of the
