@@ -47,6 +47,13 @@ pub(super) fn finds(text: &str, expected: &[&str]) {
 }
 
 #[test]
+fn an_empty_string_is_no_name() {
+    finds("\"\" A 192.0.2.1\n", &["f:4"]);
+    finds("w CNAME \"\"\n", &["f:4: TARGET-NAME must be"]);
+    finds("w TXT \"\"\n", &[]);
+}
+
+#[test]
 fn errors_have_their_line_numbers() {
     finds(
         "www A\n",

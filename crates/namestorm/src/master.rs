@@ -173,7 +173,11 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 /// The text that replaces `@`. The `domain` crate reads an empty string as the origin.
-const ORIGIN: &str = "\"\"";
+const ORIGIN: &str = EMPTY;
+/// A quoted string without content.
+const EMPTY: &str = "\"\"";
+/// The text that replaces an empty string as a name, so that the `domain` crate refuses it.
+const EMPTY_LABEL: &str = "..";
 
 /// A text in which some tokens are replaced.
 #[derive(Default)]
@@ -307,8 +311,6 @@ pub(crate) fn is_named(text: &str, name: &str) -> bool {
 /// Reads the fields before an entry's type. Converts times with units to seconds: the TTL, `$TTL`,
 /// and the times of an SOA record. Replaces each `@` that stands for the origin (RFC 1035, section
 /// 5.1) in record data and directives. The `domain` crate accepts `@` only as owner.
-///
-/// The data of a type that the `domain` crate lacks stays as it is.
 pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let is_directive = text.starts_with('$');
     let directive = words::ranges(text).next().filter(|_| is_directive);
@@ -326,8 +328,14 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let indented = text.starts_with([' ', '\t', '\r']);
     // Index among the data of the next field, once the type is known.
     let mut data = directive.filter(|_| !is_ttl_directive).map(|_| 0);
-    let words = words::ranges(text).enumerate();
-    for (index, range) in words.skip(usize::from(!indented)) {
+    let mut words = words::ranges(text).enumerate();
+    if !indented
+        && let Some((_, owner)) = words.next()
+        && &text[owner.clone()] == EMPTY
+    {
+        rewritten.replace(text, owner, EMPTY_LABEL);
+    }
+    for (index, range) in words {
         let word = &text[range.clone()];
         let mut time = seconds(word);
         if let Some(field) = &mut data {
@@ -340,13 +348,17 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
             if word == "@" && is_name {
                 rewritten.replace(text, range.clone(), ORIGIN);
             }
+            if word == EMPTY && is_name {
+                rewritten.replace(text, range.clone(), EMPTY_LABEL);
+            }
             *field += 1;
         } else if let Some(rtype) = read_before_data(&mut prepared, word, index, time) {
             // To save time, the data is read only if a word in it may be `@` or a time.
-            let may_be_origin = text[range.end..].contains('@');
-            let may_be_rewritten = rtype.form.is_some_and(|form| {
-                form.is_known_to_domain() && (may_be_origin || form.rtype() == rtype::SOA)
-            });
+            let after = &text[range.end..];
+            let may_be_origin = after.contains('@') || after.contains(EMPTY);
+            let form = rtype.form;
+            let may_be_rewritten =
+                form.is_some_and(|form| may_be_origin || form.rtype() == rtype::SOA);
             if !may_be_rewritten {
                 break;
             }
