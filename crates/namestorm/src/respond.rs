@@ -102,6 +102,21 @@ struct Query {
 }
 
 impl Query {
+    /// Returns what the options of the reply depend on. `zone` is the zone that the reply is from.
+    fn about<'a>(
+        &self,
+        identity: &'a Identity,
+        zone: Option<&ZoneAnswers>,
+        body: &Body<'_>,
+    ) -> About<'a> {
+        About {
+            identity,
+            zone: zone.and_then(ZoneAnswers::version),
+            is_soa: self.question.qtype == rtype::SOA,
+            room: self.room_for_opt(body),
+        }
+    }
+
     /// Returns the length that an OPT record with options may have before they are left out. Over UDP
     /// they are never left out, because long replies can be truncated.
     #[inline(always)]
@@ -244,29 +259,19 @@ impl Responder {
             group = NO_GROUP;
             let name = question.name(message, expanded);
             without_lookup(rcode, &question, name, identity)
+        } else if let Some(zone) = zone
+            && let Some(answer) = zone.find(hash, question.qtype, key.bytes())
+        {
+            Body::prepared(&answer)
         } else {
-            let found = match zone {
-                Some(zone) => zone.find(hash, question.qtype, key.bytes()),
-                None => None,
-            };
-            if let Some(answer) = found {
-                Body::prepared(&answer)
-            } else {
-                let question = (question.name(message, expanded), question.qtype);
-                assembler.assemble((answers, zone), question, key, context, counters)?
-            }
+            let question = (question.name(message, expanded), question.qtype);
+            assembler.assemble((answers, zone), question, key, context, counters)?
         };
         let trail: &[u8] = match query.edns {
             Some(edns) => {
                 counters.edns += 1;
-                opt.write(edns, &body, || About {
-                    identity,
-                    zone: zone
-                        .and_then(ZoneAnswers::version)
-                        .filter(|_| group != NO_GROUP),
-                    is_soa: query.question.qtype == rtype::SOA,
-                    room: query.room_for_opt(&body),
-                })
+                let zone = zone.filter(|_| group != NO_GROUP);
+                opt.write(edns, &body, || query.about(identity, zone, &body))
             }
             None => &[],
         };

@@ -13,12 +13,10 @@ use nmio::{Bell, Clock as _};
 use tcpip::SendMode;
 
 use crate::app::App;
-use crate::date::{SlotWriter, Stamp};
 use crate::exchange::Exchange;
 use crate::load::{Limits, LoadError};
 use crate::login::{Checks, LoginCounts, Logins};
 use crate::request::Request;
-use crate::session::{Session, Step};
 use crate::settings::Settings;
 use crate::testing::{World, request, take_response};
 use crate::verdict::{Sees, Verdict};
@@ -346,49 +344,35 @@ fn an_application_may_leave_protected_paths_to_the_site() {
 }
 
 #[test]
-fn a_browser_may_ask_without_a_password_whether_another_site_may_send_one() {
+fn a_link_does_not_lead_around_a_password() {
     let mut place = Place::new(&[]);
-    for rule in [
-        "/private/deep/* Access-Control-Allow-Origin: https://b.test",
-        "/private/deep/* Access-Control-Allow-Headers: Authorization",
+    place.settings.listings = true;
+    let public = place.folder.path().join("site/public");
+    fs::create_dir(&public).unwrap();
+    for (link, target) in [
+        ("file.txt", "../private/deep/a b.txt"),
+        ("deep", "../private/deep"),
     ] {
-        place.settings.add_header(rule).unwrap();
+        std::os::unix::fs::symlink(target, public.join(link)).unwrap();
     }
-    let site = place.load().unwrap();
-    let respond = |method: &str, path: &str| {
-        let asked = "Origin: https://b.test\r\nAccess-Control-Request-Method: GET\r\n";
-        let request = request(method, path, asked);
-        let Step::Answer(answer) = Session::default().next(&site, request.as_bytes()) else {
-            panic!("the request is complete");
-        };
-        let (mut slots, mut out) = (SlotWriter::new(), Vec::new());
-        let stamp = Stamp::new(0, false);
-        answer.write(&site, request.as_bytes(), stamp, &mut slots, &mut out);
-        String::from_utf8(out).unwrap()
-    };
-    let file = "/private/deep/a%20b.txt";
-    let preflight = respond("OPTIONS", file);
-    assert!(preflight.starts_with("HTTP/1.1 204 "), "{preflight}");
-    for field in [
-        "Access-Control-Allow-Origin: https://b.test\r\n",
-        "Access-Control-Allow-Headers: Authorization\r\n",
-    ] {
-        assert!(preflight.contains(field), "{preflight}");
-    }
-    assert!(!preflight.contains("ETag") && !preflight.contains("Last-Modified"));
-    // Only this question needs no password, and only for files that other sites may use.
-    for (method, path) in [
-        ("GET", file),
-        ("HEAD", file),
-        ("OPTIONS", "/private/"),
-        ("OPTIONS", "/private/deep/none"),
-    ] {
-        let response = respond(method, path);
-        assert!(
-            response.starts_with("HTTP/1.1 401 "),
-            "{method} {path}: {response}"
-        );
-    }
+    // The answer to OPTIONS does not tell whether there is a file, either.
+    place
+        .settings
+        .add_header("/* Access-Control-Allow-Origin: *")
+        .unwrap();
+    let mut world = place.world(SiteOnly);
+    let paths = [
+        "/public/file.txt",
+        "/public/deep/a%20b.txt",
+        "/public/deep/",
+        "/public/",
+    ];
+    let of = |pair| paths.map(|path| get(path, pair));
+    assert_eq!(statuses(&mut world, &of("")), [401, 401, 401, 200]);
+    assert_eq!(statuses(&mut world, &of("ali:sesame")), [200; 4]);
+    let asked = ["/private/deep/a%20b.txt", "/private/deep/none"];
+    let asked = asked.map(|path| request("OPTIONS", path, "Origin: https://b.test\r\n"));
+    assert_eq!(statuses(&mut world, &asked), [401, 401]);
 }
 
 #[test]

@@ -399,29 +399,11 @@ fn to_stranger(
     data: &[u8],
 ) -> Option<Answer> {
     let realm = site.realm(path, page)?;
-    if let (Method::Options, Some(page)) = (request.method, page)
-        && let Some(preflight) = preflight(site, request, page)
-    {
-        return Some(preflight);
-    }
     let challenge = realm.first.or_head(request.method == Method::Head);
     Some(Answer {
         form: login_form(request, data),
         ..Answer::with(challenge, request)
     })
-}
-
-/// Returns the answer to OPTIONS for a file with a password that other sites may use. Browsers ask
-/// without the password whether they may send it (Fetch, CORS-preflight fetch). Only the fields of rules
-/// are told.
-#[cold]
-fn preflight(site: &Site, request: &Head<'_>, page: &Page) -> Option<Answer> {
-    let file = match page {
-        Page::File(file) => file,
-        Page::Negotiated(variants) => site.form(*variants, request.accepted()),
-        _ => return None,
-    };
-    options(site, Answer::with(file.whole(), request))
 }
 
 /// Returns the answer to OPTIONS for a file that other sites may use. `whole` is the answer with the file.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Stat};
 
-use super::files::Late;
+use super::files::{Late, key_of};
 use super::reading::Reading;
 use super::rules::RULES;
 use super::{Limits, MAX_DEPTH, Progress};
@@ -207,6 +207,10 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         stat: &Stat,
         is_linked: bool,
     ) -> Result<(), Reason> {
+        if real.outside().is_none() && real.below_root() != path {
+            self.site
+                .note_link(&key_of(path), &key_of(real.below_root()));
+        }
         match file_type(stat) {
             FileType::RegularFile => {
                 self.note_secret(stat);

@@ -51,6 +51,8 @@ pub struct Builder {
     pub(super) redirects: Vec<Redirect>,
     /// The parts of the site that need a name and a password, each with the users who may see it.
     pub(super) users: Vec<(RealmPath, Arc<Users>)>,
+    /// The paths of files and folders to which a link leads, and the part that they belong to.
+    linked: HashMap<Box<[u8]>, u16>,
     /// The fields of the server's own responses, such as redirects.
     pub(super) everywhere: Fields,
     /// The latest time that `Last-Modified` may show (RFC 9110, section 8.8.2.1).
@@ -126,6 +128,7 @@ impl Builder {
             },
             redirects: settings.redirects.clone(),
             users: Vec::new(),
+            linked: HashMap::new(),
             everywhere: Fields::new(),
             now,
             origins: Vec::new(),
@@ -147,6 +150,7 @@ impl Builder {
             site,
             redirects: Vec::new(),
             users: Vec::new(),
+            linked: HashMap::new(),
             everywhere: Fields::new(),
             now: SystemTime::UNIX_EPOCH,
             checks_codings: false,

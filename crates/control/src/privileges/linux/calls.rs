@@ -158,6 +158,7 @@ const RELOAD: &[Call] = &[
     any(libc::SYS_faccessat2),
     any(libc::SYS_getdents64),
     any(libc::SYS_lseek),
+    any(libc::SYS_readv),
     any(libc::SYS_pread64),
     any(libc::SYS_fadvise64),
     any(libc::SYS_getcwd),

@@ -37,11 +37,28 @@ impl Builder {
         }
     }
 
+    /// Notes that a link leads from the file or folder at `path` to the one at `real`, so that it
+    /// belongs to the same part.
+    pub(crate) fn note_link(&mut self, path: &[u8], real: &[u8]) {
+        if let Some(index) = self.realm_of(real) {
+            self.linked.insert(path.into(), index);
+        }
+    }
+
     /// Notes to which part the file at `path` belongs. `first` is its first reply.
     pub(super) fn note_realm(&mut self, path: &[u8], first: ReplyId) {
-        let paths = self.users.iter().map(|(path, _)| path);
-        if let Some(index) = RealmPath::index_of(paths, path) {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        // The pages that list a folder belong to it.
+        let folder = &path[..path.len() - name.len()];
+        let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+        let linked = self.linked.get(path).or_else(|| self.linked.get(folder));
+        if let Some(index) = self.realm_of(path).or(linked.copied()) {
             self.site.realm_files.insert(first, index);
         }
+    }
+
+    /// Returns the index of the part that has this path.
+    fn realm_of(&self, path: &[u8]) -> Option<u16> {
+        RealmPath::index_of(self.users.iter().map(|(path, _)| path), path)
     }
 }
