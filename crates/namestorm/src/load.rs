@@ -67,6 +67,11 @@ impl ReadFile {
         }
     }
 
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns true if there is still the same version of the file.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.version.is_some() && FileVersion::at(&self.path).ok() == self.version

@@ -102,6 +102,8 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
 #[derive(Debug)]
 struct Source {
     zones: ZoneArgs,
+    /// Whether a reload fails if a zone has errors or is given twice.
+    strict: bool,
     /// The zones as they were read last.
     files: Mutex<ZoneFiles>,
 }
@@ -123,7 +125,11 @@ impl Namestorm {
         let specs = zones.specs()?;
         let (this, files) = Self::load_noting(&specs, form, mode, strict, say)?;
         let files = Mutex::new(files);
-        let source = Source { zones, files };
+        let source = Source {
+            zones,
+            strict,
+            files,
+        };
         Ok(Self {
             source: Some(source),
             ..this
@@ -440,7 +446,16 @@ where
             .files
             .iter()
             .filter_map(|file| file.canonicalize().ok());
-        let files = given.chain(real).map(Watched::Entry);
+        let source = self.source.as_ref();
+        let read = source.map(|source| locked(&source.files));
+        let read = read
+            .iter()
+            .flat_map(|files| files.files().map(PathBuf::from));
+        let read: Vec<_> = read
+            .flat_map(|file| [file.canonicalize().ok(), Some(file)])
+            .flatten()
+            .collect();
+        let files = given.chain(real).chain(read).map(Watched::Entry);
         let patterns = self.source.iter().flat_map(|source| source.zones.watched());
         files.chain(patterns).collect()
     }
@@ -472,7 +487,7 @@ where
         let one = match &apex {
             Some(apex) => known
                 .read_one(apex, &mut say)
-                .map_err(|file| broken_zones([&*file]).unwrap_or_default())?,
+                .map_err(|file| faulty_files([&*file]).unwrap_or_default())?,
             None => None,
         };
         let files = match one {
@@ -480,20 +495,27 @@ where
             None => known.read(&source.zones.specs()?, 1, &mut say),
         };
         let before: HashSet<_> = known.unserved().iter().map(UnservedFile::file).collect();
-        let unserved = files.unserved();
-        let lost = unserved
-            .iter()
-            .filter(|file| !before.contains(&file.file()));
-        if let Some(why) = broken_zones(lost) {
-            return Err(why.into());
+        let is_new = |file: &&UnservedFile| !before.contains(&file.file());
+        let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
+        for file in &unserved {
+            say(file.to_string());
+        }
+        let stale = files.stale();
+        // If no other zone has changed, nothing is reloaded.
+        if (source.strict && !(stale.is_empty() && unserved.is_empty()))
+            || (!stale.is_empty() && !files.differ_from(&known))
+        {
+            let all = stale.iter().chain(unserved.iter().copied());
+            return Err(faulty_files(all).unwrap_or_default().into());
         }
         if files.good() == 0 {
             return Err(LoadError::Nothing.into());
         }
+        let kept = faulty_files(stale.iter().chain(files.unserved()));
         if let (Some(name), Some(apex)) = (only, &apex)
             && !files.has(apex)
         {
-            let why = broken_zones(unserved).map_or(String::new(), |why| format!("; {why}"));
+            let why = kept.map_or(String::new(), |why| format!("; {why}"));
             return Err(format!("no zone is called {name:?}{why}").into());
         }
         let new = Arc::new(files.answers());
@@ -506,7 +528,6 @@ where
         let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
             .map(|(number, of)| counted(number as u64, of));
         let read = count(files.read_count() as u64);
-        let kept = broken_zones(unserved);
         *known = files;
         Ok(Reloaded {
             done: format!("{zones}, {names}; {read} read again"),
@@ -602,12 +623,13 @@ where
     }
 }
 
-/// Describes the zones that are not served because of an error, if there are any.
-fn broken_zones<'f>(unserved: impl IntoIterator<Item = &'f UnservedFile>) -> Option<String> {
-    let mut broken = unserved.into_iter().filter(|file| !file.is_duplicate());
-    let first = broken.next()?;
-    let number = count(1 + broken.count() as u64);
-    let why = first.error();
+/// Describes the files with errors, or else the first that holds a zone of another file.
+fn faulty_files<'f>(files: impl IntoIterator<Item = &'f UnservedFile>) -> Option<String> {
+    let (twice, broken): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_duplicate());
+    let Some(first) = broken.first() else {
+        return twice.first().map(ToString::to_string);
+    };
+    let (number, why) = (count(broken.len() as u64), first.error());
     Some(format!(
         "zones with errors: {number}; the first error is {why}"
     ))

@@ -143,7 +143,8 @@ fn matching(pattern: &str) -> Result<Vec<ZoneSpec>, NoZones> {
 /// to folders, because they may form a circle.
 fn find(folder: &Path, parts: &[&str], files: &mut Vec<PathBuf>) -> Result<(), NoZones> {
     let Some((&part, rest)) = parts.split_first() else {
-        if folder.exists() && !folder.is_dir() {
+        // A link that leads nowhere matches too, so that its zone is reported.
+        if folder.symlink_metadata().is_ok() && !folder.is_dir() {
             files.push(folder.to_owned());
         }
         return Ok(());
@@ -256,6 +257,12 @@ mod tests {
         assert_eq!(specs(&twice).unwrap(), [path("a.zone"), path("b.zone")]);
         // A link to its own folder is no endless path, and a name need not be UTF-8.
         symlink(".", path("loop")).unwrap();
+        symlink("none", path("e.zone")).unwrap();
+        assert_eq!(
+            specs(&["--zones-from", &text("e*.zone")]).unwrap(),
+            [path("e.zone")]
+        );
+        fs::remove_file(path("e.zone")).unwrap();
         fs::write(path("d.zone").join(OsStr::from_bytes(b"\xff.zone")), "").unwrap();
         assert_eq!(
             specs(&["--zones-from", &text("**/*.zone")]).unwrap().len(),

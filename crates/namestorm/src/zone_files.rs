@@ -35,6 +35,8 @@ struct GoodZone {
 pub(crate) struct ZoneFiles {
     hashing: Hashing,
     good: Vec<Arc<GoodZone>>,
+    /// The files with errors whose zones stay as they were.
+    stale: Vec<UnservedFile>,
     /// The files that are not served.
     unserved: Arc<[UnservedFile]>,
     group_labels: GroupLabels,
@@ -50,6 +52,7 @@ impl ZoneFiles {
         Self {
             hashing,
             good: Vec::new(),
+            stale: Vec::new(),
             unserved: Arc::default(),
             group_labels: GroupLabels::default(),
             example: None,
@@ -58,7 +61,8 @@ impl ZoneFiles {
     }
 
     /// Reads those zones of `specs` that have changed, are new, or were not served, on this number of
-    /// threads. Keeps the answers of the others. Passes findings to `say`.
+    /// threads. Keeps the answers of the others, and of a zone that has errors now. Passes findings to
+    /// `say`.
     pub(crate) fn read(
         &self,
         specs: &[ZoneSpec],
@@ -80,22 +84,26 @@ impl ZoneFiles {
         let changed: Vec<_> = changed.map(|(spec, _)| spec).collect();
         let mut read =
             read_all(&changed, threads, |spec| read_zone(spec, &self.hashing)).into_iter();
-        let mut gatherer = Gatherer::new(self.group_labels.clone());
+        let mut gatherer = Gatherer::new(self);
         for (spec, kept) in specs.iter().zip(kept) {
-            match kept {
-                Some(zone) => gatherer.keep(zone),
-                None => {
-                    if let Some(read) = read.next() {
-                        gatherer.take(spec, read, say);
-                    }
-                }
+            let next = match kept {
+                Some(zone) => Ok(zone),
+                None => match read.next() {
+                    Some(read) => gatherer.zone(spec, read, say),
+                    None => continue,
+                },
+            };
+            // A zone that has become broken stays as it was.
+            let old = known.get(spec.file.as_path());
+            match (next, old) {
+                (Ok(zone), _) => gatherer.add(zone),
+                (Err(broken), Some(old)) => gatherer.add_stale(broken, Arc::clone(old)),
+                (Err(broken), None) => gatherer
+                    .broken
+                    .push((spec.file.display().to_string(), broken)),
             }
         }
-        let this = gatherer.finish(self.hashing.clone(), changed.len());
-        Self {
-            example: this.example.or_else(|| self.example.clone()),
-            ..this
-        }
+        gatherer.finish(changed.len())
     }
 
     /// Reads the zone named `apex` (in lower case) again, and keeps the answers of the others. Passes
@@ -130,6 +138,7 @@ impl ZoneFiles {
         Ok(Some(Self {
             hashing: self.hashing.clone(),
             good,
+            stale: Vec::new(),
             unserved: Arc::clone(&self.unserved),
             group_labels,
             example: self.example.clone(),
@@ -203,6 +212,36 @@ impl ZoneFiles {
         self.read
     }
 
+    /// Returns true if other zones are served than `before`, or other answers of them.
+    pub(crate) fn differ_from(&self, before: &Self) -> bool {
+        let same = self
+            .good
+            .iter()
+            .zip(&before.good)
+            .all(|(a, b)| Arc::ptr_eq(a, b));
+        let broken = |files: &Self| {
+            files
+                .unserved
+                .iter()
+                .filter_map(UnservedFile::apex)
+                .map(<[u8]>::to_vec)
+                .collect::<HashSet<_>>()
+        };
+        !same || self.good.len() != before.good.len() || broken(self) != broken(before)
+    }
+
+    /// Returns the files that the zones were read from.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.good
+            .iter()
+            .flat_map(|zone| zone.files.iter().map(ReadFile::path))
+    }
+
+    /// Returns the files with errors whose zones stay as they were.
+    pub(crate) fn stale(&self) -> &[UnservedFile] {
+        &self.stale
+    }
+
     /// Returns the files that are not served.
     pub(crate) fn unserved(&self) -> &[UnservedFile] {
         &self.unserved
@@ -237,78 +276,86 @@ impl GoodZone {
 }
 
 /// Puts zones together, and detects those that are given twice.
-struct Gatherer {
+struct Gatherer<'z> {
+    /// The zones as they were before.
+    before: &'z ZoneFiles,
     good: Vec<Arc<GoodZone>>,
     /// Maps the name of each good zone to its number.
     by_apex: HashMap<Box<[u8]>, usize>,
     broken: Vec<(String, Broken)>,
+    stale: Vec<UnservedFile>,
     unserved: Vec<UnservedFile>,
     group_labels: GroupLabels,
     example: Option<String>,
 }
 
-impl Gatherer {
-    fn new(group_labels: GroupLabels) -> Self {
+impl<'z> Gatherer<'z> {
+    fn new(before: &'z ZoneFiles) -> Self {
         Self {
+            before,
             good: Vec::new(),
             by_apex: HashMap::new(),
             broken: Vec::new(),
+            stale: Vec::new(),
             unserved: Vec::new(),
-            group_labels,
-            example: None,
+            group_labels: before.group_labels.clone(),
+            example: before.example.clone(),
         }
     }
 
-    /// Adds a zone that has not changed.
-    fn keep(&mut self, zone: Arc<GoodZone>) {
-        match self.duplicate(&zone.apex, &zone.spec) {
-            Some(duplicate) => self.unserved.push(duplicate),
-            None => self.add(zone),
-        }
-    }
-
-    /// Adds the result of reading a zone. Passes findings to `say`, but not the warnings about a zone
-    /// that is given twice.
-    fn take(
+    /// Returns the zone of a result of reading. Passes findings to `say`.
+    fn zone(
         &mut self,
         spec: &ZoneSpec,
         read: Result<ReadZone, Broken>,
         say: &mut dyn FnMut(String),
-    ) {
-        let read = match read {
-            Ok(read) => read,
-            Err(broken) => {
-                say_findings(&broken.report, say);
-                self.broken.push((spec.file.display().to_string(), broken));
-                return;
-            }
-        };
-        if let Some(duplicate) = self.duplicate(&read.apex, spec) {
-            self.unserved.push(duplicate);
-            return;
+    ) -> Result<Arc<GoodZone>, Broken> {
+        let read = read.inspect_err(|broken| say_findings(&broken.report, say))?;
+        // The warnings about a zone that is given twice are not of interest.
+        if !self.by_apex.contains_key(&read.apex) {
+            say_findings(&read.report, say);
         }
-        say_findings(&read.report, say);
         self.example.get_or_insert_with(|| read.example.clone());
-        let zone = GoodZone::new(spec.clone(), read, &mut self.group_labels);
-        self.add(Arc::new(zone));
+        Ok(Arc::new(GoodZone::new(
+            spec.clone(),
+            read,
+            &mut self.group_labels,
+        )))
     }
 
+    /// Adds a zone. Of two files with the same zone, the one that was served before is served, or else
+    /// the first.
     fn add(&mut self, zone: Arc<GoodZone>) {
-        self.by_apex.insert(zone.apex.clone(), self.good.len());
-        self.good.push(zone);
+        let Some(&at) = self.by_apex.get(&zone.apex) else {
+            self.by_apex.insert(zone.apex.clone(), self.good.len());
+            self.good.push(zone);
+            return;
+        };
+        let mut served = self.before.good.iter();
+        let is_known = |zone: &GoodZone, known: &GoodZone| {
+            known.apex == zone.apex && known.spec.file == zone.spec.file
+        };
+        let mut other = zone;
+        if served.any(|known| is_known(&other, known)) {
+            std::mem::swap(&mut self.good[at], &mut other);
+        }
+        let by = self.good[at].spec.file.display().to_string();
+        let file = other.spec.file.display().to_string();
+        self.unserved
+            .push(UnservedFile::duplicate(file, &other.apex, by));
     }
 
-    /// If an earlier good zone has the name `apex` (in lower case), returns the reason why the file
-    /// of `spec` is not served. Otherwise, returns `None`.
-    fn duplicate(&self, apex: &[u8], spec: &ZoneSpec) -> Option<UnservedFile> {
-        let by = &self.good[*self.by_apex.get(apex)?].spec.file;
-        let by = by.display().to_string();
-        let file = spec.file.display().to_string();
-        Some(UnservedFile::duplicate(file, apex, by))
+    /// Adds a zone as it was before, because its file has errors now.
+    fn add_stale(&mut self, broken: Broken, old: Arc<GoodZone>) {
+        let error = broken.report.first_error().cloned();
+        let file = old.spec.file.display().to_string();
+        self.stale
+            .push(UnservedFile::broken(file, broken.apex, error));
+        self.add(old);
     }
 
     /// Returns all zones. `read` is the number of those that were read, not kept.
-    fn finish(mut self, hashing: Hashing, read: usize) -> ZoneFiles {
+    fn finish(mut self, read: usize) -> ZoneFiles {
         // The reasons why broken zones are not served are determined only now, because a good zone
         // may follow a broken zone of the same name.
         for (file, broken) in self.broken {
@@ -322,8 +369,9 @@ impl Gatherer {
             });
         }
         ZoneFiles {
-            hashing,
+            hashing: self.before.hashing.clone(),
             good: self.good,
+            stale: self.stale,
             unserved: self.unserved.into(),
             group_labels: self.group_labels,
             example: self.example,

@@ -302,14 +302,39 @@ fn only_changed_zones_are_read_again() {
         after[0] != before[1] && after[1] == before[2],
         "{before:?} {after:?}"
     );
-    // A file that has become broken is reported each time, and its zone is no longer served.
+    // A zone that has become broken stays as it was, and is reported each time.
     fs::write(path("c.example"), "nonsense\n").unwrap();
     for _ in 0..2 {
         let mut messages = Vec::new();
-        let broken = changed.read(&specs, 1, &mut |line| messages.push(line));
-        assert_eq!((broken.good(), broken.unserved().len()), (2, 1));
+        let stale = changed.read(&specs, 1, &mut |line| messages.push(line));
+        assert_eq!((stale.good(), stale.stale().len()), (3, 1));
+        assert!(stale.unserved().is_empty() && answers(&stale)[1] == answers(&changed)[1]);
         assert!(messages.concat().contains("c.example:1"), "{messages:?}");
     }
+}
+
+#[test]
+fn a_zone_is_not_taken_over_by_a_file_that_comes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = format!("$ORIGIN c.example.\n{GOOD}");
+    let served = zone(folder.path(), "c.example", GOOD);
+    let first = read(std::slice::from_ref(&served), &mut |_| {});
+    let other = zone(folder.path(), "a", &taken);
+    let both = first.read(&[other.clone(), served.clone()], 1, &mut |_| {});
+    let unserved: Vec<_> = both.unserved().iter().map(ToString::to_string).collect();
+    assert!(
+        unserved.len() == 1 && unserved[0].contains("/a: not loaded; "),
+        "{unserved:?}"
+    );
+    assert!(both.differ_from(&first) && !both.differ_from(&both));
+    assert_eq!(both.files().count(), 1);
+    // At the start, the first file is served.
+    let files = read(&[other, served], &mut |_| {});
+    assert!(
+        files.unserved()[0]
+            .to_string()
+            .contains("/c.example: not loaded; ")
+    );
 }
 
 #[test]
