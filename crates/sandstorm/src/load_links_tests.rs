@@ -68,17 +68,17 @@ fn files_and_folders_outside_are_served() {
 
 #[test]
 fn circles_through_other_folders_end() {
-    let outside = folder(&["shared/a", "site/index.html"]);
+    let outside = folder(&["common/a", "site/index.html"]);
     let at = |path: &str| outside.path().join(path);
-    symlink("../shared", at("site/shared")).unwrap();
-    symlink("../site", at("shared/site")).unwrap();
-    symlink("loop", at("shared/loop")).unwrap();
-    symlink("nowhere", at("shared/dangling")).unwrap();
+    symlink("../common", at("site/common")).unwrap();
+    symlink("../site", at("common/site")).unwrap();
+    symlink("loop", at("common/loop")).unwrap();
+    symlink("nowhere", at("common/dangling")).unwrap();
     let (site, mut lines) = load(&at("site"));
     lines.sort();
     assert_eq!(lines.len(), 3, "{lines:#?}");
     assert!(
-        lines[0].contains("shared/dangling\" is a link to \"nowhere\""),
+        lines[0].contains("common/dangling\" is a link to \"nowhere\""),
         "{lines:#?}"
     );
     assert!(
@@ -89,7 +89,7 @@ fn circles_through_other_folders_end() {
         lines[2].contains("is a link to a folder that contains the link"),
         "{lines:#?}"
     );
-    assert_eq!(body(&site, b"/shared/a"), Some(&b"shared/a"[..]));
+    assert_eq!(body(&site, b"/common/a"), Some(&b"common/a"[..]));
     assert_eq!(site.totals().files, 2);
 }
 
