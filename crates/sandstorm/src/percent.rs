@@ -11,6 +11,10 @@ pub(crate) const NAME: &AsciiSet = &NON_ALPHANUMERIC
 /// Bytes to encode in a path: the same, except the slash.
 pub(crate) const PATH: &AsciiSet = &NAME.remove(b'/');
 
+/// Stands for an encoded slash in a decoded path, so that it never separates names. Neither the name of
+/// a file nor the path of a rule contains this byte.
+pub(crate) const ENCODED_SLASH: u8 = 0;
+
 /// A percent sign is not followed by two hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadEncoding;

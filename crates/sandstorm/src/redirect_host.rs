@@ -81,6 +81,41 @@ impl RedirectHost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::date::{SlotWriter, Stamp};
+    use crate::session::{Session, Step};
+
+    /// The status and the location of the response to a GET.
+    fn location(site: &crate::Site, target: &str) -> (u16, String) {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: www.a.test\r\n\r\n");
+        let Step::Answer(answer) = Session::default().next(site, request.as_bytes()) else {
+            panic!("no answer");
+        };
+        let (mut out, mut slots) = (Vec::new(), SlotWriter::new());
+        let stamp = Stamp::new(0, answer.close);
+        answer.write(site, request.as_bytes(), stamp, &mut slots, &mut out);
+        let out = String::from_utf8(out).unwrap();
+        let location = out.lines().find_map(|line| line.strip_prefix("Location: "));
+        let status = out["HTTP/1.1 ".len()..][..3].parse().unwrap();
+        (status, location.unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn path_and_query_stay_and_no_path_leads_to_another_host() {
+        let one: RedirectHost = "www.a.test=https://a.test".parse().unwrap();
+        let site = one.site(&Settings::default()).site;
+        for (target, to) in [
+            ("/", "/"),
+            ("/a%2Fb/c?d=%2F", "/a%2Fb/c?d=%2F"),
+            ("/%2fevil.test", "/%2Fevil.test"),
+            ("/%2F%2Fevil.test/%5C", "/%2F%2Fevil.test/%5C"),
+            ("/@evil.test", "/%40evil.test"),
+            ("/a/%2e%2e/b", "/a/../b"),
+            ("/.evil.test", "/.evil.test"),
+        ] {
+            let to = format!("https://a.test{to}");
+            assert_eq!(location(&site, target), (301, to), "{target}");
+        }
+    }
 
     #[test]
     fn a_host_and_the_start_of_a_url_are_needed() {

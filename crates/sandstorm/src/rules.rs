@@ -72,7 +72,10 @@ pub enum RuleError {
     #[error("a percent sign is not followed by two hexadecimal digits; write the sign as %25")]
     BadEncoding,
     /// The path of a rule contains an encoded slash, which no served path contains.
-    #[error("the path has an encoded slash, which matches nothing; write a slash")]
+    #[error(
+        "the path has an encoded slash, which no file has; write a slash, or a star or a placeholder in \
+         place of the name"
+    )]
     EncodedSlash,
     /// A star stands before the end of the path.
     #[error("a star stands before the end of the path; write it only at the end, or as %2A")]

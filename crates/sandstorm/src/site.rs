@@ -21,7 +21,7 @@ use crate::accept::Accepted;
 use crate::fields::{Fields, MAX_FIELDS_LEN};
 use crate::head::HEAD_LIMIT;
 use crate::login::Realm;
-use crate::percent::{self, BadEncoding, PATH};
+use crate::percent::{self, BadEncoding, ENCODED_SLASH, PATH};
 use crate::reply::Reply;
 use crate::rules::{HeaderRules, Pattern, Template};
 use crate::settings::Settings;
@@ -132,12 +132,6 @@ impl PathRule {
     fn matches(&self, path: &[u8]) -> bool {
         self.from.captures(path).is_some()
     }
-
-    /// Returns the page that all paths lead to, unless the location for this path would be too long.
-    fn page_for(&self, path: &[u8]) -> Option<&Page> {
-        let has_room = self.to.is_fixed() || self.to.has_room(path.len());
-        self.page.as_ref().filter(|_| has_room)
-    }
 }
 
 /// A hash of a [`FileVersion`], which is much shorter. Two versions have the same one with a probability of
@@ -202,20 +196,7 @@ impl Site {
 
     #[cold]
     fn find_encoded(&self, path: &[u8]) -> Result<&Page, NoPage> {
-        let decoded = decoded(path)?;
-        // An encoded slash is part of a name, and no file name contains a slash. If it counted as a
-        // separator, each file would have more paths, which filters in front of the server do not know.
-        // But rules with one target for all paths can hold.
-        let page = if decoded.has_slash {
-            let matches = |rule: &&PathRule| rule.to.is_fixed() && rule.matches(&decoded.path);
-            self.rules
-                .iter()
-                .find(matches)
-                .and_then(|rule| rule.page.as_ref())
-        } else {
-            self.page(&decoded.path)
-        };
-        page.ok_or(NoPage::Unknown)
+        self.page(&decoded(path)?).ok_or(NoPage::Unknown)
     }
 
     /// Finds the page for a decoded path.
@@ -241,11 +222,12 @@ impl Site {
         }
         self.rules.iter().find_map(|rule| {
             let captures = rule.from.captures(path)?;
-            rule.page_for(path).or_else(|| {
-                let mut buffer = ArrayVec::new();
-                let target = rule.to.path(&captures, &mut buffer)?;
-                self.pages.get(target).or_else(|| self.aliases.get(target))
-            })
+            if let Some(page) = &rule.page {
+                return rule.to.holds(&captures, path.len()).then_some(page);
+            }
+            let mut buffer = ArrayVec::new();
+            let target = rule.to.path(&captures, &mut buffer)?;
+            self.pages.get(target).or_else(|| self.aliases.get(target))
         })
     }
 
@@ -288,14 +270,14 @@ impl Site {
             return false;
         }
         if rule == WITHOUT_SLASH {
-            if let Ok(Decoded { path, .. }) = decoded(path) {
+            if let Ok(path) = decoded(path) {
                 out.extend_from_slice(encoded(path.strip_suffix(b"/").unwrap_or(&path)).as_bytes());
             }
             return true;
         }
         let rule = &self.rules[usize::from(rule)];
         // Cannot fail: the rule has matched the same path before, and the location has room.
-        if let Ok(Decoded { path, .. }) = decoded(path)
+        if let Ok(path) = decoded(path)
             && let Some(captures) = rule.from.captures(&path)
         {
             let _ = rule.to.write(&captures, out);
@@ -320,7 +302,14 @@ impl Site {
         let of_file = file.and_then(|file| self.realm_files.get(&file));
         match of_file {
             Some(index) => self.realms.get(usize::from(*index)),
-            None if path.contains(&b'%') => Realm::of(&self.realms, &decoded(path).ok()?.path),
+            None if path.contains(&b'%') => {
+                let mut path = decoded(path).ok()?;
+                // Nobody learns more about the paths below a part from an encoded slash.
+                for byte in path.iter_mut().filter(|byte| **byte == ENCODED_SLASH) {
+                    *byte = b'/';
+                }
+                Realm::of(&self.realms, &path)
+            }
             None => Realm::of(&self.realms, path),
         }
     }
@@ -443,26 +432,19 @@ pub(crate) enum NoPage {
     BadEncoding,
 }
 
-/// A decoded path.
-struct Decoded {
-    path: ArrayVec<u8, HEAD_LIMIT>,
-    /// Whether a slash was encoded.
-    has_slash: bool,
-}
-
-/// Decodes a path.
+/// Decodes a path. An encoded slash becomes [`ENCODED_SLASH`]: it is part of a name, and no file name
+/// contains a slash. If it counted as a separator, each file would have more paths, which filters in
+/// front of the server do not know.
 #[cold]
-fn decoded(path: &[u8]) -> Result<Decoded, NoPage> {
-    let mut decoded = Decoded {
-        path: ArrayVec::new(),
-        has_slash: false,
-    };
+fn decoded(path: &[u8]) -> Result<ArrayVec<u8, HEAD_LIMIT>, NoPage> {
+    let mut decoded = ArrayVec::new();
     for byte in percent::decode(path) {
-        let (byte, is_encoded) = byte.map_err(|BadEncoding| NoPage::BadEncoding)?;
-        decoded.has_slash |= is_encoded && byte == b'/';
-        if decoded.path.try_push(byte).is_err() {
-            return Err(NoPage::Unknown);
-        }
+        let byte = match byte.map_err(|BadEncoding| NoPage::BadEncoding)? {
+            (b'/', true) => ENCODED_SLASH,
+            (ENCODED_SLASH, _) => return Err(NoPage::Unknown),
+            (byte, _) => byte,
+        };
+        decoded.try_push(byte).map_err(|_| NoPage::Unknown)?;
     }
     Ok(decoded)
 }

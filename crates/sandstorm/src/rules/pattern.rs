@@ -1,9 +1,10 @@
 //! The path of a rule, with placeholders and a star.
 
 use arrayvec::ArrayVec;
+use percent_encoding::{AsciiSet, percent_encode};
 
 use super::{RuleError, excerpt};
-use crate::percent;
+use crate::percent::{self, ENCODED_SLASH, NAME, PATH};
 
 /// Maximum number of placeholders in a path, including the star.
 pub(crate) const MAX_CAPTURES: usize = 8;
@@ -35,20 +36,43 @@ enum Part {
     Placeholder,
 }
 
-/// The parts of a request's path that the placeholders and the star of a [`Pattern`] match.
+/// The parts of a request's path that the placeholders and the star of a [`Pattern`] match, and behind
+/// them values of its query. An encoded slash of the path is [`percent::ENCODED_SLASH`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Captures<'p>(ArrayVec<&'p [u8], MAX_CAPTURES>);
+pub(crate) struct Captures<'p> {
+    texts: ArrayVec<&'p [u8], MAX_CAPTURES>,
+    /// Number of captures that are values of the query.
+    of_query: usize,
+}
 
 impl<'p> Captures<'p> {
     /// The text of a capture, by its [index](Pattern::index_of). It is empty if there is no such
     /// capture.
     pub(crate) fn get(&self, index: usize) -> &'p [u8] {
-        self.0.get(index).copied().unwrap_or_default()
+        self.texts.get(index).copied().unwrap_or_default()
     }
 
-    /// Adds a capture. Returns `None` if there are too many.
-    pub(crate) fn push(&mut self, text: &'p [u8]) -> Option<()> {
-        self.0.try_push(text).ok()
+    /// Adds a value of the query. Returns `None` if there are too many captures.
+    pub(crate) fn push_value(&mut self, value: &'p [u8]) -> Option<()> {
+        self.of_query += 1;
+        self.texts.try_push(value).ok()
+    }
+
+    /// Appends a capture, so that it stays one part of a URL's path. The slashes of a path separate
+    /// its names, and those of a value do not.
+    pub(super) fn write(&self, index: usize, out: &mut Vec<u8>) {
+        let is_of_query = index + self.of_query >= self.texts.len();
+        let mut text = self.get(index);
+        if is_of_query {
+            append_encoded(text, NAME, out);
+            return;
+        }
+        while let Some(at) = memchr::memchr(ENCODED_SLASH, text) {
+            append_encoded(&text[..at], PATH, out);
+            out.extend_from_slice(b"%2F");
+            text = &text[at + 1..];
+        }
+        append_encoded(text, PATH, out);
     }
 }
 
@@ -152,13 +176,13 @@ impl Pattern {
                     if segment.is_empty() {
                         return None;
                     }
-                    captures.0.push(segment);
+                    captures.texts.push(segment);
                     rest = after;
                 }
             }
         }
         if self.has_star {
-            captures.0.push(rest);
+            captures.texts.push(rest);
         } else if !rest.is_empty() {
             return None;
         }
@@ -213,7 +237,7 @@ fn decode_segment(segment: &str, out: &mut Vec<u8>) -> Result<(), RuleError> {
     let start = out.len();
     decode(segment.as_bytes(), out)?;
     let decoded = &out[start..];
-    // The site knows no path with an encoded slash, so the rule would never match.
+    // An encoded slash of a request is literally in no pattern.
     if decoded.contains(&b'/') {
         return Err(RuleError::EncodedSlash);
     }
@@ -230,6 +254,12 @@ pub(super) fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), RuleError> {
         out.push(byte);
     }
     Ok(())
+}
+
+fn append_encoded(text: &[u8], set: &'static AsciiSet, out: &mut Vec<u8>) {
+    for piece in percent_encode(text, set) {
+        out.extend_from_slice(piece.as_bytes());
+    }
 }
 
 /// Returns true if the name of a placeholder may contain this byte.
@@ -259,7 +289,7 @@ mod tests {
     /// The captures of a path, or `None` if the pattern does not match.
     fn matched<'p>(pattern: &str, path: &'p str) -> Option<Vec<&'p str>> {
         let captures = Pattern::parse(pattern).unwrap().captures(path.as_bytes())?;
-        let texts = captures.0.iter().map(|text| std::str::from_utf8(text));
+        let texts = captures.texts.iter().map(|text| std::str::from_utf8(text));
         Some(texts.collect::<Result<_, _>>().unwrap())
     }
 

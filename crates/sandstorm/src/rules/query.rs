@@ -91,7 +91,7 @@ impl QueryPattern {
             let value = query.get(&parameter.name)?;
             match &parameter.value {
                 Value::Literal(literal) if **literal == *value => {}
-                Value::Placeholder(_) if !value.is_empty() => captures.push(value)?,
+                Value::Placeholder(_) if !value.is_empty() => captures.push_value(value)?,
                 _ => return None,
             }
         }

@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use super::pattern::{Captures, MAX_PATH_LEN, decode, is_in_name};
 use super::{RuleError, excerpt};
 use crate::host::is_host;
-use crate::percent::PATH;
+use crate::percent::ENCODED_SLASH;
 
 /// Maximum length of a location, in bytes. A target can repeat a capture, so a short request could
 /// otherwise cause a response of any length.
@@ -38,6 +38,8 @@ pub(crate) struct Template {
     /// The parts of the decoded path without query and fragment, or `None` if the target is a URL.
     path: Option<Box<[Part]>>,
     has_query: bool,
+    /// Whether the path has text of its own, so that no capture is to lead out of it.
+    has_own_path: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,15 +76,18 @@ impl Template {
             Ok(encoded.to_string().into_bytes())
         })?;
         let mut path = Vec::new();
-        if origin.is_empty() {
-            let end = query_at.unwrap_or(rest.len());
-            add_parts(&rest[..end], index_of, &mut path, |literal| {
-                let mut decoded = Vec::new();
-                decode(literal.as_bytes(), &mut decoded)?;
-                Ok(decoded)
-            })?;
-        }
+        let end = query_at.unwrap_or(rest.len());
+        add_parts(&rest[..end], index_of, &mut path, |literal| {
+            let mut decoded = Vec::new();
+            decode(literal.as_bytes(), &mut decoded)?;
+            Ok(decoded)
+        })?;
+        let is_own = |part: &Part| match part {
+            Part::Literal(text) => text.iter().any(|byte| *byte != b'/'),
+            Part::Capture(_) => false,
+        };
         Ok(Self {
+            has_own_path: path.iter().any(is_own),
             location: location.into(),
             path: origin.is_empty().then(|| path.into()),
             has_query: query_at.is_some(),
@@ -105,8 +110,39 @@ impl Template {
         self.location.iter().all(is_literal)
     }
 
+    /// Returns true if a request with these captures can be redirected. The target is fixed, or its
+    /// location is certainly not too long, and the captures do not lead out of its path. `len` is the
+    /// length of the text that the captures are from.
+    pub(crate) fn holds(&self, captures: &Captures<'_>, len: usize) -> bool {
+        self.is_fixed() || (self.has_room(len) && !(self.has_own_path && self.has_dots(captures)))
+    }
+
+    /// Returns true if the path of the location has a segment `.` or `..`, which would lead to another
+    /// path. Some servers and browsers take an encoded slash or a backslash for a slash.
+    fn has_dots(&self, captures: &Captures<'_>) -> bool {
+        let is_dots = |dots| matches!(dots, Some(1 | 2));
+        // The length of the segment so far, if it has only dots.
+        let mut dots = Some(0);
+        for part in &self.location {
+            let (text, is_literal) = match part {
+                Part::Literal(text) => (&**text, true),
+                Part::Capture(index) => (captures.get(*index), false),
+            };
+            for byte in text {
+                dots = match byte {
+                    b'?' | b'#' if is_literal => return is_dots(dots),
+                    b'/' | b'\\' | &ENCODED_SLASH if is_dots(dots) => return true,
+                    b'/' | b'\\' | &ENCODED_SLASH => Some(0),
+                    b'.' => dots.map(|dots| dots + 1),
+                    _ => None,
+                };
+            }
+        }
+        is_dots(dots)
+    }
+
     /// Returns true if the location for a path of `len` bytes is certainly not too long.
-    pub(crate) fn has_room(&self, len: usize) -> bool {
+    fn has_room(&self, len: usize) -> bool {
         let max_len = |part: &Part| match part {
             Part::Literal(text) => text.len(),
             // Percent-encoding triples a byte.
@@ -127,12 +163,8 @@ impl Template {
         for part in &self.location {
             match part {
                 Part::Literal(text) => out.extend_from_slice(text),
-                Part::Capture(index) => {
-                    // So a capture can begin neither a query nor a fragment, and no line.
-                    for piece in percent_encode(captures.get(*index), PATH) {
-                        out.extend_from_slice(piece.as_bytes());
-                    }
-                }
+                // A capture is encoded, so it can begin neither a query nor a fragment, and no line.
+                Part::Capture(index) => captures.write(*index, out),
             }
             if out.len() - start > MAX_LOCATION_LEN {
                 out.truncate(start);
@@ -264,6 +296,42 @@ mod tests {
             is_written.then_some(location),
             rewritten.map(<[u8]>::to_vec),
         )
+    }
+
+    #[test]
+    fn a_target_holds_unless_captures_make_segments_of_dots() {
+        let holds = |target: &str, path: &str| {
+            let pattern = Pattern::parse("/:a/:b/*").unwrap();
+            let template = Template::parse(target, &|name| pattern.index_of(name)).unwrap();
+            template.holds(&pattern.captures(path.as_bytes()).unwrap(), path.len())
+        };
+        for (target, path) in [
+            ("/x/:a", "/../b/c"),
+            ("/x/:a", "/./b/c"),
+            ("/x/:a/y", "/../b/c"),
+            ("/x/.:a", "/./b/c"),
+            ("/x/:a:b", "/././c"),
+            ("/x/:splat", "/a/b/.."),
+            ("/x/:splat?q", "/a/b/c/.."),
+            ("/x/:splat", "/a/b/c\\..\\d"),
+            ("/x/:splat", "/a/b/c\0..\0d"),
+            ("https://a.test/x/:splat", "/a/b/../c"),
+            ("https://a.test/:splat/x", "/a/b/../c"),
+        ] {
+            assert!(!holds(target, path), "{target} {path:?}");
+        }
+        for (target, path) in [
+            ("/x/:a", "/.../b/c"),
+            ("/x/..:a", "/y/b/c"),
+            ("/x?y=:a", "/../b/c"),
+            ("/x#:a", "/../b/c"),
+            ("/x/../y", "/../b/c"),
+            ("https://a.test?x=:splat", "/a/b/.."),
+            ("/:splat", "/a/b/.."),
+            ("https://a.test/:splat", "/a/b/../c"),
+        ] {
+            assert!(holds(target, path), "{target} {path:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Redirects that are about the query of a request.
 
-use super::{Decoded, Page, Site, WITHOUT_SLASH, decoded};
+use super::{Page, Site, WITHOUT_SLASH, decoded};
 use crate::rules::{MAX_PATTERN_RULES, Pattern, Query, QueryPattern, Template};
 
 /// The index of the first of these redirects among all rules.
@@ -43,17 +43,14 @@ impl Site {
 
     #[cold]
     fn find_by_query(&self, path: &[u8], query: &[u8]) -> Option<&Page> {
-        let Decoded { path, has_slash } = decoded(path).ok()?;
-        if has_slash {
-            return None;
-        }
+        let path = decoded(path).ok()?;
         let has_file = self.pages.contains_key(&*path);
         let len = path.len() + query.len();
         let query = Query::decode(query);
         let rule = self.query_rules.iter().find(|rule| {
-            let may_hold = (rule.forced || !has_file) && rule.to.has_room(len);
             let captures = || rule.query.captures(&query, rule.from.captures(&path)?);
-            may_hold && captures().is_some()
+            let holds = |captures| rule.to.holds(&captures, len);
+            (rule.forced || !has_file) && captures().is_some_and(holds)
         });
         rule.map(|rule| &rule.page)
     }
@@ -68,7 +65,7 @@ impl Site {
     ) {
         let query = Query::decode(query);
         if let Some(rule) = self.query_rules.get(index)
-            && let Ok(Decoded { path, .. }) = decoded(path)
+            && let Ok(path) = decoded(path)
             && let Some(captures) = rule.from.captures(&path)
             && let Some(captures) = rule.query.captures(&query, captures)
         {

@@ -214,13 +214,17 @@ impl Builder {
             let Some(rule) = rules.find(|rule| rule.matches(&path)) else {
                 continue;
             };
-            let page = rule.page_for(&path).copied().or_else(|| {
-                let captures = rule.from.captures(&path)?;
-                let mut buffer = arrayvec::ArrayVec::new();
-                self.site
-                    .page(rule.to.path(&captures, &mut buffer)?)
-                    .copied()
-            });
+            let Some(captures) = rule.from.captures(&path) else {
+                continue;
+            };
+            let mut buffer = arrayvec::ArrayVec::new();
+            let page = match rule.page {
+                Some(page) => rule.to.holds(&captures, path.len()).then_some(page),
+                None => rule
+                    .to
+                    .path(&captures, &mut buffer)
+                    .and_then(|target| self.site.page(target).copied()),
+            };
             let Site { pages, aliases, .. } = &mut self.site;
             let known = pages.get_mut(&path).or_else(|| aliases.get_mut(&path));
             if let (Some(page), Some(known)) = (page, known) {
