@@ -5,13 +5,14 @@ mod loader;
 mod reading;
 mod rules;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+use std::{fmt, io};
 
 use self::loader::{Folder, Loader};
 pub(crate) use self::rules::RULES;
+use crate::finding::Warning;
 use crate::root::{FollowLinks, RealPath, Root};
 use crate::settings::Settings;
 use crate::site::{Builder, NextSite, Site, Totals};
@@ -49,6 +50,13 @@ pub enum Progress<'a> {
     Loaded(&'a Totals),
     /// An entry of a folder was left out because it cannot be served.
     Skipped(Skipped),
+    /// Something is probably a mistake, but served.
+    Warning {
+        /// The folder.
+        folder: &'a Path,
+        /// What it is.
+        warning: Warning,
+    },
 }
 
 /// Why a folder could not be loaded.
@@ -85,18 +93,22 @@ pub enum LoadError {
         reason: Reason,
     },
     /// A file with users cannot be used.
-    #[error("{} {reason}", path.display())]
+    #[error("{}{} {reason}", path.display(), LinkTo(target.as_deref()))]
     Users {
-        /// The file.
+        /// The file, as the settings name it.
         path: PathBuf,
+        /// The file to which it leads, if it is a symbolic link.
+        target: Option<PathBuf>,
         /// Why it cannot be used.
         reason: String,
     },
     /// A file with the key of entity tags cannot be used.
-    #[error("{} {reason}", path.display())]
+    #[error("{}{} {reason}", path.display(), LinkTo(target.as_deref()))]
     TagKey {
-        /// The file.
+        /// The file, as the settings name it.
         path: PathBuf,
+        /// The file to which it leads, if it is a symbolic link.
+        target: Option<PathBuf>,
         /// Why it cannot be used.
         reason: String,
     },
@@ -120,6 +132,18 @@ pub enum LoadError {
         /// Number of entries that were left out.
         skipped: u64,
     },
+}
+
+/// Formats the target of a link behind the link.
+struct LinkTo<'a>(Option<&'a Path>);
+
+impl fmt::Display for LinkTo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => Ok(()),
+            Some(target) => write!(f, " (a link to {})", target.display()),
+        }
+    }
 }
 
 impl Site {

@@ -129,7 +129,13 @@ fn no_link_leads_to_a_file_with_users() {
         let folder = at(users).parent().unwrap().to_owned();
         symlink(folder, at("site/link")).unwrap();
         let error = load().unwrap_err().to_string();
-        assert!(error.contains("users is in the served folder"), "{error}");
+        let named = format!("{} is ", at(users).display());
+        let entry = at("site/link/users");
+        let entry = format!("{} too, which is in the served folder", entry.display());
+        assert!(
+            error.starts_with(&named) && error.contains(&entry),
+            "{error}"
+        );
         fs::remove_file(at("site/link")).unwrap();
     }
 }

@@ -135,6 +135,9 @@ fn reporting<T>(
     let (mut count, mut named) = (0_u64, Vec::new());
     let outcome = load(&mut |progress| match progress {
         Progress::Loaded(totals) => progress::say(|| describe(totals)),
+        Progress::Warning { folder, warning } => {
+            tracing::warn!("{}: {warning}", folder.display());
+        }
         Progress::Skipped(skipped) => {
             count += 1;
             match (count <= MAX_NAMED, strict) {

@@ -14,7 +14,7 @@ use tcpip::SendMode;
 
 use crate::app::App;
 use crate::exchange::Exchange;
-use crate::load::{Limits, LoadError};
+use crate::load::{Limits, LoadError, Progress};
 use crate::login::{Checks, LoginCounts, Logins};
 use crate::request::Request;
 use crate::settings::Settings;
@@ -243,6 +243,107 @@ fn rules_neither_lead_around_a_password_nor_hide_its_page() {
 }
 
 #[test]
+fn a_rewrite_does_not_tell_whether_a_protected_file_exists() {
+    let rules = [
+        "/below/* /private/:splat 200",
+        "/fixed /private/none 200",
+        "/all/* /private/none.html 200",
+        "/two/* /private/:splat 200",
+        "/two/* /page.html 200",
+        "/page.html /private/never 200",
+    ];
+    let mut world = Place::new(&rules).world(SiteOnly);
+    let there = ["/below/index.html", "/below/deep", "/two/index.html"];
+    let missing = ["/below/none", "/fixed", "/fixed/", "/all/x", "/two/none"];
+    let of = |pair: &str| {
+        let paths = there.iter().chain(&missing);
+        let paths = paths.chain(&["/page.html", "/open%2Fpage.html"]);
+        paths.map(|path| get(path, pair)).collect::<Vec<_>>()
+    };
+    let mut expected = [401; 10];
+    expected[8..].copy_from_slice(&[200, 404]);
+    assert_eq!(statuses(&mut world, &of("")), expected);
+    assert_eq!(statuses(&mut world, &of("ali:wrong")), expected);
+    // The folder has no index, so its path is known only without the slash of a redirect.
+    let expected = [200, 404, 200, 404, 404, 404, 404, 200, 200, 404];
+    assert_eq!(statuses(&mut world, &of("ali:sesame")), expected);
+}
+
+#[test]
+fn the_operator_is_warned_of_pages_without_their_password_and_of_passwords_for_nothing() {
+    let warnings = |rules: &[&str], change: &dyn Fn(&mut Settings, &str)| {
+        let mut place = Place::new(rules);
+        let users = place.folder.path().join("users").display().to_string();
+        change(&mut place.settings, &users);
+        let mut warnings = Vec::new();
+        let folder = place.folder.path().join("site");
+        let site = Site::load_with(&folder, &Limits::default(), &place.settings, |one| {
+            if let Progress::Warning { warning, .. } = one {
+                warnings.push(warning.to_string());
+            }
+        });
+        assert_eq!(site.unwrap().totals().skipped, 0);
+        warnings
+    };
+    let open = "\"/x /private/index.html 404\" sends /private/index.html to everybody, but /private \
+                needs a password; name another page, or leave the rule out";
+    let none = |_: &mut Settings, _: &str| {};
+    assert_eq!(warnings(&["/x /private/index.html 404"], &none), [open]);
+    for rule in [
+        "/:x/y /private/deep/a%20b.txt 403!",
+        "/* /private/index.html 410",
+        "/private* /private/index.html 404",
+    ] {
+        let found = warnings(&[rule], &none);
+        assert_eq!(found.len(), 1, "{rule}");
+        assert!(
+            found[0].starts_with(&format!("{rule:?} sends ")),
+            "{found:?}"
+        );
+    }
+    for rule in [
+        "/private/* /private/index.html 404!",
+        "/private/x /private/index.html 404",
+        "/x /private/index.html 200",
+        "/x /page.html 404",
+    ] {
+        assert!(warnings(&[rule], &none).is_empty(), "{rule}");
+    }
+    let found = warnings(&[], &|settings, _| {
+        settings.add_error_page(Status::MethodNotAllowed, b"/private/index.html");
+        settings.add_error_page(Status::Unauthorized, b"/private/index.html");
+    });
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("\"error page 405\" sends /private/index.html"));
+    let whole = |settings: &mut Settings, users: &str| {
+        settings.realms.clear();
+        settings.add_basic_auth(&format!("/={users}")).unwrap();
+        settings.add_error_page(Status::MethodNotAllowed, b"/page.html");
+    };
+    assert!(warnings(&["/x /page.html 404"], &whole).is_empty());
+    let more = |realm: &'static str| {
+        move |settings: &mut Settings, users: &str| {
+            settings
+                .add_basic_auth(&format!("{realm}={users}"))
+                .unwrap();
+        }
+    };
+    let nothing = "--basic-auth names /none, but the folder has nothing there; correct the path";
+    assert_eq!(warnings(&[], &more("/none/")), [nothing]);
+    assert_eq!(warnings(&["/* /page.html 200"], &more("/none")), [nothing]);
+    assert!(warnings(&["/none/* /page.html 200"], &more("/none")).is_empty());
+    assert!(warnings(&["/none id=:id /:id 302"], &more("/none")).is_empty());
+    for realm in [
+        "/page",
+        "/page.html",
+        "/private/deep",
+        "/private/deep/a%20b.txt",
+    ] {
+        assert!(warnings(&[], &more(realm)).is_empty(), "{realm}");
+    }
+}
+
+#[test]
 fn a_reload_reads_the_users_again_and_workers_forget_the_old_ones() {
     let place = Place::new(&[]);
     let site = place.load().unwrap();
@@ -286,6 +387,40 @@ fn a_file_with_users_must_not_be_served() {
     place.settings.hidden = true;
     let refused = place.load().unwrap_err().to_string();
     assert!(refused.contains("is in the served folder"), "{refused}");
+}
+
+#[test]
+fn a_message_about_a_file_with_users_names_the_link_and_its_target() {
+    let mut place = Place::new(&[]);
+    let at = |path: &str| place.folder.path().join(path);
+    let (users, link, entry) = (at("users"), at("link"), at("site/private/copy.txt"));
+    std::os::unix::fs::symlink("users", &link).unwrap();
+    place.settings.realms.clear();
+    let realm = format!("/private={}", link.display());
+    place.settings.add_basic_auth(&realm).unwrap();
+    fs::write(&users, "ali").unwrap();
+    let named = format!("{} (a link to {})", link.display(), users.display());
+    let refused = place.load().unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        format!("{named} line 1: there is no colon; write NAME:HASH, as htpasswd -nB NAME does")
+    );
+    fs::write(&users, USERS).unwrap();
+    assert!(place.load().is_ok());
+    place.settings.follow_links = crate::root::FollowLinks::All;
+    std::os::unix::fs::symlink(&users, &entry).unwrap();
+    let refused = place.load().unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        format!(
+            "{named} is {} too, which is in the served folder; move it out, because it has secrets",
+            entry.display()
+        )
+    );
+    fs::remove_file(&users).unwrap();
+    let refused = place.load().unwrap_err().to_string();
+    let start = format!("{} (a link to users) cannot be read: ", link.display());
+    assert!(refused.starts_with(&start), "{refused}");
 }
 
 #[test]
@@ -365,11 +500,19 @@ fn a_link_does_not_lead_around_a_password() {
         "/public/file.txt",
         "/public/deep/a%20b.txt",
         "/public/deep/",
+        "/public/deep",
+        "/public/deep/none/x",
         "/public/",
     ];
     let of = |pair| paths.map(|path| get(path, pair));
-    assert_eq!(statuses(&mut world, &of("")), [401, 401, 401, 200]);
-    assert_eq!(statuses(&mut world, &of("ali:sesame")), [200; 4]);
+    assert_eq!(
+        statuses(&mut world, &of("")),
+        [401, 401, 401, 401, 401, 200]
+    );
+    assert_eq!(
+        statuses(&mut world, &of("ali:sesame")),
+        [200, 200, 200, 301, 404, 200]
+    );
     let asked = ["/private/deep/a%20b.txt", "/private/deep/none"];
     let asked = asked.map(|path| request("OPTIONS", path, "Origin: https://b.test\r\n"));
     assert_eq!(statuses(&mut world, &asked), [401, 401]);

@@ -91,6 +91,8 @@ pub struct Site {
     /// The files of these parts, by their first reply, each with the index of its part. Rules can lead
     /// from other paths to them.
     realm_files: HashMap<ReplyId, u16, RandomState>,
+    /// The paths of links into these parts, each with the index of its part.
+    linked: HashMap<Box<[u8]>, u16, RandomState>,
     replies: Vec<Reply>,
     /// The sites for different hosts. They have all files, and this site has none.
     by_host: Option<Box<ByHost>>,
@@ -291,16 +293,17 @@ impl Site {
         &self.realms
     }
 
-    /// Returns the part with a password that a path belongs to, or the part of the file that it leads to.
+    /// Returns the part with a password that a path belongs to, or the part of the page that it leads to.
     #[inline(never)]
     pub(crate) fn realm(&self, path: &[u8], page: Option<&Page>) -> Option<&Realm> {
-        let file = match page {
+        let first = match page {
             Some(Page::File(file)) => Some(file.first),
             Some(Page::Negotiated(index)) => Some(self.variants[*index as usize].plain.first),
+            Some(Page::Redirect { first, .. }) => Some(*first),
             _ => None,
         };
-        let of_file = file.and_then(|file| self.realm_files.get(&file));
-        match of_file {
+        let of_page = first.and_then(|first| self.realm_files.get(&first));
+        match of_page {
             Some(index) => self.realms.get(usize::from(*index)),
             None if path.contains(&b'%') => {
                 let mut path = decoded(path).ok()?;
@@ -308,10 +311,39 @@ impl Site {
                 for byte in path.iter_mut().filter(|byte| **byte == ENCODED_SLASH) {
                     *byte = b'/';
                 }
-                Realm::of(&self.realms, &path)
+                self.realm_of_path(&path)
             }
-            None => Realm::of(&self.realms, path),
+            None => self.realm_of_path(path),
         }
+    }
+
+    /// Returns the part that a decoded path belongs to, or into which a rewrite leads from it. So nobody
+    /// learns without a password whether there is a file.
+    fn realm_of_path(&self, path: &[u8]) -> Option<&Realm> {
+        let linked = |path: &[u8]| self.realms.get(usize::from(self.linked_realm(path)?));
+        let own = |path: &[u8]| Realm::of(&self.realms, path).or_else(|| linked(path));
+        let is_known = || self.pages.contains_key(path) || self.aliases.contains_key(path);
+        let by_rule = || {
+            self.rules.iter().find_map(|rule| {
+                let captures = rule.from.captures(path)?;
+                let mut buffer = ArrayVec::new();
+                match rule.page {
+                    Some(_) => None,
+                    None => own(rule.to.path(&captures, &mut buffer)?),
+                }
+            })
+        };
+        own(path).or_else(|| if is_known() { None } else { by_rule() })
+    }
+
+    /// Returns the index of the part into which a link on a decoded path leads.
+    fn linked_realm(&self, path: &[u8]) -> Option<u16> {
+        if self.linked.is_empty() {
+            return None;
+        }
+        let ends = memchr::memchr_iter(b'/', path).chain([path.len()]);
+        let mut links = ends.filter_map(|end| self.linked.get(&path[..end]));
+        links.next_back().copied()
     }
 
     /// Returns the part whose reply with status 401 this is.

@@ -12,6 +12,7 @@ use super::files::{Late, key_of};
 use super::reading::Reading;
 use super::rules::RULES;
 use super::{Limits, MAX_DEPTH, Progress};
+use crate::finding::Finding;
 use crate::listing::Entry;
 use crate::root::{FilePlace, List, RealPath, Root, file_type};
 use crate::settings::Settings;
@@ -87,8 +88,8 @@ pub(super) struct Loader<'a, P> {
     pub(super) late: Vec<Late>,
     /// The files with users or a key, by device and inode number.
     pub(super) secrets: Vec<((u64, u64), PathBuf)>,
-    /// The first of these that would be served.
-    pub(super) exposed: Option<PathBuf>,
+    /// The first of these that would be served, and its path in the folder.
+    pub(super) exposed: Option<(PathBuf, PathBuf)>,
     pub(super) progress: P,
 }
 
@@ -104,12 +105,20 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
 
     /// Adds everything that depends on all files.
     pub(super) fn finish(&mut self) {
-        let mut missing = Vec::new();
-        let mut report = |path: &[u8], rule: &str| missing.push((path.to_vec(), rule.to_owned()));
-        self.site.finish(self.previous, &mut report);
-        for (path, rule) in missing {
-            let name = path.strip_prefix(b"/").unwrap_or(&path);
-            self.skip(OsStr::from_bytes(name).as_ref(), Reason::NoTarget { rule });
+        let mut findings = Vec::new();
+        self.site
+            .finish(self.previous, &mut |one| findings.push(one));
+        for finding in findings {
+            match finding {
+                Finding::NoTarget { path, rule } => {
+                    let name = path.strip_prefix(b"/").unwrap_or(&path);
+                    self.skip(OsStr::from_bytes(name).as_ref(), Reason::NoTarget { rule });
+                }
+                Finding::Warning(warning) => {
+                    let folder = self.folder;
+                    (self.progress)(Progress::Warning { folder, warning });
+                }
+            }
         }
     }
 
@@ -213,7 +222,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
         match file_type(stat) {
             FileType::RegularFile => {
-                self.note_secret(stat);
+                self.note_secret(path, stat);
                 self.add_file(path, real, stat, is_linked)?;
                 self.list_file(path, stat);
                 Ok(())

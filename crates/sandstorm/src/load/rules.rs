@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FileType, Stat};
@@ -28,6 +28,13 @@ const IN_FOLDER: &str = "is in the served folder; move it out, because it has se
 /// Maximum length of these files in bytes.
 const MAX_RULES_LEN: u64 = 1 << 20;
 
+/// Returns the file to which a path leads, if it is a symbolic link.
+fn target_of(path: &Path) -> Option<PathBuf> {
+    let is_link = path.symlink_metadata().is_ok_and(|one| one.is_symlink());
+    let target = || path.canonicalize().or_else(|_| path.read_link()).ok();
+    is_link.then(target).flatten()
+}
+
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Reads the file with the key of entity tags.
     pub(super) fn load_tag_key(&mut self) -> Result<(), LoadError> {
@@ -36,6 +43,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         };
         let failed = |reason| LoadError::TagKey {
             path: file.clone(),
+            target: target_of(file),
             reason,
         };
         let key = TagKey::load(file).map_err(|error| failed(error.to_string()))?;
@@ -60,6 +68,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         for RealmFile { path, file } in &self.settings.realms {
             let failed = |reason| LoadError::Users {
                 path: file.clone(),
+                target: target_of(file),
                 reason,
             };
             let users = Users::load(file).map_err(|error| failed(error.to_string()))?;
@@ -85,21 +94,24 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         })
     }
 
-    /// Notes that a file with this status is in the folder.
-    pub(super) fn note_secret(&mut self, stat: &Stat) {
+    /// Notes that a file with this status is in the folder at `path`.
+    pub(super) fn note_secret(&mut self, path: &Path, stat: &Stat) {
         let id = (stat.st_dev, stat.st_ino);
         let found = self.secrets.iter().find(|(secret, _)| *secret == id);
-        if let Some((_, path)) = found {
-            self.exposed.get_or_insert_with(|| path.clone());
+        if let Some((_, secret)) = found {
+            let exposed = || (secret.clone(), path.to_owned());
+            self.exposed.get_or_insert_with(exposed);
         }
     }
 
     /// Refuses a folder with a file of users or a key, to which a link may lead.
     pub(super) fn check_secrets(&self) -> Result<(), LoadError> {
-        self.exposed.as_ref().map_or(Ok(()), |path| {
+        self.exposed.as_ref().map_or(Ok(()), |(secret, path)| {
+            let entry = self.folder.join(path);
             Err(LoadError::Users {
-                path: path.clone(),
-                reason: IN_FOLDER.to_owned(),
+                path: secret.clone(),
+                target: target_of(secret),
+                reason: format!("is {} too, which {IN_FOLDER}", entry.display()),
             })
         })
     }

@@ -94,7 +94,7 @@ impl RealmPath {
 
     /// Returns true if the realm has this decoded path: its own path, or one below it. Other forms of its
     /// file belong to it too, such as `/page.html` and `/page.html.gz` for `/page`.
-    fn contains(&self, path: &[u8]) -> bool {
+    pub(crate) fn contains(&self, path: &[u8]) -> bool {
         let has = |path: &[u8]| {
             path.strip_prefix(&*self.0).is_some_and(|rest| {
                 rest.is_empty() || rest.starts_with(b"/") || rest == PAGE_SUFFIX

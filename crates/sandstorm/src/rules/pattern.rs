@@ -128,6 +128,16 @@ impl Pattern {
         }
     }
 
+    /// The longest path, as far as it ends with a name, below which all matching paths are. It is that of
+    /// [`exact`](Self::exact) if there is one, and empty for the whole site.
+    pub(crate) fn base(&self) -> &[u8] {
+        match &*self.parts {
+            _ if self.exact().is_some() => self.exact().unwrap_or_default(),
+            [Part::Literal(path), ..] => &path[..memchr::memrchr(b'/', path).unwrap_or_default()],
+            _ => &[],
+        }
+    }
+
     /// Returns true if the pattern is `/*`, which matches all paths.
     pub(crate) fn is_everything(&self) -> bool {
         self.has_star && matches!(&*self.parts, [Part::Literal(path)] if **path == *b"/")

@@ -51,8 +51,6 @@ pub struct Builder {
     pub(super) redirects: Vec<Redirect>,
     /// The parts of the site that need a name and a password, each with the users who may see it.
     pub(super) users: Vec<(RealmPath, Arc<Users>)>,
-    /// The paths of files and folders to which a link leads, and the part that they belong to.
-    linked: HashMap<Box<[u8]>, u16>,
     /// The fields of the server's own responses, such as redirects.
     pub(super) everywhere: Fields,
     /// The latest time that `Last-Modified` may show (RFC 9110, section 8.8.2.1).
@@ -113,6 +111,7 @@ impl Builder {
                 rules: Vec::new(),
                 realms: Vec::new(),
                 realm_files: HashMap::with_hasher(hash.clone()),
+                linked: HashMap::with_hasher(hash.clone()),
                 replies: Vec::new(),
                 by_host: None,
                 headers: settings.headers.clone(),
@@ -128,7 +127,6 @@ impl Builder {
             },
             redirects: settings.redirects.clone(),
             users: Vec::new(),
-            linked: HashMap::new(),
             everywhere: Fields::new(),
             now,
             origins: Vec::new(),
@@ -150,7 +148,6 @@ impl Builder {
             site,
             redirects: Vec::new(),
             users: Vec::new(),
-            linked: HashMap::new(),
             everywhere: Fields::new(),
             now: SystemTime::UNIX_EPOCH,
             checks_codings: false,
@@ -429,6 +426,9 @@ impl Builder {
         let name = &folder[..folder.len() - 1];
         if !name.is_empty() {
             let page = self.redirect_to(Status::MovedPermanently, &encoded(folder));
+            if let Page::Redirect { first, .. } = page {
+                self.note_realm(folder, first);
+            }
             self.site.pages.insert(name.into(), page);
         }
     }
@@ -477,19 +477,19 @@ impl Builder {
 
     /// Finishes the site.
     pub fn build(mut self) -> Site {
-        self.finish(None, &mut |_, _| {});
+        self.finish(None, &mut |_| {});
         self.into_site()
     }
 
     /// Finishes a site that takes over from `previous`.
     #[cfg(test)]
     pub(crate) fn build_next(mut self, previous: &Site) -> super::NextSite {
-        self.finish(Some(previous), &mut |_, _| {});
+        self.finish(Some(previous), &mut |_| {});
         self.into_next(previous)
     }
 
     /// Adds everything that depends on all files: coded forms, clean URLs, redirects, and pages for
-    /// errors. Passes paths to `report` that a rule leads to although no page has them.
+    /// errors. Passes to `report` what is probably a mistake.
     pub(crate) fn finish(&mut self, previous: Option<&Site>, report: &mut Report<'_>) {
         if let Some(previous) = previous {
             // Files that were read again although they have not changed keep their coded forms.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Builder, PAGE_SUFFIX};
+use crate::finding::Finding;
 use crate::reply::{error_page, open_redirect, status_page};
 use crate::rules::{Action, Captures, Redirect};
 use crate::site::by_query::{QueryRule, rule_of};
@@ -18,8 +19,16 @@ const NOT_FOUND_PAGE: &[u8] = b"/404.html";
 /// Maximum length of the page about an error, if it is a file on the disk, in bytes.
 pub(super) const MAX_PAGE_LEN: usize = 16 << 20;
 
-/// Receives each path that a rule leads to although no page has it, and the rule's text.
-pub(super) type Report<'r> = dyn FnMut(&[u8], &str) + 'r;
+/// Receives what is probably a mistake.
+pub(super) type Report<'r> = dyn FnMut(Finding) + 'r;
+
+/// The finding that a rule leads to a path that no page has.
+pub(super) fn no_target(path: &[u8], rule: &str) -> Finding {
+    Finding::NoTarget {
+        path: path.into(),
+        rule: rule.to_owned(),
+    }
+}
 
 /// What the paths of a rule lead to.
 #[derive(Clone, Copy)]
@@ -60,8 +69,8 @@ impl Builder {
         });
     }
 
-    /// Applies the redirects. The first one holds that matches a path. Passes paths to `report` that a
-    /// redirect leads to although no page has them.
+    /// Applies the redirects. The first one holds that matches a path. Passes to `report` what is
+    /// probably a mistake.
     pub(super) fn apply_redirects(&mut self, report: &mut Report<'_>) {
         let mut errors = ErrorPages::new();
         let mut applied = HashSet::new();
@@ -139,7 +148,8 @@ impl Builder {
         }
     }
 
-    /// Returns what the paths of a rule lead to, or `None` if no page has the path of its target.
+    /// Returns what the paths of a rule lead to, or `None` if no page has the path of its target. A rewrite
+    /// into a part with a password holds without a page too. Otherwise it would tell whether there is one.
     fn lead_of(
         &mut self,
         rule: &Redirect,
@@ -173,8 +183,9 @@ impl Builder {
                 let status = own_status(code);
                 let page = self.error_of(status, target, errors);
                 if page.is_none() {
-                    report(target, &rule.text);
+                    report(no_target(target, &rule.text));
                 }
+                self.report_open_page(target, &rule.from, &rule.text, report);
                 // Without its page, the rule still keeps the file from clients.
                 let page = page.unwrap_or_else(|| Site::shared(status, false));
                 return Some(Lead::Page(Page::Error(page)));
@@ -182,9 +193,10 @@ impl Builder {
             _ => self.site.page(target).copied(),
         };
         if page.is_none() {
-            report(target, &rule.text);
+            report(no_target(target, &rule.text));
         }
-        page.map(Lead::Page)
+        let closed = || self.realm_of_path(target).map(|_| Lead::Each);
+        page.map(Lead::Page).or_else(closed)
     }
 
     /// Returns the reply with this status and the page at `path`.
@@ -242,12 +254,17 @@ impl Builder {
             let named = settings.error_pages.iter().find(|(one, _)| *one == status);
             let usual = (status == Status::NotFound).then_some(NOT_FOUND_PAGE);
             let path = named.map(|(_, path)| &**path).or(usual);
-            let file = path.and_then(|path| {
-                let file = self.site.reply(self.site.file_at(path)?.first);
+            let file = path.and_then(|path| self.site.file_at(path));
+            let file = file.and_then(|file| {
+                let file = self.site.reply(file.first);
                 Some((file, file.read_body(MAX_PAGE_LEN)?))
             });
+            let rule = format!("error page {}", status.digits());
             if let (Some((_, path)), None) = (named, &file) {
-                report(path, &format!("error page {}", status.digits()));
+                report(no_target(path, &rule));
+            }
+            if let Some(path) = path {
+                self.report_open_error_page(path, &rule, report);
             }
             let replies = match file {
                 Some((file, body)) => error_page(status, file, &body, ""),

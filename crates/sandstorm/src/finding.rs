@@ -1,0 +1,40 @@
+//! What is probably a mistake in the rules and passwords of a site. It shows when all files are known.
+
+/// What is probably a mistake.
+#[derive(Debug)]
+pub(crate) enum Finding {
+    /// A rule or an error page leads to a path that no page has.
+    NoTarget {
+        /// The decoded path.
+        path: Box<[u8]>,
+        /// The start of the rule's text.
+        rule: String,
+    },
+    /// Something that is served nevertheless.
+    Warning(Warning),
+}
+
+/// Something of which the operator is warned. The site is served as the settings say.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A rule sends a page to clients without the password that the page itself needs.
+    #[error(
+        "{rule:?} sends {page} to everybody, but {realm} needs a password; name another page, or leave \
+         the rule out"
+    )]
+    OpenPage {
+        /// The start of the rule's text.
+        rule: String,
+        /// The percent-encoded path of the page.
+        page: String,
+        /// The path that needs a password.
+        realm: String,
+    },
+    /// A path needs a password, but nothing is there.
+    #[error("--basic-auth names {realm}, but the folder has nothing there; correct the path")]
+    NothingThere {
+        /// The path that needs a password.
+        realm: String,
+    },
+}
