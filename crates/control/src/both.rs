@@ -16,8 +16,8 @@ use crate::args::{ServeArgs, with_usage};
 use crate::named::Named;
 use crate::port_args::{PortArgs, long_option, port_arg, port_of};
 use crate::program::{
-    ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets, Program, Reloaded,
-    StartError, Tally, Watched, WorkerContext,
+    ContentList, ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets,
+    Program, Reloaded, StartError, Tally, Watched, WorkerContext,
 };
 use crate::readers::Readers;
 use crate::records::RecordLog;
@@ -286,6 +286,10 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
 
     fn content_names(&self) -> Vec<Arc<dyn ContentNames>> {
         [self.first.content_names(), self.second.content_names()].concat()
+    }
+
+    fn content_lists(&self) -> Vec<Arc<dyn ContentList>> {
+        [self.first.content_lists(), self.second.content_lists()].concat()
     }
 }
 

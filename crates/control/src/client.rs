@@ -1,6 +1,7 @@
 //! The commands that talk to a running server through its control socket.
 
 mod connections;
+mod lines;
 mod socket;
 mod trace;
 
@@ -13,7 +14,9 @@ use hyper::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use connections::ConnectionsArgs;
-use socket::{SocketArgs, Wait, ask, unknown};
+pub use lines::ListLine;
+pub use socket::SocketArgs;
+use socket::{Wait, ask, unknown};
 use trace::TraceArgs;
 
 use crate::config::print;

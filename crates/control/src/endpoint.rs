@@ -46,8 +46,8 @@ pub struct EndpointArgs {
     #[arg(long, value_name = "LISTEN", help_heading = "Metrics")]
     pub metrics_listen: Option<ListenAddress>,
 
-    /// Unix socket for the commands `reload`, `status`, `connections` and `trace`, or `off`. Only the user who starts the
-    /// server can use it. Defaults to NAME/control.sock in /run, or in the user's folder in
+    /// Unix socket for the commands that reach a running server, such as `reload` and `status`, or
+    /// `off`. Only the user who starts the server can use it. Defaults to NAME/control.sock in /run, or in the user's folder in
     /// /run/user. NAME is the program's name.
     #[arg(long, value_name = "PATH|off", help_heading = "Control")]
     pub control_socket: Option<ControlSocket>,

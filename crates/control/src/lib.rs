@@ -142,7 +142,7 @@ mod workers;
 
 pub use args::{ServeArgs, network_args};
 pub use both::Both;
-pub use client::ControlCommand;
+pub use client::{ControlCommand, ListLine, SocketArgs};
 pub use connections::{ConnectionArgs, check_reserved};
 pub use embed::{Handle, Server, Starting, embed};
 pub use endpoint::{ControlSocket, EndpointArgs, ListenAddress};
@@ -160,8 +160,8 @@ pub use peers::{Mailboxes, Peers};
 pub use port_args::PortArgs;
 pub use privileges::{Sandbox, UserSpec};
 pub use program::{
-    ContentNames, Count, CountKind, Counted, Labels, Listening, PortOwner, PreparedPackets,
-    Program, Reloaded, StartError, Tally, Watched, WorkerContext,
+    ContentList, ContentNames, Count, CountKind, Counted, Labels, Listening, PortOwner,
+    PreparedPackets, Program, Reloaded, StartError, Tally, Watched, WorkerContext,
 };
 pub use readers::Readers;
 pub use records::{

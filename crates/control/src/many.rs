@@ -10,8 +10,8 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 
 use crate::program::{
-    ContentNames, Counted, Listening, PORT_KEY, PORT_OPTION, PortOwner, PreparedPackets, Program,
-    Reloaded, StartError, Tally, Watched, WorkerContext,
+    ContentList, ContentNames, Counted, Listening, PORT_KEY, PORT_OPTION, PortOwner,
+    PreparedPackets, Program, Reloaded, StartError, Tally, Watched, WorkerContext,
 };
 use crate::readers::Readers;
 use crate::records::RecordLog;
@@ -288,6 +288,11 @@ impl<A: Program> Program for Many<A> {
     fn content_names(&self) -> Vec<Arc<dyn ContentNames>> {
         let names = self.0.iter().flat_map(|site| site.program.content_names());
         names.collect()
+    }
+
+    fn content_lists(&self) -> Vec<Arc<dyn ContentList>> {
+        let lists = self.0.iter().flat_map(|site| site.program.content_lists());
+        lists.collect()
     }
 }
 

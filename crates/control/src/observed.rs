@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::interface_state::InterfaceState;
 use crate::live::{Published, Snapshot, snapshot};
-use crate::program::{ContentNames, Program};
+use crate::program::{ContentList, ContentNames, Program};
 use crate::reload::Requests;
 use crate::status::{Phase, Reloads, Status};
 use crate::table::list::Lister;
 use crate::tcp_counts::OPEN;
 use crate::trace::session::Tracer;
+
+type ContentLists = Vec<Arc<dyn ContentList>>;
 
 /// What a server tells of itself. All threads may read it.
 pub(crate) struct Observed {
@@ -25,6 +27,7 @@ pub(crate) struct Observed {
     reloads: Option<Requests>,
     lister: Lister,
     tracer: Tracer,
+    content_lists: ContentLists,
 }
 
 /// Leaves out what is long or cannot be shown.
@@ -45,18 +48,24 @@ impl Observed {
         interface: Arc<InterfaceState>,
         reloads: Option<Requests>,
     ) -> Arc<Self> {
-        let names = program.content_names();
-        Self::new((P::NAME, P::VERSION), published, interface, reloads, names)
+        let content = (program.content_names(), program.content_lists());
+        Self::new(
+            (P::NAME, P::VERSION),
+            published,
+            interface,
+            reloads,
+            content,
+        )
     }
 
-    /// Like [`of`](Self::of), with the name and the version of the program, and the names of its
-    /// content.
+    /// Like [`of`](Self::of), with the name and the version of the program, and the names and the
+    /// lists of its content.
     pub(crate) fn new(
         (program, version): (&'static str, &'static str),
         published: Arc<[Published]>,
         interface: Arc<InterfaceState>,
         reloads: Option<Requests>,
-        names: Vec<Arc<dyn ContentNames>>,
+        (names, content_lists): (Vec<Arc<dyn ContentNames>>, ContentLists),
     ) -> Arc<Self> {
         let lister = Lister::new(Arc::clone(&published), names);
         let tracer = Tracer::new(program, Arc::clone(&published));
@@ -71,6 +80,7 @@ impl Observed {
             reloads,
             lister,
             tracer,
+            content_lists,
         })
     }
 
@@ -119,6 +129,11 @@ impl Observed {
     /// Returns the way to list connections.
     pub(crate) fn lister(&self) -> &Lister {
         &self.lister
+    }
+
+    /// Returns the lists of content.
+    pub(crate) fn content_lists(&self) -> &[Arc<dyn ContentList>] {
+        &self.content_lists
     }
 
     /// Returns the way to trace a client.

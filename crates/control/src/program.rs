@@ -37,7 +37,7 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 ///
 /// | hook | thread | privileges |
 /// |---|---|---|
-/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs), [`readers`](Program::readers), [`watched`](Program::watched), [`content_names`](Program::content_names) | control | as started |
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs), [`readers`](Program::readers), [`watched`](Program::watched), [`content_names`](Program::content_names), [`content_lists`](Program::content_lists) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
 /// | [`has_content`](Program::has_content), [`reload`](Program::reload) | one of its own | dropped |
@@ -234,6 +234,27 @@ pub trait Program: Sync {
     fn content_names(&self) -> Vec<Arc<dyn ContentNames>> {
         Vec::new()
     }
+
+    /// Returns the lists of content that an operator may ask for, such as that of the zones. Called
+    /// before privileges are dropped.
+    fn content_lists(&self) -> Vec<Arc<dyn ContentList>> {
+        Vec::new()
+    }
+}
+
+/// A list of parts of the content, such as the zones, for an operator. The control thread uses it,
+/// after privileges are dropped.
+pub trait ContentList: Send + Sync {
+    /// The list's name, such as `zones`. The control socket has the list at the path `/NAME`.
+    fn name(&self) -> &'static str;
+
+    /// Begins a list of the parts with these names, or of all parts if there are no names. `counts` are
+    /// those of all workers.
+    ///
+    /// Each item is a line of JSON without a line feed. The control thread sends some lines, then does
+    /// other work, and goes on. Therefore the iterator must hold no lock, and a line should cost
+    /// little.
+    fn lines(&self, names: Vec<String>, counts: &Tally) -> Box<dyn Iterator<Item = String> + Send>;
 }
 
 /// Names the content that connections send. The control thread uses it, after privileges are dropped.

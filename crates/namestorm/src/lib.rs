@@ -126,6 +126,7 @@ mod hook;
 mod hooked;
 mod identity;
 mod index;
+mod inventory;
 mod key;
 mod load;
 mod master;
@@ -152,6 +153,7 @@ mod zone;
 mod zone_args;
 mod zone_files;
 mod zones;
+mod zones_args;
 
 pub use answers::{AnswerId, Answers, Size};
 pub use compile::compile;
@@ -175,6 +177,7 @@ pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY, TcpSetti
 pub use zone::Zone;
 pub use zone_args::{NoZones, ZoneArgs, port_of_zones};
 pub use zones::{HookNameError, Zones};
+pub use zones_args::ZonesArgs;
 
 /// Prepares the answers of one zone given as text, for tests, benchmarks and examples. The text
 /// should set the origin, which is otherwise `zone.`. The hash keys are fixed, not random, so a

@@ -8,6 +8,7 @@ use control::config::{self, ConfigArgs, ConfigCommand};
 use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError, log};
 use namestorm::{
     Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs, ZoneSpec,
+    ZonesArgs,
 };
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
@@ -36,6 +37,11 @@ enum Command {
     /// Print configuration files.
     #[command(subcommand)]
     Config(ConfigCommand<Serve>),
+    /// Show the zones of a running server, and whether they are served.
+    ///
+    /// The state `old` means that the file has an error, so that the zone keeps its old answers. The
+    /// error is on the next line.
+    Zones(ZonesArgs),
     #[command(flatten)]
     Control(ControlCommand),
 }
@@ -168,6 +174,7 @@ fn main() -> ExitCode {
             }
         }
         Command::Config(what) => what.run(&parsed, &command, &[namestorm::own_defaults("port")]),
+        Command::Zones(zones) => zones.run("namestorm"),
         Command::Control(what) => what.run("namestorm"),
     }
 }

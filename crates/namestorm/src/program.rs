@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use control::report::{bytes, count, counted};
 use control::{
-    Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, RecordLog, Reloaded,
-    StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
+    ContentList, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program,
+    RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
 };
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
@@ -24,6 +24,7 @@ use crate::answers::Answers;
 use crate::compile::compile;
 use crate::hook::{Hook, NoHook};
 use crate::identity::{Identity, IdentityArgs};
+use crate::inventory::{Inventory, REPLIES_BY_ZONE};
 use crate::key::{Form, Hashing};
 use crate::load::ZoneSpec;
 use crate::name::{self, Name};
@@ -96,6 +97,8 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     files: Vec<PathBuf>,
     /// Where the zones come from, if they can be reloaded.
     source: Option<Source>,
+    /// The zones as the command `zones` lists them. It is `None` if they do not come from files.
+    inventory: Option<Arc<Inventory>>,
 }
 
 /// Where zones come from.
@@ -180,14 +183,17 @@ impl Namestorm {
                 all: specs.len(),
             });
         }
-        for file in unserved {
+        for file in unserved.iter() {
             say(file.to_string());
         }
         let answers = files.answers();
         files.warn_of_missing_delegations(&answers, say);
         let no_hook: MakeNoHook = |_| Ok(NoHook);
+        let inventory = Arc::new(Inventory::default());
+        inventory.note_served(&files);
         let this = Self {
             mode,
+            inventory: Some(inventory),
             unserved: (!unserved.is_empty()).then(|| summary(unserved)),
             files: specs.iter().map(|spec| spec.file.clone()).collect(),
             ..Self::serving(answers, files.example(), start, no_hook)
@@ -237,7 +243,41 @@ where
             load_time: start.elapsed(),
             files: Vec::new(),
             source: None,
+            inventory: None,
         }
+    }
+
+    /// Calls `note` with the zones as the command `zones` lists them.
+    fn note(&self, note: impl FnOnce(&Inventory)) {
+        if let Some(inventory) = &self.inventory {
+            note(inventory);
+        }
+    }
+
+    /// Reads the zone named `apex` again, or else all zones that have changed. Other threads cannot
+    /// help, because the rights of the reload thread are its own.
+    fn read_again(
+        &self,
+        source: &Source,
+        known: &ZoneFiles,
+        apex: Option<&[u8]>,
+    ) -> Result<ZoneFiles, StartError> {
+        let mut say = |line: String| tracing::warn!("{line}");
+        if let Some(apex) = apex {
+            let one = known.read_one(apex, &mut say).map_err(|file| {
+                self.note(|inventory| inventory.note_stale_file(&file));
+                faulty_files([&*file]).unwrap_or_default()
+            })?;
+            if let Some(files) = one {
+                if let Some(zone) = files.find(apex) {
+                    self.note(|inventory| inventory.note_correct_file(zone.file()));
+                }
+                return Ok(files);
+            }
+        }
+        let files = known.read(&source.zones.specs()?, 1, &mut say);
+        self.note(|inventory| inventory.note_stale(files.stale()));
+        Ok(files)
     }
 
     /// The newest answers.
@@ -474,26 +514,15 @@ where
         self.can_reload() && !name.contains('/') && name.parse::<Name>().is_ok()
     }
 
-    /// Reads the zone named `only` again, or else all zones that have changed. Other threads cannot
-    /// help, because the rights of this one are its own.
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
-        let mut say = |line: String| tracing::warn!("{line}");
+        let say = |line: String| tracing::warn!("{line}");
         let mut known = locked(&source.files);
         let apex = match only {
             Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
             None => None,
         };
-        let one = match &apex {
-            Some(apex) => known
-                .read_one(apex, &mut say)
-                .map_err(|file| faulty_files([&*file]).unwrap_or_default())?,
-            None => None,
-        };
-        let files = match one {
-            Some(files) => files,
-            None => known.read(&source.zones.specs()?, 1, &mut say),
-        };
+        let files = self.read_again(source, &known, apex.as_deref())?;
         let before: HashSet<_> = known.unserved().iter().map(UnservedFile::file).collect();
         let is_new = |file: &&UnservedFile| !before.contains(&file.file());
         let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
@@ -511,9 +540,9 @@ where
         if files.good() == 0 {
             return Err(LoadError::Nothing.into());
         }
-        let kept = faulty_files(stale.iter().chain(files.unserved()));
+        let kept = faulty_files(stale.iter().chain(files.unserved().iter()));
         if let (Some(name), Some(apex)) = (only, &apex)
-            && !files.has(apex)
+            && files.find(apex).is_none()
         {
             let why = kept.map_or(String::new(), |why| format!("; {why}"));
             return Err(format!("no zone is called {name:?}{why}").into());
@@ -528,6 +557,7 @@ where
         let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
             .map(|(number, of)| counted(number as u64, of));
         let read = count(files.read_count() as u64);
+        self.note(|inventory| inventory.note_served(&files));
         *known = files;
         Ok(Reloaded {
             done: format!("{zones}, {names}; {read} read again"),
@@ -596,7 +626,12 @@ where
         }
         let by_group = server.dns().by_group().zip(server.tcp().app().by_group());
         for ((zones, over_udp), (_, over_tcp)) in by_group {
-            tally.detail("replies by zone", ("zones", zones), over_udp + over_tcp);
+            tally.detail(REPLIES_BY_ZONE, ("zones", zones), over_udp + over_tcp);
+        }
+        if let Some(inventory) = self.inventory.as_ref().filter(|_| server.reports_answers) {
+            for (state, count) in inventory.by_state() {
+                tally.level_detail("zones", ("state", state), count);
+            }
         }
         tally.event("truncated", udp.truncated);
         tally.event("assembled", udp.assembled + tcp.assembled);
@@ -616,6 +651,11 @@ where
             tally.drop(reason, dropped);
         }
         tally.drop("query over TCP too long", server.tcp().app().too_long());
+    }
+
+    fn content_lists(&self) -> Vec<Arc<dyn ContentList>> {
+        let list = |inventory: &Arc<Inventory>| Arc::clone(inventory) as Arc<dyn ContentList>;
+        self.inventory.iter().map(list).collect()
     }
 
     fn walk<P: Port>(&self, server: &mut UdpAndTcp<H>, now: nmio::Instant, walk: &mut Walk) {

@@ -1,6 +1,7 @@
 //! The zones of a server as read from their files. Those without errors can be served. What has not
 //! changed is not read again.
 
+mod facts;
 mod reading;
 mod unserved;
 
@@ -8,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use self::facts::ZoneFacts;
 pub(crate) use self::reading::example;
 use self::reading::{ReadZone, read_all, read_zone};
 pub(crate) use self::unserved::{UnservedFile, summary};
@@ -23,9 +25,7 @@ use crate::rtype;
 /// A zone that can be served, and what it was read from.
 #[derive(Debug)]
 struct GoodZone {
-    spec: ZoneSpec,
-    /// The zone's name in lower case.
-    apex: Box<[u8]>,
+    facts: Arc<ZoneFacts>,
     answers: Arc<ZoneAnswers>,
     files: Vec<ReadFile>,
 }
@@ -69,14 +69,12 @@ impl ZoneFiles {
         threads: usize,
         say: &mut dyn FnMut(String),
     ) -> Self {
-        let known = self
-            .good
-            .iter()
-            .map(|zone| (zone.spec.file.as_path(), zone));
+        let known = self.good.iter().map(|zone| (zone.facts.file(), zone));
         let known: HashMap<&Path, _> = known.collect();
         let kept = |spec: &ZoneSpec| {
             let zone = known.get(spec.file.as_path())?;
-            let is_unchanged = zone.spec == *spec && zone.files.iter().all(ReadFile::is_unchanged);
+            let is_unchanged =
+                zone.facts.spec() == spec && zone.files.iter().all(ReadFile::is_unchanged);
             is_unchanged.then(|| Arc::clone(zone))
         };
         let kept: Vec<_> = specs.iter().map(kept).collect();
@@ -118,10 +116,10 @@ impl ZoneFiles {
         apex: &[u8],
         say: &mut dyn FnMut(String),
     ) -> Result<Option<Self>, Box<UnservedFile>> {
-        let Some(at) = self.good.iter().position(|zone| *zone.apex == *apex) else {
+        let Some(at) = self.good.iter().position(|zone| zone.facts.apex() == apex) else {
             return Ok(None);
         };
-        let spec = &self.good[at].spec;
+        let spec = self.good[at].facts.spec();
         let read = read_zone(spec, &self.hashing).map_err(|broken| {
             say_findings(&broken.report, say);
             let error = broken.report.first_error().cloned();
@@ -174,14 +172,14 @@ impl ZoneFiles {
     ) {
         let mut key = Key::new();
         for zone in &self.good {
-            let Some(parent) = name::parent(&zone.apex) else {
+            let Some(parent) = name::parent(zone.facts.apex()) else {
                 continue;
             };
             key.set(answers.form(), parent);
             let above = answers.zone(answers.zone_of(rtype::NS, key.bytes()));
-            key.set(answers.form(), &zone.apex);
+            key.set(answers.form(), zone.facts.apex());
             if above.is_some_and(|above| !above.is_broken() && !above.has_cut(key.bytes())) {
-                let (file, apex) = (zone.spec.file.display(), name::Shown(&zone.apex));
+                let (file, apex) = (zone.facts.file().display(), name::Shown(zone.facts.apex()));
                 say(format!(
                     "{file}: warning: a zone above {apex} is served too, but has no NS records for it: \
                      resolvers do not find {apex} there; add them"
@@ -194,7 +192,7 @@ impl ZoneFiles {
     pub(crate) fn sizes(&self) -> impl Iterator<Item = (&[u8], &Size)> {
         self.good
             .iter()
-            .map(|zone| (&*zone.apex, zone.answers.size()))
+            .map(|zone| (zone.facts.apex(), zone.answers.size()))
     }
 
     /// Returns the number of zones that can be served.
@@ -202,9 +200,14 @@ impl ZoneFiles {
         self.good.len()
     }
 
-    /// Returns true if a zone named `apex` (in lower case) can be served.
-    pub(crate) fn has(&self, apex: &[u8]) -> bool {
-        self.good.iter().any(|zone| *zone.apex == *apex)
+    /// Returns what is known of each zone that can be served.
+    pub(crate) fn facts(&self) -> impl ExactSizeIterator<Item = &Arc<ZoneFacts>> {
+        self.good.iter().map(|zone| &zone.facts)
+    }
+
+    /// Returns what is known of the zone named `apex` (in lower case), if it can be served.
+    pub(crate) fn find(&self, apex: &[u8]) -> Option<&Arc<ZoneFacts>> {
+        self.facts().find(|zone| zone.apex() == apex)
     }
 
     /// Returns the number of zones that were read, not kept.
@@ -243,7 +246,7 @@ impl ZoneFiles {
     }
 
     /// Returns the files that are not served.
-    pub(crate) fn unserved(&self) -> &[UnservedFile] {
+    pub(crate) fn unserved(&self) -> &Arc<[UnservedFile]> {
         &self.unserved
     }
 
@@ -267,8 +270,7 @@ impl GoodZone {
         };
         answers.set_group(group);
         Self {
-            spec,
-            apex,
+            facts: Arc::new(ZoneFacts::new(spec, apex, &answers)),
             answers: Arc::new(answers),
             files,
         }
@@ -326,29 +328,30 @@ impl<'z> Gatherer<'z> {
     /// Adds a zone. Of two files with the same zone, the one that was served before is served, or else
     /// the first.
     fn add(&mut self, zone: Arc<GoodZone>) {
-        let Some(&at) = self.by_apex.get(&zone.apex) else {
-            self.by_apex.insert(zone.apex.clone(), self.good.len());
+        let Some(&at) = self.by_apex.get(zone.facts.apex()) else {
+            self.by_apex
+                .insert(zone.facts.apex().into(), self.good.len());
             self.good.push(zone);
             return;
         };
         let mut served = self.before.good.iter();
         let is_known = |zone: &GoodZone, known: &GoodZone| {
-            known.apex == zone.apex && known.spec.file == zone.spec.file
+            known.facts.apex() == zone.facts.apex() && known.facts.file() == zone.facts.file()
         };
         let mut other = zone;
         if served.any(|known| is_known(&other, known)) {
             std::mem::swap(&mut self.good[at], &mut other);
         }
-        let by = self.good[at].spec.file.display().to_string();
-        let file = other.spec.file.display().to_string();
+        let by = self.good[at].facts.file().display().to_string();
+        let file = other.facts.file().display().to_string();
         self.unserved
-            .push(UnservedFile::duplicate(file, &other.apex, by));
+            .push(UnservedFile::duplicate(file, other.facts.apex(), by));
     }
 
     /// Adds a zone as it was before, because its file has errors now.
     fn add_stale(&mut self, broken: Broken, old: Arc<GoodZone>) {
         let error = broken.report.first_error().cloned();
-        let file = old.spec.file.display().to_string();
+        let file = old.facts.file().display().to_string();
         self.stale
             .push(UnservedFile::broken(file, broken.apex, error));
         self.add(old);
@@ -362,7 +365,7 @@ impl<'z> Gatherer<'z> {
             let error = broken.report.first_error().cloned();
             let apex = broken.apex.map(|apex| apex.to_ascii_lowercase());
             let by = apex.as_ref().and_then(|apex| self.by_apex.get(&**apex));
-            let by = by.map(|at| self.good[*at].spec.file.display().to_string());
+            let by = by.map(|at| self.good[*at].facts.file().display().to_string());
             self.unserved.push(match (apex, by) {
                 (Some(apex), Some(by)) => UnservedFile::duplicate(file, &apex, by),
                 (apex, _) => UnservedFile::broken(file, apex, error),

@@ -9,7 +9,9 @@ use control::config::{self, ConfigArgs, ConfigCommand, Lines};
 use control::{
     Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
 };
-use namestorm::{Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs};
+use namestorm::{
+    Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs, ZonesArgs,
+};
 use sandstorm::{Congestion, SiteOptions, SiteSource, check_sites, load_sites, same_congestion};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
@@ -42,6 +44,11 @@ enum Command {
     /// Print configuration files.
     #[command(subcommand)]
     Config(ConfigCommand<Serve>),
+    /// Show the zones of a running server, and whether they are served.
+    ///
+    /// The state `old` means that the file has an error, so that the zone keeps its old answers. The
+    /// error is on the next line.
+    Zones(ZonesArgs),
     #[command(flatten)]
     Control(ControlCommand),
 }
@@ -237,6 +244,7 @@ fn main() -> ExitCode {
             ];
             what.run(&parsed, &command, &own)
         }
+        Command::Zones(zones) => zones.run("storm"),
         Command::Control(what) => what.run("storm"),
     }
 }

@@ -17,9 +17,9 @@ use tokio::time::timeout;
 
 use crate::endpoint::default_sockets;
 
-/// Where a server's control socket is.
+/// Where a server's control socket is, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug)]
-pub(super) struct SocketArgs {
+pub struct SocketArgs {
     /// The server's control socket, if the server has another than the default.
     #[arg(long, value_name = "PATH")]
     control_socket: Option<PathBuf>,

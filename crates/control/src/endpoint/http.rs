@@ -22,6 +22,7 @@ use super::query::for_each_part;
 use super::reply::{Reply, json, not_allowed, of_type, text};
 use crate::metrics;
 use crate::observed::Observed;
+use crate::program::ContentList;
 use crate::status::{Phase, ReloadResult};
 
 /// What a client of an endpoint may do.
@@ -115,6 +116,13 @@ async fn answer<B>(request: &Request<B>, access: Access, server: &Arc<Observed>)
             ("/trace", _) => return not_allowed("GET, DELETE"),
             _ => {}
         }
+        let is_at = |list: &&Arc<dyn ContentList>| path.strip_prefix('/') == Some(list.name());
+        if let Some(list) = server.content_lists().iter().find(is_at) {
+            return match *request.method() {
+                Method::GET => looking::content(query, &**list, server),
+                _ => not_allowed("GET"),
+            };
+        }
     }
     let reply = match path {
         "/" => page(),
@@ -122,7 +130,7 @@ async fn answer<B>(request: &Request<B>, access: Access, server: &Arc<Observed>)
         "/health" => health(server),
         "/ready" => ready(server),
         "/status" => status(server),
-        _ => return text(StatusCode::NOT_FOUND, paths(access)),
+        _ => return text(StatusCode::NOT_FOUND, paths(access, server)),
     };
     match *request.method() {
         Method::GET | Method::HEAD => reply,
@@ -130,10 +138,17 @@ async fn answer<B>(request: &Request<B>, access: Access, server: &Arc<Observed>)
     }
 }
 
-fn paths(access: Access) -> String {
+fn paths(access: Access, server: &Observed) -> String {
     let control = match access {
-        Access::Look => "",
-        Access::Control => ", /connections and /trace; POST /reload",
+        Access::Look => String::new(),
+        Access::Control => {
+            let lists = server.content_lists().iter();
+            let lists: Vec<_> = lists
+                .map(|list| list.name())
+                .chain(["connections"])
+                .collect();
+            format!(", /{} and /trace; POST /reload", lists.join(", /"))
+        }
     };
     format!("There are /, /metrics, /health, /ready, /status{control}.\n")
 }
@@ -246,6 +261,30 @@ mod tests {
     use crate::live::Published;
     use crate::program::{Counted, Tally};
 
+    /// A list of 1,000 letters, of which a query may name some.
+    struct Letters;
+
+    impl ContentList for Letters {
+        fn name(&self) -> &'static str {
+            "letters"
+        }
+
+        fn lines(
+            &self,
+            names: Vec<String>,
+            counts: &Tally,
+        ) -> Box<dyn Iterator<Item = String> + Send> {
+            let requests = counts.of("requests").unwrap_or(0);
+            let letters = ('a'..='j').cycle().take(1_000).map(String::from);
+            let is_named = move |one: &String| names.is_empty() || names.contains(one);
+            Box::new(
+                letters
+                    .filter(is_named)
+                    .map(move |one| format!("{one}{requests}")),
+            )
+        }
+    }
+
     fn server(reloads: Option<crate::reload::Requests>) -> (Arc<Observed>, Arc<[Published]>) {
         let published: Arc<[Published]> = Published::for_workers(1).into();
         let server = Observed::new(
@@ -253,7 +292,7 @@ mod tests {
             Arc::clone(&published),
             Arc::default(),
             reloads,
-            Vec::new(),
+            (Vec::new(), vec![Arc::new(Letters)]),
         );
         (server, published)
     }
@@ -309,6 +348,26 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_content_has_all_lines_or_those_that_are_named() {
+        let (server, published) = server(None);
+        publish(&published);
+        let (code, all) = ask("GET /letters", Access::Control, &server);
+        assert_eq!((code, all.lines().count()), (200, 1_000));
+        assert!(
+            all.starts_with("a5\nb5\n") && all.ends_with("j5\n"),
+            "{all}"
+        );
+        let (_, some) = ask(
+            "GET /letters?name=c&name=x&name=%61",
+            Access::Control,
+            &server,
+        );
+        assert_eq!(some, "a5\nc5\n".repeat(100));
+        let (_, paths) = ask("GET /nothing", Access::Control, &server);
+        assert!(paths.contains(", /letters, /connections and "), "{paths}");
+    }
+
+    #[test]
     fn other_requests_are_refused() {
         let (server, _) = server(None);
         for (line, access, code) in [
@@ -319,6 +378,9 @@ mod tests {
             ("POST /reload", Access::Control, 501),
             ("GET /connections", Access::Look, 404),
             ("GET /trace?peer=192.0.2.7", Access::Look, 404),
+            ("GET /letters", Access::Look, 404),
+            ("POST /letters", Access::Control, 405),
+            ("GET /letters?color=red", Access::Control, 400),
             ("POST /trace", Access::Control, 405),
             ("GET /trace", Access::Control, 400),
             ("GET /trace?peer=localhost", Access::Control, 400),

@@ -1,9 +1,10 @@
-//! The answers of the control socket that show single connections and packets.
+//! The answers of the control socket that show single connections, packets, and parts of the content.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::body::Frame;
 use hyper::header::TRAILER;
 use tokio::sync::mpsc;
 
@@ -12,12 +13,15 @@ use super::query::for_each_part;
 use super::reply::{Reply, set, stream, text};
 use crate::args::number;
 use crate::observed::Observed;
+use crate::program::ContentList;
 use crate::table::filter::Filter;
 use crate::table::list::ListRequest;
 use crate::trace::session::{MAX_SECONDS, MAX_SNAP, MIN_SNAP, TRAILERS, TraceRequest};
 
 /// Maximum number of connections in a list, if the query sets no other.
 const DEFAULT_LIMIT: u64 = 10_000;
+/// Number of lines of a list of content that are made without a pause.
+const LINES_TOGETHER: usize = 256;
 /// The rule for the address of a trace's client.
 const PEER: &str = "give the client's address, such as 192.0.2.7";
 
@@ -41,6 +45,39 @@ pub(super) fn connections(query: Option<&str>, server: &Arc<Observed>) -> Reply 
     let (out, frames) = mpsc::channel(WAITING_FRAMES);
     let server = Arc::clone(server);
     tokio::spawn(async move { server.lister().list(request, out).await });
+    stream("application/x-ndjson", frames)
+}
+
+/// Sends the lines of a list of content, or those of the parts that the query names.
+pub(super) fn content(query: Option<&str>, list: &dyn ContentList, server: &Observed) -> Reply {
+    let mut names = Vec::new();
+    let parsed = for_each_part(query, "name", |name, value| match name {
+        "name" => {
+            names.push(value.to_owned());
+            Ok(())
+        }
+        _ => Err(None),
+    });
+    if let Err(why) = parsed {
+        return text(StatusCode::BAD_REQUEST, why);
+    }
+    let mut lines = list.lines(names, &server.snapshot().tally()).peekable();
+    let (out, frames) = mpsc::channel(WAITING_FRAMES);
+    tokio::spawn(async move {
+        while lines.peek().is_some() {
+            let mut bytes = Vec::new();
+            for line in lines.by_ref().take(LINES_TOGETHER) {
+                bytes.extend_from_slice(line.as_bytes());
+                bytes.push(b'\n');
+            }
+            // The client may have gone away.
+            if out.send(Frame::data(bytes.into())).await.is_err() {
+                return;
+            }
+            // Even a client that reads at once lets other tasks go on.
+            tokio::task::yield_now().await;
+        }
+    });
     stream("application/x-ndjson", frames)
 }
 

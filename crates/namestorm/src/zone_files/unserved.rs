@@ -62,11 +62,19 @@ impl UnservedFile {
     }
 
     /// A file whose zone could not be loaded. `apex` is the zone's name, if it is known.
-    pub(super) fn broken(file: String, apex: Option<Vec<u8>>, error: Option<Finding>) -> Self {
+    pub(crate) fn broken(file: String, apex: Option<Vec<u8>>, error: Option<Finding>) -> Self {
         Self {
             file,
             reason: apex.map_or(Reason::Nameless, Reason::Broken),
             error,
+        }
+    }
+
+    /// Returns the name of the zone in the file, if it is known.
+    pub(crate) fn name(&self) -> Option<&[u8]> {
+        match &self.reason {
+            Reason::Broken(apex) | Reason::Duplicate { apex, .. } => Some(apex),
+            Reason::Nameless => None,
         }
     }
 

@@ -1,0 +1,232 @@
+//! The zones of a running server as its operator sees them, and their list for the command `zones`.
+
+mod line;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use control::{ContentList, Tally};
+
+pub(crate) use self::line::{Heading, Line};
+use self::line::{Row, State, Summary};
+use crate::name::{self, Name};
+use crate::zone_files::{UnservedFile, ZoneFacts, ZoneFiles};
+
+/// The name of the list.
+pub(crate) const ZONES: &str = "zones";
+/// The counts of replies for each group of zones, and the label with the name of the group.
+pub(crate) const REPLIES_BY_ZONE: &str = "replies by zone";
+
+/// The zones of a server and their states. The reload thread changes them, and the control thread
+/// lists them. Neither of them waits for the other one, and no answers are kept for a list.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    contents: Mutex<Arc<Contents>>,
+    /// Number of zones in each state. A worker reports them.
+    counts: [AtomicU64; State::ALL.len()],
+}
+
+/// The zones at one time.
+#[derive(Clone, Debug, Default)]
+struct Contents {
+    served: Vec<Arc<ZoneFacts>>,
+    unserved: Arc<[UnservedFile]>,
+    /// The files with errors whose zones keep their old answers: the path and the first error.
+    stale: HashMap<String, String>,
+}
+
+impl Inventory {
+    /// Notes the zones that are served from now on.
+    pub(crate) fn note_served(&self, files: &ZoneFiles) {
+        let served = files.facts().cloned().collect();
+        let unserved = Arc::clone(files.unserved());
+        self.change(|now| (now.served, now.unserved) = (served, unserved));
+    }
+
+    /// Notes all files with errors whose zones keep their old answers.
+    pub(crate) fn note_stale(&self, stale: &[UnservedFile]) {
+        let of_file = |file: &UnservedFile| (file.file(), file.error());
+        self.change(|now| now.stale = stale.iter().map(of_file).collect());
+    }
+
+    /// Notes that a file has an error, and that its zone keeps its old answers.
+    pub(crate) fn note_stale_file(&self, file: &UnservedFile) {
+        self.change(|now| drop(now.stale.insert(file.file(), file.error())));
+    }
+
+    /// Notes that a file has no error any more.
+    pub(crate) fn note_correct_file(&self, file: &Path) {
+        self.change(|now| drop(now.stale.remove(&*file.to_string_lossy())));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Contents)) {
+        let mut contents = self.lock();
+        // A list that is being made keeps the old contents.
+        let now = Arc::make_mut(&mut contents);
+        change(now);
+        let mut counts = [0; State::ALL.len()];
+        let served = now.served.iter().map(|zone| now.state_of(zone).0);
+        for state in served.chain(now.unserved.iter().map(state_of_unserved)) {
+            counts[state as usize] += 1;
+        }
+        for (count, number) in self.counts.iter().zip(counts) {
+            count.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the name of each state with the number of zones in it. Takes no lock.
+    pub(crate) fn by_state(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let states = State::ALL.iter().zip(&self.counts);
+        states.map(|(state, count)| (state.name(), count.load(Ordering::Relaxed)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Contents>> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Contents {
+    /// Returns the state of a zone that is served, and the error in its file.
+    fn state_of(&self, zone: &ZoneFacts) -> (State, Option<&String>) {
+        if self.stale.is_empty() {
+            return (State::Served, None);
+        }
+        let error = self.stale.get(&*zone.file().to_string_lossy());
+        (error.map_or(State::Served, |_| State::Old), error)
+    }
+}
+
+fn state_of_unserved(file: &UnservedFile) -> State {
+    if file.is_duplicate() {
+        State::Twice
+    } else {
+        State::Broken
+    }
+}
+
+impl ContentList for Inventory {
+    fn name(&self) -> &'static str {
+        ZONES
+    }
+
+    fn lines(&self, names: Vec<String>, counts: &Tally) -> Box<dyn Iterator<Item = String> + Send> {
+        let contents = Arc::clone(&self.lock());
+        Box::new(Listing::new(contents, names, counts))
+    }
+}
+
+/// A list of zones that is being made.
+struct Listing {
+    contents: Arc<Contents>,
+    /// The zones that are wanted, if not all of them: the name as it was given, and whether a zone has
+    /// it. The keys are the names in wire format and lower case.
+    wanted: HashMap<Vec<u8>, (String, bool)>,
+    /// Maps the name of each zone that is counted on its own to the number of its replies.
+    replies: HashMap<String, u64>,
+    /// Number of zones that were visited.
+    visited: usize,
+    summary: Summary,
+    has_ended: bool,
+}
+
+impl Listing {
+    fn new(contents: Arc<Contents>, names: Vec<String>, counts: &Tally) -> Self {
+        let mut summary = Summary::default();
+        let mut wanted = HashMap::new();
+        for text in names {
+            match text.parse::<Name>() {
+                Ok(name) => {
+                    wanted.insert(name.as_wire().to_ascii_lowercase(), (text, false));
+                }
+                Err(_) => summary.unknown.push(text),
+            }
+        }
+        let mut replies = HashMap::new();
+        for one in counts
+            .events()
+            .iter()
+            .filter(|one| one.name == REPLIES_BY_ZONE)
+        {
+            for (_, zone) in one.labels.iter() {
+                *replies.entry(zone.to_owned()).or_default() += one.count;
+            }
+        }
+        Self {
+            contents,
+            wanted,
+            replies,
+            visited: 0,
+            summary,
+            has_ended: false,
+        }
+    }
+
+    /// Returns true if a zone with this name is wanted.
+    fn wants(&mut self, name: Option<&[u8]>) -> bool {
+        if self.wanted.is_empty() && self.summary.unknown.is_empty() {
+            return true;
+        }
+        let wanted = name.and_then(|name| self.wanted.get_mut(name));
+        wanted.map(|(_, is_found)| *is_found = true).is_some()
+    }
+
+    /// Returns the line of the next zone that is wanted.
+    fn next_row(&mut self) -> Option<Row> {
+        let contents = Arc::clone(&self.contents);
+        loop {
+            let (state, row) = if let Some(zone) = contents.served.get(self.visited) {
+                let (state, error) = contents.state_of(zone);
+                let is_wanted = self.wants(Some(zone.apex()));
+                (state, is_wanted.then(|| self.row(zone, state, error)))
+            } else {
+                let at = self.visited - contents.served.len();
+                let file = contents.unserved.get(at)?;
+                let state = state_of_unserved(file);
+                let is_wanted = self.wants(file.name());
+                (state, is_wanted.then(|| Row::unserved(file, state)))
+            };
+            self.visited += 1;
+            self.summary.add(state, row.is_some());
+            if row.is_some() {
+                return row;
+            }
+        }
+    }
+
+    fn row(&self, zone: &ZoneFacts, state: State, error: Option<&String>) -> Row {
+        let name = name::Shown(zone.apex()).to_string();
+        let replies = self.replies.get(&name).copied();
+        // A pattern may read like the name of a zone.
+        let replies = replies.filter(|_| !zone.is_grouped());
+        Row::served(name, zone, state, error.cloned(), replies)
+    }
+}
+
+impl Iterator for Listing {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        if self.has_ended {
+            return None;
+        }
+        let line = if let Some(row) = self.next_row() {
+            Line::Zone(row)
+        } else {
+            self.has_ended = true;
+            let mut summary = std::mem::take(&mut self.summary);
+            let unknown = self.wanted.values().filter(|(_, is_found)| !is_found);
+            summary
+                .unknown
+                .extend(unknown.map(|(text, _)| text.clone()));
+            summary.unknown.sort();
+            Line::End { summary }
+        };
+        // A line has no map, so it can always be written.
+        Some(serde_json::to_string(&line).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+use std::fs;
+
+use super::*;
+use crate::key::{Form, Hashing};
+use crate::load::ZoneSpec;
+
+const GOOD: &str = "@ 60 IN SOA ns host 7 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
+
+/// The zones of some files in a folder, as a server reads them.
+struct Server {
+    folder: tempfile::TempDir,
+    specs: Vec<ZoneSpec>,
+    files: ZoneFiles,
+    inventory: Inventory,
+}
+
+impl Server {
+    fn new(names: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = |name: &&str| ZoneSpec {
+            origin: None,
+            file: folder.path().join(name),
+            group: None,
+        };
+        Self {
+            specs: names.iter().map(spec).collect(),
+            files: ZoneFiles::new(Hashing::new(Form::Wire, [1; 4])),
+            inventory: Inventory::default(),
+            folder,
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    fn read(&mut self) {
+        self.files = self.files.read(&self.specs, 1, &mut |_| {});
+        self.inventory.note_stale(self.files.stale());
+        self.inventory.note_served(&self.files);
+    }
+
+    /// Returns the rows of a list, and its summary.
+    fn list(&self, names: &[&str], counts: &Tally) -> (Vec<serde_json::Value>, Summary) {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let lines: Vec<_> = self.inventory.lines(names, counts).collect();
+        let (last, rows) = lines.split_last().unwrap();
+        let rows = rows.iter().map(|row| serde_json::from_str(row).unwrap());
+        match serde_json::from_str(last).unwrap() {
+            Line::End { summary } => (rows.collect(), summary),
+            Line::Zone(_) => panic!("{last}"),
+        }
+    }
+
+    fn states(&self) -> Vec<String> {
+        let (rows, _) = self.list(&[], &Tally::default());
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or("-").to_owned();
+        let state =
+            |row: &serde_json::Value| format!("{} {}", text(&row["zone"]), text(&row["state"]));
+        rows.iter().map(state).collect()
+    }
+}
+
+fn counts() -> Tally {
+    let mut tally = Tally::default();
+    tally.detail(REPLIES_BY_ZONE, ("zones", "none"), 5);
+    tally.detail(REPLIES_BY_ZONE, ("zones", "a.example."), 7);
+    tally.detail(REPLIES_BY_ZONE, ("zones", "a.example."), 3);
+    tally
+}
+
+#[test]
+fn each_zone_and_each_file_that_is_not_served_has_a_line() {
+    let mut server = Server::new(&["a.example", "b.example", "c", "d..x"]);
+    server.write("a.example", GOOD);
+    server.write("b.example", "@ 60 NS a.\n");
+    server.write("c", &format!("$ORIGIN A.example.\n{GOOD}"));
+    server.write("d..x", "nonsense\n");
+    server.read();
+    let (rows, summary) = server.list(&[], &counts());
+    let names = [
+        "a.example. served",
+        "a.example. twice",
+        "b.example. broken",
+        "- broken",
+    ];
+    assert_eq!(server.states(), names);
+    let first = &rows[0];
+    assert_eq!(
+        (&first["serial"], &first["records"]),
+        (&7.into(), &3.into())
+    );
+    assert_eq!(
+        (&first["names"], &first["queries"]),
+        (&2.into(), &10.into())
+    );
+    assert!(first["file"].as_str().unwrap().ends_with("/a.example"));
+    assert!(first["loaded_unix_time"].as_f64().unwrap() > 1.7e9);
+    assert!(first["error"].is_null() && first["signed_until_unix_time"].is_null());
+    let error = rows[2]["error"].as_str().unwrap();
+    assert!(
+        error.contains("b.example") && error.contains("SOA"),
+        "{error}"
+    );
+    let twice = rows[1]["error"].as_str().unwrap();
+    assert!(twice.contains("holds the zone a.example. too"), "{twice}");
+    let expected = Summary {
+        zones: 4,
+        matching: 4,
+        served: 1,
+        broken: 2,
+        twice: 1,
+        ..Summary::default()
+    };
+    assert_eq!(summary, expected);
+    let by_state = [("served", 1), ("old", 0), ("broken", 2), ("twice", 1)];
+    assert!(server.inventory.by_state().eq(by_state));
+}
+
+#[test]
+fn names_choose_zones_and_those_that_no_zone_has_are_told() {
+    let mut server = Server::new(&["a.example", "b.example"]);
+    server.write("a.example", GOOD);
+    server.write("b.example", GOOD);
+    server.read();
+    let (rows, summary) = server.list(&["B.Example", "c.example", "x..y"], &counts());
+    assert_eq!((rows.len(), &rows[0]["zone"]), (1, &"b.example.".into()));
+    assert!(rows[0]["queries"].is_null(), "it is not counted on its own");
+    assert_eq!(summary.unknown, ["c.example", "x..y"]);
+    assert_eq!((summary.zones, summary.matching), (2, 1));
+    let (rows, summary) = server.list(&["x..y"], &counts());
+    assert!(rows.is_empty() && summary.unknown == ["x..y"]);
+}
+
+#[test]
+fn a_zone_whose_file_has_an_error_is_old_until_the_file_is_correct() {
+    let mut server = Server::new(&["a.example", "b.example"]);
+    server.write("a.example", GOOD);
+    server.write("b.example", GOOD);
+    server.read();
+    server.write("b.example", &format!("{GOOD}x 60 A nonsense\n"));
+    server.read();
+    assert_eq!(server.states(), ["a.example. served", "b.example. old"]);
+    let by_state = [("served", 1), ("old", 1), ("broken", 0), ("twice", 0)];
+    assert!(server.inventory.by_state().eq(by_state));
+    let (rows, summary) = server.list(&["b.example"], &counts());
+    let error = rows[0]["error"].as_str().unwrap();
+    assert!(error.contains("b.example:4:8: "), "{error}");
+    assert_eq!(
+        (summary.served, summary.old, rows[0]["serial"].as_u64()),
+        (1, 1, Some(7))
+    );
+    // A reload of another zone says nothing about this one.
+    let apex = b"\x01a\x07example\0";
+    server
+        .inventory
+        .note_correct_file(server.files.find(apex).unwrap().file());
+    assert_eq!(server.states(), ["a.example. served", "b.example. old"]);
+    server.write("b.example", GOOD);
+    server.read();
+    assert_eq!(server.states(), ["a.example. served", "b.example. served"]);
+    server.write("a.example", "nonsense\n");
+    let stale = server.files.read_one(apex, &mut |_| {}).unwrap_err();
+    server.inventory.note_stale_file(&stale);
+    assert_eq!(server.states(), ["a.example. old", "b.example. served"]);
+}
+
+#[test]
+fn a_list_that_has_begun_goes_on_while_zones_change() {
+    let mut server = Server::new(&["a.example", "b.example"]);
+    server.write("a.example", GOOD);
+    server.write("b.example", GOOD);
+    server.read();
+    let mut lines = server.inventory.lines(Vec::new(), &Tally::default());
+    assert!(lines.next().unwrap().contains("\"a.example.\""));
+    server.specs.pop();
+    server.read();
+    assert!(lines.next().unwrap().contains("\"b.example.\""));
+    assert!(lines.next().unwrap().contains("\"zones\":2") && lines.next().is_none());
+    assert_eq!(server.states(), ["a.example. served"]);
+}
+
+#[test]
+fn lines_for_people_are_columns() {
+    let mut row = {
+        let apex = b"\x01x\x07example\0".to_vec();
+        let file = UnservedFile::broken("x.zone".to_owned(), Some(apex), None);
+        Row::unserved(&file, State::Broken)
+    };
+    assert_eq!(
+        row.to_string(),
+        "x.example.                   broken          -         -         -           - -                    x.zone\n     \
+         x.zone: not loaded; queries for x.example. get SERVFAIL\n"
+    );
+    row = serde_json::from_str(
+        "{\"zone\":\"example.org.\",\"state\":\"served\",\"serial\":2026010101,\"records\":1204,\
+         \"names\":310,\"queries\":50123,\"file\":\"a.zone\",\"loaded_unix_time\":784111777.5,\
+         \"signed_until_unix_time\":1000000000000,\"error\":null}",
+    )
+    .unwrap();
+    assert_eq!(
+        format!("{Heading}{row}"),
+        "zone                         state      serial   records     names     queries loaded               file\n\
+         example.org.                 served 2026010101     1,204       310      50,123 1994-11-06T08:49:37Z a.zone\n     \
+         signed until 9999-12-31T23:59:59Z\n"
+    );
+    let summary = Summary {
+        zones: 1_204,
+        matching: 3,
+        served: 1_200,
+        old: 2,
+        broken: 1,
+        twice: 1,
+        unknown: Vec::new(),
+    };
+    assert_eq!(
+        summary.to_string(),
+        "zones: 1,204, of which 3 match; old because of an error: 2; not loaded: 1; given twice: 1"
+    );
+}
