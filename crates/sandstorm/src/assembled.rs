@@ -95,10 +95,10 @@ impl Assembler<'_> {
                     _ => self.whole(answer),
                 }
             }
-            Form::NoPart => {
-                let page = Site::shared(Status::RangeNotSatisfiable, false);
-                let page = self.site.owner(answer.reply).reply(page);
-                self.no_part(page, reply.body_len())
+            Form::NoPart { page } => self.no_part(self.site.owner(answer.reply).reply(page), reply),
+            Form::Error { from_end, len } => {
+                let path = &value(from_end)[..usize::from(len)];
+                self.error(self.site.owner(answer.reply), reply, path)
             }
         };
         self.join_if_short(at, reply, assembled)
@@ -201,15 +201,37 @@ impl Assembler<'_> {
         self.with_page(at, reply)
     }
 
-    /// The page about an unsatisfiable range of a file of `len` bytes.
-    fn no_part(&mut self, page: &Reply, len: usize) -> Assembled {
+    /// The page about an unsatisfiable range of a file. It has the fields that rules have set for the file.
+    fn no_part(&mut self, page: &Reply, file: &Reply) -> Assembled {
         let at = self.out.len();
-        let (head, body) = page.bytes().split_at(page.head().len());
-        self.out.extend_from_slice(&head[..head.len() - 2]);
+        let is_replaced = |name: &str| {
+            let mut own = file.lines_for_errors();
+            own.any(|(other, _)| other.eq_ignore_ascii_case(name))
+        };
+        let own = file.lines_for_errors().map(|(_, line)| line);
+        page.write_changed_head(is_replaced, own, self.out);
+        self.out.truncate(self.out.len() - "\r\n".len());
         // Writing to a vector does not fail.
-        let _ = write!(self.out, "Content-Range: bytes */{len}\r\n\r\n");
-        self.out.extend_from_slice(body);
+        let _ = write!(
+            self.out,
+            "Content-Range: bytes */{}\r\n\r\n",
+            file.body_len()
+        );
+        self.out.extend_from_slice(page.body());
         self.with_page(at, page)
+    }
+
+    /// An error with the fields that the rules of `site` have for this path.
+    fn error(&mut self, site: &Site, error: &Reply, path: &[u8]) -> Assembled {
+        let at = self.out.len();
+        let path = if path.is_empty() { b"/" } else { path };
+        site.write_error_head(error, path, self.out);
+        self.finish_head(at, error.slot_at() as usize);
+        Assembled {
+            status: error.status(),
+            body_len: error.body_len(),
+            rest: Rest::Slice(error.head().len()..error.len()),
+        }
     }
 
     /// Finishes a response whose head and body begin at offset `at` of the buffer.

@@ -369,6 +369,48 @@ fn coded_forms_become_part_of_the_site_and_stay_when_it_is_loaded_again() {
 
 #[test]
 #[cfg(target_os = "linux")]
+fn pages_for_errors_get_the_coded_forms_of_their_files() {
+    let long = LONG.repeat(100);
+    let folder = folder(&[
+        ("index.html", "home"),
+        ("404.html", &long),
+        ("_redirects", "/gone /404.html 410\n"),
+    ]);
+    let (coder, settings) = coder(None);
+    let site = Arc::new(load(folder.path(), &settings));
+    let plain = get(&site, "/none", GZIP);
+    assert!(plain.contains("\r\nVary: Accept-Encoding\r\n") && plain.ends_with(&long));
+    let site = work(&Background::new(coder), site);
+    let next = site
+        .load_next(folder.path(), &Limits::default(), |_| {})
+        .unwrap();
+    assert!(next.leaving.is_empty());
+    assert!(next.origins.iter().all(|origin| *origin != NEW));
+    for site in [&site, &next.site] {
+        for (path, status) in [("/none", "HTTP/1.1 404 "), ("/gone", "HTTP/1.1 410 ")] {
+            let coded = get(site, path, GZIP);
+            assert!(
+                coded.starts_with(status) && coded.contains(CODED),
+                "{coded}"
+            );
+            assert!(coded.contains("\r\nVary: Accept-Encoding\r\n"), "{coded}");
+            assert!(
+                coded.len() < long.len() / 2 && !coded.contains("ETag"),
+                "{coded}"
+            );
+            let plain = get(site, path, "");
+            assert!(!plain.contains(CODED) && plain.ends_with(&long), "{plain}");
+        }
+    }
+    fs::write(folder.path().join("404.html"), "short").unwrap();
+    let last = site
+        .load_next(folder.path(), &Limits::default(), |_| {})
+        .unwrap();
+    assert!(get(&last.site, "/none", GZIP).ends_with("\r\n\r\nshort"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn a_server_that_starts_again_finds_its_coded_forms() {
     let folder = folder(&[("a.html", &LONG.repeat(100))]);
     let cache = tempfile::tempdir().unwrap();

@@ -243,6 +243,39 @@ fn rules_neither_lead_around_a_password_nor_hide_its_page() {
 }
 
 #[test]
+fn the_question_for_a_password_may_have_a_coded_page() {
+    let mut place = Place::new(&[]);
+    place
+        .settings
+        .add_error_page(Status::Unauthorized, b"/page.html");
+    let mut builder = crate::Builder::with_settings(std::time::UNIX_EPOCH, &place.settings);
+    let users = crate::login::Users::read(USERS.as_bytes()).unwrap();
+    builder.add_realm(place.settings.realms[0].path.clone(), Arc::new(users));
+    let file = |builder: crate::Builder, path: &str, content: &str| {
+        builder.file(path.as_bytes(), std::time::UNIX_EPOCH, content.as_bytes())
+    };
+    let builder = file(builder, "/index.html", "content of index.html");
+    let builder = file(builder, "/page.html", "the page for passwords");
+    let site = Arc::new(file(builder, "/page.html.br", "coded").build());
+    let mut world = world(&site, SiteOnly);
+    let of = |pair: &str| {
+        let plain = get("/private/x", pair);
+        [
+            plain.clone(),
+            plain.replace("Host", "Accept-Encoding: br\r\nHost"),
+        ]
+    };
+    let bodies = |world: &mut World<SiteOnly>, pair| {
+        let bodies = exchange(world, &of(pair)).into_iter();
+        bodies.map(|(_, body)| body).collect::<Vec<_>>()
+    };
+    let page = "the page for passwords";
+    assert_eq!(bodies(&mut world, ""), [page, "coded"]);
+    assert_eq!(bodies(&mut world, "ali:wrong"), [page, page]);
+    assert_eq!(statuses(&mut world, &of("ali:sesame")), [404, 404]);
+}
+
+#[test]
 fn a_rewrite_does_not_tell_whether_a_protected_file_exists() {
     let rules = [
         "/below/* /private/:splat 200",

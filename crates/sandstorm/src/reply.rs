@@ -14,9 +14,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::date::{SLOT_FIELD, SLOT_LEN};
 use crate::disk::DiskFile;
 use crate::fields::Fields;
+use crate::rules::is_for_errors;
 pub use crate::status::Status;
 pub(crate) use file::{FileFields, FileReplies, Form};
 pub(crate) use partial::PartialHead;
+use partial::VARY;
 
 /// The text before the value of a redirect's `Location` field.
 const LOCATION: &[u8] = b"\r\nLocation: ";
@@ -108,6 +110,44 @@ impl Reply {
     #[inline(always)]
     pub fn status(&self) -> Status {
         self.status
+    }
+
+    /// Appends the head with `more` lines, and without those whose name `is_replaced`. A client or a cache
+    /// needs all fields `Vary`, so none of them is replaced.
+    pub(crate) fn write_changed_head<'l>(
+        &self,
+        is_replaced: impl Fn(&str) -> bool,
+        more: impl Iterator<Item = &'l str>,
+        out: &mut Vec<u8>,
+    ) {
+        let (start, lines) = self.head().split_at(self.slot_end());
+        let lines = lines.strip_suffix(b"\r\n").unwrap_or(lines);
+        let is_vary = |name: &str| name.eq_ignore_ascii_case("vary");
+        out.extend_from_slice(start);
+        let from = out.len();
+        for line in lines.split_inclusive(|b| *b == b'\n') {
+            let name = line.split(|b| *b == b':').next().unwrap_or(line);
+            let name = std::str::from_utf8(name).unwrap_or_default();
+            if is_vary(name) || !is_replaced(name) {
+                out.extend_from_slice(line);
+            }
+        }
+        for line in more {
+            let is_twice =
+                |line: &str| memchr::memmem::find(&out[from..], line.as_bytes()).is_some();
+            if !(is_vary(line.split(':').next().unwrap_or(line)) && is_twice(line)) {
+                out.extend_from_slice(line.as_bytes());
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// The lines of a file's head whose fields an error about this file has too.
+    pub(crate) fn lines_for_errors(&self) -> impl Iterator<Item = (&str, &str)> {
+        let lines = std::str::from_utf8(PartialHead::of(self).own_lines()).unwrap_or_default();
+        let lines = lines.split_inclusive("\r\n");
+        let lines = lines.map(|line| (line.split(':').next().unwrap_or(line), line));
+        lines.filter(|(name, line)| is_for_errors(name) && *line != VARY)
     }
 
     /// Appends the response, which must be a redirect. `write` appends the rest of its location.

@@ -20,7 +20,9 @@ mod redirects;
 mod template;
 
 pub(crate) use hashed::is_hashed;
-pub(crate) use headers::{HeaderRule, HeaderRules, MAX_HEADER_RULES, parse_headers};
+pub(crate) use headers::{
+    HeaderRule, HeaderRules, MAX_HEADER_RULES, is_about_caches, is_for_errors, parse_headers,
+};
 pub(crate) use pattern::{Captures, MAX_CAPTURES, MAX_PATH_LEN, Pattern};
 pub(crate) use query::{Query, QueryPattern};
 pub(crate) use redirects::{Action, MAX_EXACT_RULES, MAX_PATTERN_RULES, Redirect, parse_redirects};

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
+use crate::accept::Accepted;
 use crate::assembled::{Assembler, Rest, join, slice};
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::head::{
@@ -76,8 +77,11 @@ pub(crate) enum Form {
     /// It has several parts of the file, or one that ends beyond 4 GiB. The value of `Range`, which begins at `from_end` and is `len`
     /// bytes long, names them.
     Parts { from_end: u16, len: u16 },
-    /// The file has none of the bytes that the client asks for.
-    NoPart,
+    /// The file has none of the bytes that the client asks for. This page of the file's own site says so.
+    NoPart { page: ReplyId },
+    /// It is an error with the fields that rules have for the request's path. The path begins at
+    /// `from_end` and is `len` bytes long. It is `/` if `len` is 0.
+    Error { from_end: u16, len: u16 },
     /// The reply asks for a name and a password, and the request may have the right ones. They are the
     /// value of `Authorization`, which begins at `from_end` and is `len` bytes long.
     Login { from_end: u16, len: u16 },
@@ -322,16 +326,18 @@ fn answer_by_host(
 #[inline]
 fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> Answer {
     let reply_with = |reply| Answer::with(reply, request);
+    let error = |status| site.error_form(Site::shared(status, false), request.accepted());
     let head_only = match request.method {
         Method::Head => true,
         Method::Options if request.target == "*" => {
             return reply_with(Site::shared(Status::NoContent, false));
         }
         Method::Get | Method::Options => false,
-        Method::OfNoFile => return reply_with(Site::shared(Status::MethodNotAllowed, false)),
-        Method::Unknown => return reply_with(Site::shared(Status::NotImplemented, false)),
+        Method::OfNoFile => return reply_with(error(Status::MethodNotAllowed)),
+        Method::Unknown => return reply_with(error(Status::NotImplemented)),
     };
-    let shared = |status| reply_with(Site::shared(status, head_only));
+    let shared = |status| reply_with(error(status).or_head(head_only));
+    let missing = Site::shared(Status::NotFound, false);
     let bad_request = || Answer {
         close: true,
         ..shared(Status::BadRequest)
@@ -364,8 +370,8 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
                 ..reply_with(first.or_head(head_only))
             };
         }
-        Ok(Page::Error(first)) => return reply_with(first.or_head(head_only)),
-        Err(NoPage::Unknown) => return shared(Status::NotFound),
+        Ok(Page::Error(first)) => return about_path(site, request, *first, target.path, data),
+        Err(NoPage::Unknown) => return about_path(site, request, missing, target.path, data),
         Err(NoPage::BadEncoding) => return bad_request(),
     };
     if request.method == Method::Options {
@@ -381,7 +387,7 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
                     ..whole
                 },
                 None => whole,
-                Some(range) => with_range(site, whole, range, data),
+                Some(range) => with_range(site, whole, range, request.accepted(), data),
             }
         }
         Some(Status::NotModified) => reply_with(file.not_modified()),
@@ -399,11 +405,34 @@ fn to_stranger(
     data: &[u8],
 ) -> Option<Answer> {
     let realm = site.realm(path, page)?;
-    let challenge = realm.first.or_head(request.method == Method::Head);
+    let form = login_form(request, data);
+    // While a login is checked, the reply tells the part.
+    let first = match form {
+        Form::Whole => site.error_form(realm.first, request.accepted()),
+        _ => realm.first,
+    };
+    let challenge = first.or_head(request.method == Method::Head);
     Some(Answer {
-        form: login_form(request, data),
+        form,
         ..Answer::with(challenge, request)
     })
+}
+
+/// Returns the answer with an error about a path, whose plain page begins with the reply `first`.
+#[cold]
+fn about_path(site: &Site, request: &Head<'_>, first: ReplyId, path: &str, data: &[u8]) -> Answer {
+    let first = site.error_form(first, request.accepted());
+    let error = first.or_head(request.method == Method::Head);
+    let (from_end, len) = path_place(request.len, path, data);
+    let form = if site.has_error_fields() {
+        Form::Error { from_end, len }
+    } else {
+        Form::Whole
+    };
+    Answer {
+        form,
+        ..Answer::with(error, request)
+    }
 }
 
 /// Returns the answer to OPTIONS for a file that other sites may use. `whole` is the answer with the file.
@@ -417,13 +446,17 @@ fn options(site: &Site, whole: Answer) -> Option<Answer> {
 /// Returns the answer to a request for a file whose `Range` field has the value `range`. `whole` is
 /// the answer without this field. The value lies in `data`, which begins with the request.
 #[cold]
-fn with_range(site: &Site, whole: Answer, range: &[u8], data: &[u8]) -> Answer {
+fn with_range(site: &Site, whole: Answer, range: &[u8], accepted: Accepted, data: &[u8]) -> Answer {
     let file = whole.of(site);
     let form = match Selection::of(range, file.body_len()) {
         Selection::Whole => Form::Whole,
         // The parts would be coded, but the response that contains them would not.
         Selection::Parts(_) if file.has_field("content-encoding") => Form::Whole,
-        Selection::Nothing => Form::NoPart,
+        Selection::Nothing => {
+            let page = Site::shared(Status::RangeNotSatisfiable, false);
+            let page = site.error_form(page, accepted);
+            Form::NoPart { page }
+        }
         Selection::Part(Range { start, end }) if u32::try_from(end).is_ok() => Form::Part {
             first: start as u32,
             end: end as u32,
@@ -474,17 +507,23 @@ fn redirect_form(len: usize, query: &str, data: &[u8]) -> Form {
 /// and is `len` bytes long.
 #[cold]
 fn rule_form(rule: u16, len: usize, path: &str, data: &[u8]) -> Form {
-    let at = path.as_ptr().addr().wrapping_sub(data.as_ptr().addr());
-    // The path of an absolute URI without a path is not part of the request.
-    let (from_end, path_len) = if at < len {
-        (len - at, path.len())
-    } else {
-        (0, 0)
-    };
+    let (from_end, len) = path_place(len, path, data);
     Form::ByRule {
         rule,
-        from_end: from_end as u16,
-        len: path_len as u16,
+        from_end,
+        len,
+    }
+}
+
+/// Returns where the path of a request begins, as a distance from its end, and the length of the path.
+/// The request is at the start of `data` and is `len` bytes long.
+fn path_place(len: usize, path: &str, data: &[u8]) -> (u16, u16) {
+    let at = path.as_ptr().addr().wrapping_sub(data.as_ptr().addr());
+    // The path of an absolute URI without a path is not part of the request.
+    if at < len {
+        ((len - at) as u16, path.len() as u16)
+    } else {
+        (0, 0)
     }
 }
 

@@ -3,6 +3,7 @@
 mod builder;
 mod by_host;
 mod by_query;
+mod errors;
 mod media_type;
 mod page;
 
@@ -31,6 +32,7 @@ pub use builder::Builder;
 pub use by_host::HostedSite;
 pub(crate) use by_host::{ByHost, HostedId};
 use by_query::{QueryRule, query_rule_index};
+use errors::ErrorPage;
 pub(crate) use media_type::MediaTypes;
 pub use page::ReplyId;
 pub(crate) use page::{FilePage, Page, Variants};
@@ -99,8 +101,12 @@ pub struct Site {
     settings: Arc<Settings>,
     /// The key of the entity tags.
     tag_key: TagKey,
+    /// The pages of the site that are sent for errors, by the reply for GET in the plain form.
+    errors: HashMap<ReplyId, ErrorPage, RandomState>,
     /// The rules for fields from which the heads of files were made.
     headers: HeaderRules,
+    /// What these rules say about errors, or nothing if that is the same for all paths.
+    error_rules: HeaderRules,
     /// The boundary between parts of a file. It is secret until a client sees it, so that no file can
     /// have been made to contain it.
     boundary: u64,

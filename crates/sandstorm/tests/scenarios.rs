@@ -29,6 +29,7 @@ fn site_of(file: &str) -> Site {
     match file {
         "codings.http" => site_with_codings(),
         "default_host.http" => site_by_hosts(&[(&["a.test"], "A"), (&[], "Other")]),
+        "errors.http" => site_with_errors(),
         "hosts.http" => site_by_hosts(&[(&["a.test"], "A"), (&["b.test", "*.b.test"], "B")]),
         "rules.http" => site_with_rules(),
         _ => site(),
@@ -52,6 +53,40 @@ fn site_with_codings() -> Site {
         .file(b"/short.js.gz", at(MODIFIED), b"\x1f\x8blonger")
         .file(b"/false.js", at(MODIFIED), b"let coding = false\n")
         .file(b"/false.js.gz", at(MODIFIED), b"no gzip")
+        .build()
+}
+
+/// Pages for errors, some of them with coded forms, and rules for fields.
+fn site_with_errors() -> Site {
+    let mut settings = Settings::default();
+    settings.add_security_headers().unwrap();
+    settings.add_error_page(Status::MethodNotAllowed, b"/405.html");
+    settings.add_error_page(Status::RangeNotSatisfiable, b"/416.html");
+    settings.add_redirect("/dropped /404.html 410").unwrap();
+    settings.add_redirect("/api/gone /404.html 410").unwrap();
+    for rule in [
+        "/* X-Site: sand",
+        "/* Cache-Control: public, max-age=31536000, immutable",
+        "/* Expires: Thu, 31 Dec 2099 00:00:00 GMT",
+        "/* CDN-Cache-Control: max-age=9",
+        "/404.html Cache-Control: no-store",
+        "/api/* X-Site: api",
+        "/api/* Access-Control-Allow-Origin: *",
+        "/api/* Content-Language: de",
+        "/api/* Vary: Origin",
+        "/api/open/* ! X-Site",
+        "/api/open/* ! Referrer-Policy",
+    ] {
+        settings.add_header(rule).unwrap();
+    }
+    Builder::with_settings(at(NOW), &settings)
+        .file(b"/index.html", at(MODIFIED), b"<p>Home")
+        .file(b"/404.html", at(MODIFIED), b"<p>It is lost")
+        .file(b"/404.html.gz", at(MODIFIED), b"\x1f\x8blost")
+        .file(b"/405.html", at(MODIFIED), b"<p>No")
+        .file(b"/416.html", at(MODIFIED), b"<p>There is no such part")
+        .file(b"/416.html.gz", at(MODIFIED), b"\x1f\x8bpart")
+        .file(b"/api/data.json", at(MODIFIED), b"{}\n")
         .build()
 }
 

@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::ops::Range;
 
 use crate::coding::Coding;
-use crate::date::{DATE_LEN, SLOT_FIELD};
+use crate::date::{DATE_LEN, SLOT_FIELD, SLOT_LEN};
+use crate::rules::is_about_caches;
 use crate::status::Status;
 
 use super::{ALLOWED, ETag, Reply};
@@ -67,6 +68,13 @@ impl<'a> PartialHead<'a> {
         self.lines.split_at(type_at)
     }
 
+    /// The lines of fields that rules have set, and those of `Vary` and `Content-Encoding`.
+    pub(super) fn own_lines(&self) -> &'a [u8] {
+        let first_lines = self.first_lines_and_type().0;
+        let slot_len = SLOT_FIELD.len() + SLOT_LEN + "\r\n".len();
+        first_lines.get(slot_len..).unwrap_or_default()
+    }
+
     /// Writes the head of a response with `len` bytes of coded content, which has its own tag or none
     /// yet. Returns the offset of its slot.
     pub(super) fn write_coded(
@@ -101,8 +109,8 @@ impl<'a> PartialHead<'a> {
         self.last_lines.get(..len).unwrap_or_default()
     }
 
-    /// Writes the head of a response about an error, with the file as its page. `more` has further
-    /// lines. Returns the offset of the slot.
+    /// Writes the head of a response about an error, with the file as its page. It lacks the file's fields
+    /// about caches. `more` has further lines. Returns the offset of the slot.
     pub(super) fn write_error(
         &self,
         status: Status,
@@ -114,11 +122,12 @@ impl<'a> PartialHead<'a> {
         let _ = write!(out, "HTTP/1.1 {status}\r\n");
         let slot_at = out.len() + SLOT_FIELD.len();
         let (first_lines, content_type) = self.first_lines_and_type();
-        // The page has no other form.
-        let vary_at = memchr::memmem::find(first_lines, VARY.as_bytes());
-        let vary_at = vary_at.unwrap_or(first_lines.len());
-        out.extend_from_slice(&first_lines[..vary_at]);
-        out.extend_from_slice(first_lines.get(vary_at + VARY.len()..).unwrap_or_default());
+        for line in first_lines.split_inclusive(|b| *b == b'\n') {
+            let name = line.split(|b| *b == b':').next().unwrap_or(line);
+            if !std::str::from_utf8(name).is_ok_and(is_about_caches) {
+                out.extend_from_slice(line);
+            }
+        }
         out.extend_from_slice(more.as_bytes());
         out.extend_from_slice(content_type);
         let _ = write!(out, "Content-Length: {len}\r\n\r\n");

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use arrayvec::ArrayVec;
+
 use super::pattern::Pattern;
 use super::{LineError, RuleError, excerpt, lines, without_comment};
 use crate::fields::{Fields, MAX_FIELDS_LEN};
@@ -21,15 +23,27 @@ const OF_FILES: [&str; 7] = [
     "location",
 ];
 
-/// Fields about the content of a file, and how long caches may keep it. The server's own pages have
-/// other content.
-const OF_CONTENT: [&str; 5] = [
-    "cache-control",
-    "content-encoding",
-    "content-language",
-    "content-type",
-    "expires",
-];
+/// Fields about the content of a file. The server's own pages have other content.
+const OF_CONTENT: [&str; 3] = ["content-encoding", "content-language", "content-type"];
+
+/// Maximum number of rules about its path that give fields to one error.
+const MAX_OF_ERROR: usize = 64;
+
+/// Returns true if a field says how long caches may keep a file, such as `CDN-Cache-Control` (RFC 9213).
+/// An error is not to be kept as long.
+pub(crate) fn is_about_caches(name: &str) -> bool {
+    const CONTROL: &str = "cache-control";
+    let end = name.len().checked_sub(CONTROL.len());
+    let is_control = end
+        .and_then(|at| name.get(at..))
+        .is_some_and(|end| end.eq_ignore_ascii_case(CONTROL));
+    is_control || is_among(name, &["expires", "surrogate-control"])
+}
+
+/// Returns true if errors may have a field with this name from a rule about files.
+pub(crate) fn is_for_errors(name: &str) -> bool {
+    !is_about_caches(name) && !is_among(name, &OF_CONTENT)
+}
 
 /// The fields for the paths that a pattern matches.
 ///
@@ -80,6 +94,17 @@ impl HeaderRule {
         }
         self.fields.add(name, value.trim_ascii())?;
         Ok(())
+    }
+
+    /// What the rule says about errors.
+    fn for_errors(&self) -> Self {
+        let removed = self.removed.iter().filter(|name| is_for_errors(name));
+        let fields = self.fields.iter().filter(|(name, _)| is_for_errors(name));
+        Self {
+            pattern: self.pattern.clone(),
+            removed: removed.cloned().collect(),
+            fields: Fields::of_lines(fields.map(|(_, line)| line).collect()),
+        }
     }
 
     /// Returns true if the rule removes or replaces earlier fields of this name.
@@ -150,7 +175,16 @@ impl HeaderRules {
             let matches = |path: &&[u8]| rule.pattern.captures(path).is_some();
             paths.iter().any(matches)
         };
-        merge(self.0.iter().filter(matches), &[])
+        merge(self.0.iter().filter(matches), &|_| true)
+    }
+
+    /// The fields about caches in rules whose path is one of these, and no pattern.
+    pub(crate) fn caching_of(&self, paths: &[&[u8]]) -> Fields {
+        let is_exact = |rule: &&HeaderRule| {
+            let exact = rule.pattern.exact();
+            exact.is_some_and(|path| paths.contains(&path))
+        };
+        merge(self.0.iter().filter(is_exact), &is_about_caches)
     }
 
     /// The fields for responses without a file, such as the server's own error pages.
@@ -159,18 +193,76 @@ impl HeaderRules {
     /// bound holds as for [`fields_for`](Self::fields_for).
     pub(crate) fn for_everything(&self) -> Fields {
         let rules = self.0.iter().filter(|rule| rule.pattern.is_everything());
-        merge(rules, &OF_CONTENT)
+        merge(rules, &is_for_errors)
+    }
+
+    /// What the rules say about errors, without the fields about the content of a file. Nothing, if that is
+    /// the same for all paths.
+    pub(crate) fn for_errors(&self) -> Self {
+        let rules = self.0.iter().map(HeaderRule::for_errors);
+        let rules: Vec<_> = rules.filter(|rule| !rule.is_empty()).collect();
+        let is_about_path = |rule: &HeaderRule| !rule.pattern.is_everything();
+        if rules.iter().any(is_about_path) {
+            Self(rules)
+        } else {
+            Self::default()
+        }
+    }
+
+    /// Returns true if there are no rules.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first 64 rules that match a decoded path.
+    pub(crate) fn matching(&self, path: &[u8]) -> MatchingRules<'_> {
+        let matches = |rule: &&HeaderRule| rule.pattern.captures(path).is_some();
+        MatchingRules(self.0.iter().filter(matches).take(MAX_OF_ERROR).collect())
     }
 }
 
-/// Applies rules in order, without the fields that have a name in `except`.
-fn merge<'r>(rules: impl Iterator<Item = &'r HeaderRule>, except: &[&str]) -> Fields {
+/// The rules that match a path, in the order in which they apply.
+#[derive(Debug)]
+pub(crate) struct MatchingRules<'r>(ArrayVec<&'r HeaderRule, MAX_OF_ERROR>);
+
+impl MatchingRules<'_> {
+    /// The lines of the fields. Together they have at most [`MAX_FIELDS_LEN`] bytes.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
+        let lines = self.0.iter().enumerate().flat_map(|(index, rule)| {
+            let later = &self.0[index + 1..];
+            let is_last = |name: &str| !later.iter().any(|rule| rule.hides(name));
+            rule.fields.iter().filter(move |(name, _)| is_last(name))
+        });
+        let mut len = 0;
+        let fits = move |line: &&str| {
+            let has_room = len + line.len() <= MAX_FIELDS_LEN;
+            len += if has_room { line.len() } else { 0 };
+            has_room
+        };
+        lines.map(|(_, line)| line).filter(fits)
+    }
+
+    /// Returns true if the rules replace a field with this name, or remove one that is not among the
+    /// `common` fields.
+    pub(crate) fn replaces(&self, name: &str, common: &Fields) -> bool {
+        let mut rules = self.0.iter();
+        rules.any(|rule| {
+            rule.fields.has(name) || (is_among(name, &rule.removed) && !common.has(name))
+        })
+    }
+}
+
+/// Applies rules in order, with the fields whose name `is_kept`.
+fn merge<'r>(
+    rules: impl Iterator<Item = &'r HeaderRule>,
+    is_kept: &dyn Fn(&str) -> bool,
+) -> Fields {
     let mut fields = Fields::new();
     for rule in rules {
         let mut merged = String::new();
         let kept = fields.iter().filter(|(name, _)| !rule.hides(name));
         let added = rule.fields.iter();
-        for (_, line) in kept.chain(added.filter(|(name, _)| !is_among(name, except))) {
+        for (_, line) in kept.chain(added.filter(|(name, _)| is_kept(name))) {
             if merged.len() + line.len() <= MAX_FIELDS_LEN {
                 merged.push_str(line);
             }

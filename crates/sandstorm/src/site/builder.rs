@@ -2,6 +2,7 @@
 
 mod codings;
 mod digests;
+mod errors;
 mod next;
 mod realms;
 mod rules;
@@ -114,7 +115,9 @@ impl Builder {
                 linked: HashMap::with_hasher(hash.clone()),
                 replies: Vec::new(),
                 by_host: None,
+                errors: HashMap::with_hasher(hash.clone()),
                 headers: settings.headers.clone(),
+                error_rules: settings.headers.for_errors(),
                 settings: Arc::new(settings.clone()),
                 tag_key: TagKey::default(),
                 boundary: hash.hash_one("boundary"),
@@ -182,6 +185,7 @@ impl Builder {
     pub(crate) fn add_rules(&mut self, redirects: Vec<Redirect>, mut headers: HeaderRules) {
         self.redirects.extend(redirects);
         headers.extend(&self.site.settings.headers);
+        self.site.error_rules = headers.for_errors();
         self.site.headers = headers;
         self.everywhere = self.fields_everywhere();
     }
@@ -500,6 +504,7 @@ impl Builder {
         self.apply_redirects(report);
         self.apply_error_pages(report);
         self.apply_realms(report);
+        self.code_error_pages();
     }
 
     /// Returns the finished site.

@@ -24,6 +24,7 @@ impl Site {
         let mut forms = builder.take_forms();
         builder.add_made_forms(coder, &mut forms, &None);
         builder.set_forms(forms);
+        builder.code_error_pages();
         builder.into_next(self)
     }
 }

@@ -69,6 +69,7 @@ impl Builder {
         for (own, old) in firsts {
             self.keep_equal(previous, own, old, 2);
         }
+        self.keep_equal_errors(previous);
         let mut stays = vec![false; previous.replies.len()];
         for origin in self.origins.iter().filter(|origin| **origin != NEW) {
             stays[*origin as usize] = true;
@@ -116,7 +117,7 @@ impl Builder {
     }
 
     /// Takes over those of `count` replies that equal replies of the previous site.
-    fn keep_equal(&mut self, previous: &Site, own: ReplyId, old: ReplyId, count: usize) {
+    pub(super) fn keep_equal(&mut self, previous: &Site, own: ReplyId, old: ReplyId, count: usize) {
         for offset in 0..count {
             let (own, old) = (own.index() + offset, old.index() + offset);
             let (new, known) = (&mut self.site.replies[own], &previous.replies[old]);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::Builder;
-use super::rules::{MAX_PAGE_LEN, Report, no_target};
+use super::rules::{Report, no_target};
 use crate::finding::{Finding, Warning};
 use crate::login::{Realm, RealmPath};
-use crate::reply::{challenge, error_page};
+use crate::reply::challenge;
 use crate::rules::Pattern;
 use crate::site::page::ReplyId;
 use crate::site::{Site, encoded};
@@ -27,19 +27,12 @@ impl Builder {
                 report(Finding::Warning(Warning::NothingThere { realm }));
             }
             let value = Realm::challenge(&path, &settings.realm_texts);
-            let file = named.and_then(|(_, path)| {
-                let file = self.site.reply(self.site.file_at(path)?.first);
-                Some((file, file.read_body(MAX_PAGE_LEN)?))
-            });
-            if let (Some((_, path)), None) = (named, &file) {
+            let more = format!("WWW-Authenticate: {value}\r\n");
+            let page = named.and_then(|(_, path)| self.add_error_page(STATUS, path, &more));
+            if let (Some((_, path)), None) = (named, page) {
                 report(no_target(path, "error page 401"));
             }
-            let more = format!("WWW-Authenticate: {value}\r\n");
-            let replies = match file {
-                Some((file, body)) => error_page(STATUS, file, &body, &more),
-                None => challenge(&value, &fields),
-            };
-            let first = self.add(replies);
+            let first = page.unwrap_or_else(|| self.add(challenge(&value, &fields)));
             self.site.realms.push(Realm::new(path, users, first));
         }
     }

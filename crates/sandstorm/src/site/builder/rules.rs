@@ -1,23 +1,16 @@
 //! Applies the rules of a site: clean URLs, redirects, and pages for errors.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashSet;
 
+use super::errors::ErrorPages;
 use super::{Builder, PAGE_SUFFIX};
 use crate::finding::Finding;
-use crate::reply::{error_page, open_redirect, status_page};
+use crate::reply::open_redirect;
 use crate::rules::{Action, Captures, Redirect};
 use crate::site::by_query::{QueryRule, rule_of};
-use crate::site::page::{Page, ReplyId};
-use crate::site::{PathRule, SHARED, Site, WITHOUT_SLASH};
+use crate::site::page::Page;
+use crate::site::{PathRule, Site, WITHOUT_SLASH};
 use crate::status::{Status, StatusCode};
-
-/// The page about a missing file, unless the settings name another one. Other hosts have the same
-/// convention.
-const NOT_FOUND_PAGE: &[u8] = b"/404.html";
-
-/// Maximum length of the page about an error, if it is a file on the disk, in bytes.
-pub(super) const MAX_PAGE_LEN: usize = 16 << 20;
 
 /// Receives what is probably a mistake.
 pub(super) type Report<'r> = dyn FnMut(Finding) + 'r;
@@ -38,9 +31,6 @@ enum Lead {
     /// Each one leads to another page of the site.
     Each,
 }
-
-/// The pages of the site that are sent with the status of an error, by status and path.
-type ErrorPages = HashMap<(Status, Box<[u8]>), ReplyId>;
 
 impl Builder {
     /// Lets `/page` lead to `/page.html`, if the site has clean URLs. `/page/` is redirected to `/page`.
@@ -199,20 +189,6 @@ impl Builder {
         page.map(Lead::Page).or_else(closed)
     }
 
-    /// Returns the reply with this status and the page at `path`.
-    fn error_of(&mut self, status: Status, path: &[u8], known: &mut ErrorPages) -> Option<ReplyId> {
-        let key = (status, Box::from(path));
-        if let Some(first) = known.get(&key) {
-            return Some(*first);
-        }
-        let file = self.site.reply(self.site.file_at(path)?.first);
-        let body = file.read_body(MAX_PAGE_LEN)?;
-        let replies = error_page(status, file, &body, "");
-        let first = self.add(replies);
-        known.insert(key, first);
-        Some(first)
-    }
-
     /// Applies forced rules with patterns to all paths that lead to a page, such as clean URLs. `forced` has the index of
     /// each such rule. The paths in `applied` follow earlier rules.
     fn force(&mut self, forced: &[usize], applied: &HashSet<Box<[u8]>>) {
@@ -241,38 +217,6 @@ impl Builder {
             let known = pages.get_mut(&path).or_else(|| aliases.get_mut(&path));
             if let (Some(page), Some(known)) = (page, known) {
                 *known = page;
-            }
-        }
-    }
-
-    /// Makes the pages for errors, from pages of the site where the settings name them. The other ones
-    /// get the fields of the rules about all paths.
-    pub(super) fn apply_error_pages(&mut self, report: &mut Report<'_>) {
-        let settings = Arc::clone(&self.site.settings);
-        let fields = self.everywhere.clone();
-        for (index, status) in SHARED.into_iter().enumerate() {
-            let named = settings.error_pages.iter().find(|(one, _)| *one == status);
-            let usual = (status == Status::NotFound).then_some(NOT_FOUND_PAGE);
-            let path = named.map(|(_, path)| &**path).or(usual);
-            let file = path.and_then(|path| self.site.file_at(path));
-            let file = file.and_then(|file| {
-                let file = self.site.reply(file.first);
-                Some((file, file.read_body(MAX_PAGE_LEN)?))
-            });
-            let rule = format!("error page {}", status.digits());
-            if let (Some((_, path)), None) = (named, &file) {
-                report(no_target(path, &rule));
-            }
-            if let Some(path) = path {
-                self.report_open_error_page(path, &rule, report);
-            }
-            let replies = match file {
-                Some((file, body)) => error_page(status, file, &body, ""),
-                None if fields == settings.fields => continue,
-                None => status_page(status, &fields),
-            };
-            for (offset, reply) in replies.into_iter().enumerate() {
-                self.replace(ReplyId((2 * index + offset) as u32), reply);
             }
         }
     }

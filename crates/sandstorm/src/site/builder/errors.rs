@@ -1,0 +1,160 @@
+//! Makes the pages for errors from files of the site.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::rules::{Report, no_target};
+use super::{Builder, paths_of};
+use crate::reply::{Reply, error_page, status_page};
+use crate::site::errors::ErrorPage;
+use crate::site::page::{ReplyId, Variants};
+use crate::site::{SHARED, Site};
+use crate::status::Status;
+
+/// The page about a missing file, unless the settings name another one. Other hosts have the same
+/// convention.
+const NOT_FOUND_PAGE: &[u8] = b"/404.html";
+
+/// Maximum length of the page about an error, if it is a file on the disk, in bytes.
+const MAX_PAGE_LEN: usize = 16 << 20;
+
+/// The pages of the site that rules send with the status of an error, by status and path.
+pub(super) type ErrorPages = HashMap<(Status, Box<[u8]>), ReplyId>;
+
+impl Builder {
+    /// Makes the pages for errors, from pages of the site where the settings name them. The other ones
+    /// get the fields of the rules about all paths.
+    pub(super) fn apply_error_pages(&mut self, report: &mut Report<'_>) {
+        let settings = Arc::clone(&self.site.settings);
+        let fields = self.everywhere.clone();
+        for (index, status) in SHARED.into_iter().enumerate() {
+            let named = settings.error_pages.iter().find(|(one, _)| *one == status);
+            let usual = (status == Status::NotFound).then_some(NOT_FOUND_PAGE);
+            let path = named.map(|(_, path)| &**path).or(usual);
+            let made = path.and_then(|path| self.make_error_page(status, path, ""));
+            let rule = format!("error page {}", status.digits());
+            if let (Some((_, path)), None) = (named, &made) {
+                report(no_target(path, &rule));
+            }
+            if let Some(path) = path {
+                self.report_open_error_page(path, &rule, report);
+            }
+            let first = ReplyId(2 * index as u32);
+            let replies = match made {
+                Some((page, replies)) => {
+                    self.site.errors.insert(first, page);
+                    replies
+                }
+                None if fields == settings.fields => continue,
+                None => status_page(status, &fields),
+            };
+            for (id, reply) in [first, first.or_head(true)].into_iter().zip(replies) {
+                self.replace(id, reply);
+            }
+        }
+    }
+
+    /// Adds the replies with this status and the page at `path`, and further lines in their heads. Those
+    /// in `known` are there already.
+    pub(super) fn error_of(
+        &mut self,
+        status: Status,
+        path: &[u8],
+        known: &mut ErrorPages,
+    ) -> Option<ReplyId> {
+        let key = (status, Box::from(path));
+        if let Some(first) = known.get(&key) {
+            return Some(*first);
+        }
+        let first = self.add_error_page(status, path, "")?;
+        known.insert(key, first);
+        Some(first)
+    }
+
+    /// Adds the replies with this status and the page at `path`, and `more` lines in their heads.
+    pub(super) fn add_error_page(
+        &mut self,
+        status: Status,
+        path: &[u8],
+        more: &str,
+    ) -> Option<ReplyId> {
+        let (page, replies) = self.make_error_page(status, path, more)?;
+        let first = self.add(replies);
+        self.site.errors.insert(first, page);
+        Some(first)
+    }
+
+    /// Makes the replies with the page at `path`. Only rules about this very path say how long caches
+    /// may keep them. Otherwise an error would be kept as long as files are.
+    fn make_error_page(
+        &self,
+        status: Status,
+        path: &[u8],
+        more: &str,
+    ) -> Option<(ErrorPage, [Reply; 2])> {
+        let caching = self.site.headers.caching_of(&paths_of(path));
+        let page = ErrorPage {
+            status,
+            file: self.site.file_at(path)?.first,
+            more: format!("{more}{}", caching.lines()).into(),
+            coded: arrayvec::ArrayVec::new(),
+        };
+        let replies = error_replies(&self.site, &page, page.file)?;
+        Some((page, replies))
+    }
+
+    /// Lets the pages for errors have the coded forms of their files.
+    pub(super) fn code_error_pages(&mut self) {
+        let site = &self.site;
+        if site.errors.is_empty() {
+            return;
+        }
+        let mut forms: HashMap<ReplyId, Option<&Variants>> = HashMap::new();
+        forms.extend(site.errors.values().map(|page| (page.file, None)));
+        for variants in &site.variants {
+            if let Some(form) = forms.get_mut(&variants.plain.first) {
+                *form = Some(variants);
+            }
+        }
+        let mut made = Vec::new();
+        for (first, page) in &site.errors {
+            let coded = forms[&page.file].iter().flat_map(|one| &one.coded);
+            for one in coded.filter(|one| !page.has(one.coding)) {
+                let replies = error_replies(site, page, one.page.first);
+                made.extend(replies.map(|replies| (*first, one.coding, replies)));
+            }
+        }
+        made.sort_by_key(|(first, coding, _)| (first.0, *coding));
+        for (first, coding, replies) in made {
+            let len = replies[0].body_len();
+            let form = self.add(replies);
+            for id in [first, first.or_head(true)] {
+                if let Some(reply) = self.site.reply(id).with_vary() {
+                    self.replace(id, reply);
+                }
+            }
+            if let Some(page) = self.site.errors.get_mut(&first) {
+                page.add(coding, form, len);
+            }
+        }
+    }
+
+    /// Takes over the coded forms of pages for errors that equal those of the previous site.
+    pub(super) fn keep_equal_errors(&mut self, previous: &Site) {
+        let mut pairs = Vec::new();
+        for (first, page) in &self.site.errors {
+            let old = previous.errors.get(&ReplyId(self.origins[first.index()]));
+            pairs.extend(old.into_iter().flat_map(|old| page.common_forms(old)));
+        }
+        for (own, old) in pairs {
+            self.keep_equal(previous, own, old, 2);
+        }
+    }
+}
+
+/// Makes the replies for an error with the content of `file`, which is a form of the page's file.
+fn error_replies(site: &Site, page: &ErrorPage, file: ReplyId) -> Option<[Reply; 2]> {
+    let file = site.reply(file);
+    let body = file.read_body(MAX_PAGE_LEN)?;
+    Some(error_page(page.status, file, &body, &page.more))
+}

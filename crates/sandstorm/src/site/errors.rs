@@ -1,0 +1,92 @@
+//! Pages of the site that are sent for errors, and the fields that rules give to errors.
+
+use arrayvec::ArrayVec;
+
+use super::page::ReplyId;
+use super::{Site, decoded};
+use crate::accept::Accepted;
+use crate::coding::Coding;
+use crate::reply::Reply;
+use crate::status::Status;
+
+/// A page of the site that is sent for an error.
+#[derive(Clone, Debug)]
+pub(super) struct ErrorPage {
+    pub(super) status: Status,
+    /// The first reply of the file in its plain form.
+    pub(super) file: ReplyId,
+    /// Further lines of the head.
+    pub(super) more: Box<str>,
+    /// The coded forms, shortest first.
+    pub(super) coded: ArrayVec<CodedError, { Coding::ALL.len() }>,
+}
+
+/// A coded form of an error's page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CodedError {
+    coding: Coding,
+    /// The reply for GET. The next reply is the one for HEAD.
+    first: ReplyId,
+    /// Length of the body in bytes.
+    len: usize,
+}
+
+impl ErrorPage {
+    pub(super) fn has(&self, coding: Coding) -> bool {
+        self.coded.iter().any(|one| one.coding == coding)
+    }
+
+    /// Adds a coded form, which the page does not have yet.
+    pub(super) fn add(&mut self, coding: Coding, first: ReplyId, len: usize) {
+        self.coded.push(CodedError { coding, first, len });
+        self.coded.sort_by_key(|one| (one.len, one.coding));
+    }
+
+    /// The first replies of the forms with the codings that `old` has too, and those of `old`.
+    pub(super) fn common_forms(&self, old: &Self) -> impl Iterator<Item = (ReplyId, ReplyId)> {
+        self.coded.iter().filter_map(|one| {
+            let old = old.coded.iter().find(|old| old.coding == one.coding)?;
+            Some((one.first, old.first))
+        })
+    }
+
+    /// Returns the form that the client wants most, or `None` for the plain one.
+    fn choose(&self, accepted: Accepted) -> Option<ReplyId> {
+        let mut best = (None, accepted.identity().max(1));
+        // Longer forms come first, so that shorter ones win.
+        for one in self.coded.iter().rev() {
+            let quality = accepted.quality(one.coding);
+            if quality >= best.1 {
+                best = (Some(one.first), quality);
+            }
+        }
+        best.0
+    }
+}
+
+impl Site {
+    /// Returns the reply for GET with the form of an error's page that a client wants most. `first` is
+    /// the reply with the plain form.
+    #[cold]
+    pub(crate) fn error_form(&self, first: ReplyId, accepted: Accepted) -> ReplyId {
+        let page = self.errors.get(&first);
+        page.and_then(|page| page.choose(accepted)).unwrap_or(first)
+    }
+
+    /// Returns true if the response to an error depends on its path.
+    pub(crate) fn has_error_fields(&self) -> bool {
+        !self.error_rules.is_empty()
+    }
+
+    /// Appends the head of an error with the fields that rules have for the path of its request.
+    pub(crate) fn write_error_head(&self, error: &Reply, path: &[u8], out: &mut Vec<u8>) {
+        match decoded(path) {
+            Ok(path) => {
+                let rules = self.error_rules.matching(&path);
+                let is_replaced = |name: &str| rules.replaces(name, &self.settings.fields);
+                error.write_changed_head(is_replaced, rules.lines(), out);
+            }
+            Err(_) => out.extend_from_slice(error.head()),
+        }
+    }
+}
