@@ -9,6 +9,11 @@ use crate::site::Totals;
 /// in memory.
 const BIG_SHARE: u64 = 8;
 
+/// Most of the budget that resident packets take by default: this share, and so many bytes. They save a
+/// seventh of the work for a short response, but nobody else can use their memory.
+const PINNED_SHARE: u64 = 8;
+const MAX_PINNED: u64 = 256_000_000;
+
 /// A budget for the responses of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryBudget {
@@ -16,11 +21,27 @@ pub(crate) struct MemoryBudget {
     bytes: u64,
     /// What resident packets take from it, in bytes.
     packets: u64,
+    /// What resident packets may take at most, in bytes.
+    pinned: u64,
 }
 
 impl MemoryBudget {
     pub(crate) fn new(bytes: u64) -> Self {
-        Self { bytes, packets: 0 }
+        Self {
+            bytes,
+            packets: 0,
+            pinned: (bytes / PINNED_SHARE).min(MAX_PINNED),
+        }
+    }
+
+    /// Returns the budget with so many bytes at most for resident packets.
+    pub(crate) fn with_pinned(self, pinned: u64) -> Self {
+        Self { pinned, ..self }
+    }
+
+    /// What resident packets may take at most, in bytes.
+    pub(crate) fn pinned(self) -> u64 {
+        self.pinned
     }
 
     /// Returns the budget for what is beside `packets` bytes of resident packets.
@@ -33,11 +54,11 @@ impl MemoryBudget {
         self.bytes
     }
 
-    /// Whether `packets` bytes of resident packets fit beside `used` bytes of responses. Together they
-    /// have at most half of the budget. So the responses can grow at a reload, and no file that was in
+    /// Whether `packets` bytes of resident packets may be pinned beside `used` bytes of responses. Together
+    /// they have at most half of the budget. So the responses can grow at a reload, and no file that was in
     /// memory moves to the disk.
     pub(crate) fn has_room_for_packets(self, packets: u64, used: u64) -> bool {
-        used.saturating_add(packets) <= self.bytes / 2
+        packets <= self.pinned && used.saturating_add(packets) <= self.bytes / 2
     }
 
     /// Describes the budget of a site with these totals, for the operator.
@@ -95,7 +116,7 @@ mod tests {
 
     #[test]
     fn resident_packets_count_in_the_budget_and_leave_room_for_a_reload() {
-        let budget = MemoryBudget::new(4_000);
+        let budget = MemoryBudget::new(4_000).with_pinned(1_600);
         assert!(budget.has_room_for_packets(1_500, 500));
         assert!(!budget.has_room_for_packets(1_501, 500));
         assert!(!budget.has_room_for_packets(u64::MAX, 500));
@@ -103,5 +124,19 @@ mod tests {
         assert!(beside.fits(1_000, 500) && !beside.fits(1_001, 500));
         assert_eq!(beside.for_pieces(500, 1), 2_000);
         assert_eq!(beside.beside(0), budget);
+    }
+
+    #[test]
+    fn an_eighth_of_the_budget_is_pinned_at_most_and_256_mb() {
+        let budget = MemoryBudget::new(800_000_000);
+        assert!(budget.has_room_for_packets(100_000_000, 0));
+        assert!(!budget.has_room_for_packets(100_000_001, 0));
+        let budget = MemoryBudget::new(1 << 40);
+        assert!(budget.has_room_for_packets(256_000_000, 0));
+        assert!(!budget.has_room_for_packets(256_000_001, 0));
+        assert!(!budget.with_pinned(0).has_room_for_packets(1, 0));
+        // The operator may allow more than the default, but not more than half of the budget.
+        let budget = MemoryBudget::new(800).with_pinned(u64::MAX);
+        assert!(budget.has_room_for_packets(400, 0) && !budget.has_room_for_packets(400, 1));
     }
 }

@@ -224,7 +224,7 @@ fn each_site_of_a_port_has_its_counts() {
 fn choosing(size: usize, budget: u64) -> (tempfile::TempDir, Sandstorm) {
     let (folder, _) = sandstorm(SendMode::MemCopy, size);
     let settings = crate::Settings {
-        memory: Some(MemoryBudget::new(budget)),
+        memory: Some(MemoryBudget::new(budget).with_pinned(budget)),
         ..crate::Settings::default()
     };
     let site = Site::load_with(folder.path(), &Limits::default(), &settings, |_| {}).unwrap();

@@ -121,6 +121,16 @@ fn taken_by(sites: &[Content], packets: u64, context: &WorkerContext) -> Result<
         let memory = site.memory.as_ref();
         memory.is_some_and(|memory| memory.has_room_for_packets(*taken, site.used))
     };
+    let pinned = sites.iter().map(|site| Some(site.memory?.pinned()));
+    if let Some(pinned) = pinned.sum::<Option<u64>>()
+        && all > pinned
+    {
+        return Err(format!(
+            "they would take {}, and --pinned allows {}",
+            report::bytes(all),
+            report::bytes(pinned)
+        ));
+    }
     let is_free = free_memory().is_none_or(|free| all <= free / 2);
     if is_free && sites.iter().zip(&taken).all(fits) {
         Ok(taken)

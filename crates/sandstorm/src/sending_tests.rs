@@ -28,7 +28,7 @@ fn content(packets: u64, room: u64) -> Content {
     Content {
         packets,
         used,
-        memory: Some(MemoryBudget::new(2 * (used + FRAME * room))),
+        memory: Some(MemoryBudget::new(2 * (used + FRAME * room)).with_pinned(1 << 50)),
     }
 }
 
@@ -73,6 +73,10 @@ fn the_operator_hears_why_the_mode_was_chosen() {
         Sending::chosen(&sites, packets, &context(1, resident_len)).describe()
     };
     let memcopy = describe(SendMode::MemCopy);
+    let content_pinned = Content {
+        memory: Some(MemoryBudget::new(1 << 40).with_pinned(11_000_000)),
+        ..content(904, 5_000)
+    };
     assert_eq!(
         choose(904, 5_000, Ok(2_048)),
         format!(
@@ -84,6 +88,13 @@ fn the_operator_hears_why_the_mode_was_chosen() {
         choose(904, 4_999, Ok(2_048)),
         format!(
             "{memcopy}; none is kept in place, because that would take too much of the memory: 11.5 MB"
+        )
+    );
+    assert_eq!(
+        Sending::chosen(&[content_pinned], 904, &context(1, Ok(2_048))).describe(),
+        format!(
+            "{memcopy}; none is kept in place, because they would take 11.5 MB, and --pinned allows \
+             11.0 MB"
         )
     );
     assert_eq!(

@@ -58,6 +58,12 @@ pub struct SiteOptions {
     #[arg(long, value_name = "SIZE", value_parser = size(MIN_MEMORY..=1_u64 << 50))]
     memory: Option<u64>,
 
+    /// Memory that packets may take for good if `--mode auto` keeps them in the port's memory, in bytes or
+    /// with a unit, such as `1GB`. With 0, packets are always copied. The default is an eighth of
+    /// `--memory`, and at most 256 MB. The system cannot swap this memory out.
+    #[arg(long, value_name = "SIZE", value_parser = size(0..=1_u64 << 50))]
+    pinned: Option<u64>,
+
     /// Host for which the site is served, such as `example.org` or `*.example.org`. Repeat it for each.
     /// Sites for different hosts can share a port and addresses. Without this option, the site is
     /// served for all hosts that no other site has.
@@ -211,7 +217,9 @@ impl SiteOptions {
             let free = control::free_memory().unwrap_or(2 * DEFAULT_MEMORY);
             (free / 2 / sites.max(1) as u64).max(MIN_MEMORY)
         };
-        MemoryBudget::new(self.memory.unwrap_or_else(share))
+        let memory = MemoryBudget::new(self.memory.unwrap_or_else(share));
+        let pinned = self.pinned.unwrap_or(memory.pinned());
+        memory.with_pinned(pinned)
     }
 
     /// Loads a folder within its memory, for a program with an application. All responses contain

@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 39] = [
+const EXAMPLES: [(&str, &str); 40] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -36,6 +36,7 @@ const EXAMPLES: [(&str, &str); 39] = [
     ("min_rate", r#""16 kB""#),
     ("root", r#""/srv/www""#),
     ("memory", r#""2 GB""#),
+    ("pinned", r#""256 MB""#),
     ("web_addresses", r#"["192.0.2.80"]"#),
     ("hosts", r#"["example.org", "*.example.org"]"#),
     (
