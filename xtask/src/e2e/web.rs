@@ -165,6 +165,7 @@ const CASES: &[(&str, Case)] = &[
     ("405", Client::method_not_allowed),
     ("ranges by curl", Client::ranges),
     ("a download by curl that goes on", Client::resume),
+    ("the habits of a CDN", Client::cdn),
     ("400, 417, 501, 505", Client::refused),
     ("a redirect that keeps the query", Client::redirect),
     ("percent signs in a path", |client| {
@@ -388,6 +389,53 @@ impl Client {
         curl(self.to, "/size-65536.bin", &options)?;
         let received = std::fs::read(&file).with_context(|| output.clone())?;
         same(&received, &whole)
+    }
+
+    /// Fetches a file as CDNs do: HEAD, then parts of 1 MiB, of which the last one is shorter, and later
+    /// revalidations.
+    fn cdn(&self) -> Result<()> {
+        const STEP: usize = 1 << 20;
+        let (path, whole) = ("/size-30000000.bin", body(30_000_000));
+        let mut connection = self.connect()?;
+        let head = connection.request("HEAD", path, "Accept-Encoding: gzip\r\n")?;
+        head.expect_status(200)?;
+        let (tag, date) = (head.field("ETag")?, head.field("Last-Modified")?);
+        same(head.field("Content-Length")?.as_bytes(), b"30000000")?;
+        same(head.field("Accept-Ranges")?.as_bytes(), b"bytes")?;
+        // Not all parts, because some scenarios have slow links.
+        for part in [0, 1, 2, whole.len() / STEP] {
+            let part = part * STEP..((part + 1) * STEP).min(whole.len());
+            let (first, last) = (part.start, part.end - 1);
+            let range = format!("Range: bytes={first}-{}\r\n", part.start + STEP - 1);
+            let fields = format!("{range}If-Range: {tag}\r\nAccept-Encoding: gzip\r\n");
+            let response = connection.request("GET", path, &fields)?;
+            response.expect_status(206)?;
+            let content_range = format!("bytes {first}-{last}/30000000");
+            same(
+                response.field("Content-Range")?.as_bytes(),
+                content_range.as_bytes(),
+            )?;
+            same(response.field("ETag")?.as_bytes(), tag.as_bytes())?;
+            same(&response.body, &whole[part])?;
+        }
+        let range = "Range: bytes=0-1048575\r\n";
+        for (fields, status) in [
+            (format!("If-None-Match: {tag}\r\n{range}"), 304),
+            (format!("If-None-Match: W/{tag}\r\n"), 304),
+            (format!("If-Modified-Since: {date}\r\n{range}"), 304),
+            (format!("If-Match: \"other\"\r\n{range}"), 412),
+            (format!("If-Match: {tag}\r\n{range}"), 206),
+            ("Range: bytes=30000000-\r\n".to_owned(), 416),
+        ] {
+            let response = connection.request("GET", path, &fields)?;
+            response
+                .expect_status(status)
+                .with_context(|| fields.clone())?;
+        }
+        // With another version, the whole file must come.
+        let fields = format!("If-Range: \"other\"\r\n{range}");
+        let response = connection.request("GET", "/size-65536.bin", &fields)?;
+        response.expect_body(&body(65_536))
     }
 
     fn refused(&self) -> Result<()> {
