@@ -70,8 +70,8 @@ impl Core {
         Ok(Written::Response(status, body_len))
     }
 
-    /// Writes the answer with a short part of a file. The client must have acknowledged all data. The
-    /// part is copied only once, directly behind its head.
+    /// Writes the answer with a short part of a file. The client must have acknowledged all data. Head and
+    /// part are made directly in the buffer that they are sent from.
     #[inline]
     fn write_short_part<S>(
         &mut self,
@@ -80,24 +80,23 @@ impl Core {
         part: Range<usize>,
         stamp: Stamp,
     ) -> Result<(Status, usize), WriteError> {
-        let reply = self.site.reply(answer.reply);
-        self.out.clear();
-        let mut assembler = Assembler {
-            site: &self.site,
-            extra: &Fields::new(),
-            stamp,
-            slots: &mut self.slots,
-            out: &mut self.out,
-        };
-        let assembled = assembler.part(reply, part);
-        conn.write_bytes(&self.out)?;
-        // Cannot fail: the head is alone in its buffer, which has room for the part.
-        if let Rest::Slice(part) = assembled.rest
-            && conn.write_bytes(slice(reply.bytes(), &part)).is_err()
-        {
-            conn.abort();
-        }
-        Ok((assembled.status, assembled.body_len))
+        let Self { site, slots, .. } = self;
+        let reply = site.reply(answer.reply);
+        let len = part.len();
+        conn.write_with(|out| {
+            let mut assembler = Assembler {
+                site,
+                extra: &Fields::new(),
+                stamp,
+                slots,
+                out,
+            };
+            let assembled = assembler.part(reply, part);
+            if let Rest::Slice(part) = assembled.rest {
+                out.extend_from_slice(slice(reply.bytes(), &part));
+            }
+        })?;
+        Ok((Status::PartialContent, len))
     }
 
     /// Assembles an answer of the site in `out`, with the fields of `response`. Returns the status,

@@ -309,23 +309,42 @@ impl<S> Connection<'_, S> {
             self.writes[buffer].extend_from_slice(bytes);
             return Ok(());
         }
+        self.write_with(|buffer| buffer.extend_from_slice(bytes))
+    }
+
+    /// Writes the bytes that `fill` appends to an empty buffer, up to [`MAX_WRITE_LEN`]. The bytes are
+    /// made where they are sent from, so this is cheaper than [`write_bytes`](Self::write_bytes). It
+    /// needs an entry of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`WriteError::Full`], [`WriteError::Closed`] or [`WriteError::TooLong`]. A call
+    /// that fails writes nothing. `fill` is called only if there is room.
+    #[inline]
+    pub fn write_with(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), WriteError> {
         self.ensure_room(1)?;
         let owner = self.owner();
         let Some(buffer) = self.writes.take(owner, self.peers) else {
             return Err(self.is_full(Some(Pool::WriteBuffers)));
         };
-        self.writes[buffer].extend_from_slice(bytes);
-        let source = Source::write_buffer(buffer);
-        let pushed = self.push(Slice {
-            source,
-            from: 0,
-            len,
-            params: [0; 2],
-        });
-        if pushed.is_err() {
-            self.writes.release(buffer, self.peers);
-        }
-        pushed
+        fill(&mut self.writes[buffer]);
+        let written = match self.writes[buffer].len() {
+            0 => Ok(()),
+            len if len > MAX_WRITE_LEN => Err(WriteError::TooLong { len }),
+            len => {
+                let slice = Slice {
+                    source: Source::write_buffer(buffer),
+                    from: 0,
+                    len: len as u32,
+                    params: [0; 2],
+                };
+                return self.push(slice).inspect_err(|_| {
+                    self.writes.release(buffer, self.peers);
+                });
+            }
+        };
+        self.writes.release(buffer, self.peers);
+        written
     }
 
     /// Writes `bytes` as a temporary content item, whose memory is freed when the peer has

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::stack::testing::{Habit, Rig};
-use crate::{Config, ConnectionId, Deadline, Timer, WriteError};
+use crate::{Config, ConnectionId, Deadline, MAX_WRITE_LEN, Timer, WriteError};
 
 #[test]
 fn a_response_is_written_after_the_callback() {
@@ -24,6 +24,30 @@ fn a_response_is_written_after_the_callback() {
     // The answer is retransmitted like any other data.
     rig.pass_ms(1_000);
     rig.sent(1, 4, "PA", b"answer");
+}
+
+#[test]
+fn bytes_are_made_in_the_buffer_that_they_are_sent_from() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    rig.recv(1, 1, "PA", b"ask");
+    rig.sent(1, 4, "A", b"");
+    let id = rig.id();
+    assert!(rig.reach(id, |_, conn| {
+        assert_eq!(conn.write_with(|_| {}), Ok(()));
+        assert_eq!(conn.write_with(|out| out.extend(b"head ")), Ok(()));
+        let len = MAX_WRITE_LEN + 1;
+        let too_long = conn.write_with(|out| out.resize(len, b'x'));
+        assert_eq!(too_long, Err(WriteError::TooLong { len }));
+        assert_eq!(conn.write_bytes(b"and more"), Ok(()));
+        conn.close();
+        assert_eq!(
+            conn.write_with(|_| panic!("it is closed")),
+            Err(WriteError::Closed)
+        );
+    }));
+    // What failed or was empty has given its buffer back, and left no bytes in it.
+    rig.check();
+    rig.sent(1, 4, "FPA", b"head and more");
 }
 
 #[test]
