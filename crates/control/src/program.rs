@@ -121,7 +121,8 @@ pub trait Program: Sync {
     }
 
     /// Returns the folders that are watched with `--watch`. If something changes there,
-    /// [`reload`](Self::reload) is called. Called before privileges are dropped.
+    /// [`reload`](Self::reload) is called. Called before privileges are dropped, and on the reload
+    /// thread after each reload, because other files may be content then.
     fn watched(&self) -> Vec<Watched> {
         Vec::new()
     }

@@ -15,14 +15,16 @@ use crate::confined::Confined;
 use crate::error::Error;
 use crate::log;
 use crate::privileges::Privileges;
-use crate::program::{Program, Reloaded, StartError};
+use crate::program::{Program, Reloaded, StartError, Watched};
 use crate::progress::{Loading, Place};
 use crate::report::{self, Block};
 use crate::status::{LastReload, ReloadResult, Reloads};
 use crate::supervisor::Supervisor;
 
-/// Introduces the parts that keep their old content, and the reasons.
+/// Introduces the reason why all content stays old.
 const STAYS: &str = "not reloaded, the old content stays";
+/// Introduces the parts that keep their old content, and the reasons.
+const PARTLY: &str = "only a part is reloaded, other content stays old";
 /// Interval at which old content is freed that was in use when a reload ended.
 const FREE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of requests that wait for a reload.
@@ -51,11 +53,20 @@ struct Shared {
     is_preparing: AtomicBool,
     /// Whether the thread has to end.
     is_closed: AtomicBool,
+    /// Hears which files are content after a reload, if somebody watches them.
+    watcher: Mutex<Option<Box<TellWatched>>>,
 }
+
+/// Tells somebody which files are content.
+type TellWatched = dyn Fn(Vec<Watched>) + Send;
 
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Vec<Request>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watcher(&self) -> MutexGuard<'_, Option<Box<TellWatched>>> {
+        self.watcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn history(&self) -> MutexGuard<'_, Reloads> {
@@ -93,6 +104,11 @@ impl Requests {
         drop(waiting);
         self.wake();
         Some(outcome)
+    }
+
+    /// Lets `tell` hear after each reload which files are content from then on.
+    pub(crate) fn tell_watched(&self, tell: impl Fn(Vec<Watched>) + Send + 'static) {
+        *self.shared.watcher() = Some(Box::new(tell));
     }
 
     /// Returns the reloads so far.
@@ -207,6 +223,9 @@ fn serve_requests<P: Program>(program: &P, shared: &Shared, supervisor: &Supervi
         let loading = Loading::begin("reloading", Place::Log);
         let (outcome, kept) = reload(program, only.as_deref());
         drop(loading);
+        if let Some(tell) = &*shared.watcher() {
+            tell(program.watched());
+        }
         supervisor.reloaded(kept.as_ref().map(|kept| kept as &dyn Display));
         {
             let mut history = shared.history();
@@ -238,7 +257,8 @@ fn reload<P: Program>(program: &P, only: Option<&str>) -> (LastReload, Option<St
         print_line("reloaded", line.clone());
     }
     if let Some(why) = &kept {
-        tracing::error!("{STAYS}: {why}");
+        let what = if done.is_some() { PARTLY } else { STAYS };
+        tracing::error!("{what}: {why}");
     }
     let (result, message) = match (done, kept.clone()) {
         (Some(done), None) => (ReloadResult::Succeeded, done),
@@ -319,6 +339,10 @@ mod tests {
 
         fn transports<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Nothing, StartError> {
             Ok(Nothing)
+        }
+
+        fn watched(&self) -> Vec<Watched> {
+            vec![Watched::Entry("a".into())]
         }
 
         fn has_content(&self, name: &str) -> bool {
@@ -453,6 +477,18 @@ mod tests {
         });
         assert_eq!(reloaded(&program), [None]);
         assert_eq!(program.asked.load(Ordering::Relaxed), ASKED);
+    }
+
+    #[test]
+    fn the_files_of_the_content_are_told_after_each_reload() {
+        let (requests, _woken) = requests();
+        let (told, watched) = sync_channel(2);
+        requests.tell_watched(move |watched| told.send(watched).unwrap());
+        for name in ["a", "broken"] {
+            requests.ask(Some(name.to_owned())).unwrap();
+            serve_requests(&Notes::default(), &requests.shared, &Supervisor::none());
+            assert_eq!(watched.try_recv().unwrap(), [Watched::Entry("a".into())]);
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ const MAX_DELAY: Duration = Duration::from_secs(5);
 
 enum Message {
     Changed,
+    /// Other files may be content now.
+    Content(Vec<Watched>),
     /// Changes are no longer seen.
     Blind(notify::Error),
     Stop,
@@ -49,11 +51,14 @@ impl Watcher {
     ) -> Result<Self, Error> {
         let (messages, inbox) = channel();
         let sender = messages.clone();
+        let reloaded = messages.clone();
+        // An error means that the server stops.
+        requests.tell_watched(move |watched| drop(reloaded.send(Message::Content(watched))));
         let work = move || {
             // The watcher's own thread inherits the limits of this one.
-            match watch(&watched, sender) {
-                Ok((mut watcher, trees)) => {
-                    ask_for_reloads(&inbox, &requests, || watch_again(&mut watcher, &trees));
+            match Watching::start(watched, sender) {
+                Ok(mut watching) => {
+                    ask_for_reloads(&inbox, &requests, |content| watching.go_on(content));
                 }
                 Err(error) => tracing::error!(
                     "--watch: changes of the content are not seen: {error}; SIGHUP still reloads it"
@@ -75,6 +80,46 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         // An error means that the thread has ended.
         let _ = self.messages.send(Message::Stop);
+    }
+}
+
+/// The watch over the content.
+struct Watching {
+    watched: Vec<Watched>,
+    watcher: RecommendedWatcher,
+    /// The folders that are watched with everything below them.
+    trees: Vec<PathBuf>,
+    messages: Sender<Message>,
+}
+
+impl Watching {
+    fn start(watched: Vec<Watched>, messages: Sender<Message>) -> notify::Result<Self> {
+        let (watcher, trees) = watch(&watched, messages.clone())?;
+        Ok(Self {
+            watched,
+            watcher,
+            trees,
+            messages,
+        })
+    }
+
+    /// Watches other content, if `content` has other files. Without `content`, watches the folders at
+    /// the same paths again.
+    fn go_on(&mut self, content: Option<Vec<Watched>>) {
+        let Some(content) = content else {
+            return watch_again(&mut self.watcher, &self.trees);
+        };
+        if content == self.watched {
+            return;
+        }
+        // The earlier watch ends after the new one has begun, so that no change is missed.
+        match Self::start(content, self.messages.clone()) {
+            Ok(next) => *self = next,
+            Err(error) => tracing::warn!(
+                "--watch: files that are new in the content are not seen: {error}; SIGHUP still reads \
+                 them"
+            ),
+        }
     }
 }
 
@@ -220,11 +265,20 @@ fn is_change(event: &Event) -> bool {
 }
 
 /// Asks for a reload when changes have settled for a moment, until the server stops. Before that, calls
-/// `watch_again`, so that no change after the reload is missed.
-fn ask_for_reloads(inbox: &Receiver<Message>, requests: &Requests, mut watch_again: impl FnMut()) {
+/// `go_on` without content, so that no change after the reload is missed. Also calls it when a reload
+/// has told which files are content.
+fn ask_for_reloads(
+    inbox: &Receiver<Message>,
+    requests: &Requests,
+    mut go_on: impl FnMut(Option<Vec<Watched>>),
+) {
     loop {
         match inbox.recv() {
             Ok(Message::Changed) => {}
+            Ok(Message::Content(watched)) => {
+                go_on(Some(watched));
+                continue;
+            }
             Ok(Message::Blind(error)) => {
                 tracing::warn!("--watch: some changes may not be seen: {error}");
                 continue;
@@ -236,12 +290,13 @@ fn ask_for_reloads(inbox: &Receiver<Message>, requests: &Requests, mut watch_aga
             let left = latest.saturating_duration_since(Instant::now());
             match inbox.recv_timeout(SETTLED.min(left)) {
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Message::Content(watched)) => go_on(Some(watched)),
                 Err(RecvTimeoutError::Timeout) => break,
                 Ok(_) if left.is_zero() => break,
                 Ok(_) => {}
             }
         }
-        watch_again();
+        go_on(None);
         requests.request();
     }
 }
@@ -320,7 +375,7 @@ mod tests {
         fs::read(below.join("old")).unwrap();
         thread::scope(|scope| {
             let asked = &requests;
-            scope.spawn(move || ask_for_reloads(&inbox, asked, || ()));
+            scope.spawn(move || ask_for_reloads(&inbox, asked, |_| ()));
             thread::sleep(2 * SETTLED);
             assert_eq!(requests.waiting(), 0, "a file was only read");
             for n in 0..20 {
@@ -365,5 +420,25 @@ mod tests {
         assert!(has_changed(), "the new folder");
         fs::write(old.join("new"), "new").unwrap();
         assert_eq!(more_changes(), 0, "the old folder");
+    }
+
+    #[test]
+    fn files_that_are_new_in_the_content_are_watched_and_others_no_longer() {
+        let folder = tempfile::tempdir().unwrap();
+        let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
+        for folder in [&old, &new] {
+            fs::create_dir(folder).unwrap();
+        }
+        let file = |folder: &Path| vec![Watched::Entry(folder.join("a.zone"))];
+        let (messages, inbox) = channel();
+        let mut watching = Watching::start(file(&old), messages).unwrap();
+        let changes = |folder: &Path| {
+            fs::write(folder.join("a.zone"), "new").unwrap();
+            let next = || inbox.recv_timeout(SETTLED).ok();
+            std::iter::from_fn(next).count()
+        };
+        assert_eq!((changes(&old) > 0, changes(&new)), (true, 0));
+        watching.go_on(Some(file(&new)));
+        assert_eq!((changes(&old), changes(&new) > 0), (0, true));
     }
 }
