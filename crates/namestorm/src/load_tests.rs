@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::compile::compile;
 use crate::key::{Form, Key};
-use crate::program::check;
+use crate::check_files::check;
 use crate::report::{Finding, Severity};
 use crate::zones::Zones;
 

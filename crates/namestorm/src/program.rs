@@ -34,6 +34,7 @@ use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone_args::ZoneArgs;
 use crate::zone_files::{UnservedFile, ZoneFiles, example, summary};
+use crate::zone_folders::ZoneFolders;
 use crate::zones::Zones;
 
 /// Maximum number of resident packets per worker in pre-copy mode. At 2 or 4 KiB per packet, they
@@ -109,6 +110,8 @@ struct Source {
     strict: bool,
     /// The zones as they were read last.
     files: Mutex<ZoneFiles>,
+    /// The folders of the zone files, as they were at the start.
+    folders: ZoneFolders,
 }
 
 impl Namestorm {
@@ -127,11 +130,12 @@ impl Namestorm {
     ) -> Result<Self, StartError> {
         let specs = zones.specs()?;
         let (this, files) = Self::load_noting(&specs, form, mode, strict, say)?;
-        let files = Mutex::new(files);
+        let folders = ZoneFolders::of(specs.iter().map(|spec| &*spec.file));
         let source = Source {
             zones,
             strict,
-            files,
+            files: Mutex::new(files),
+            folders,
         };
         Ok(Self {
             source: Some(source),
@@ -285,6 +289,59 @@ where
         Arc::clone(&locked(&self.answers))
     }
 
+    /// Reads the zone named `only` again, or else all zones that have changed, and hands the answers to
+    /// the workers.
+    fn reload_from(&self, source: &Source, only: Option<&str>) -> Result<Reloaded, StartError> {
+        let say = |line: String| tracing::warn!("{line}");
+        let mut known = locked(&source.files);
+        let apex = match only {
+            Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
+            None => None,
+        };
+        let files = self.read_again(source, &known, apex.as_deref())?;
+        let before: HashSet<_> = known.unserved().iter().map(UnservedFile::file).collect();
+        let is_new = |file: &&UnservedFile| !before.contains(&file.file());
+        let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
+        for file in &unserved {
+            say(file.to_string());
+        }
+        let stale = files.stale();
+        // If no other zone has changed, nothing is reloaded.
+        if (source.strict && !(stale.is_empty() && unserved.is_empty()))
+            || (!stale.is_empty() && !files.differ_from(&known))
+        {
+            let all = stale.iter().chain(unserved.iter().copied());
+            return Err(faulty_files(all).unwrap_or_default().into());
+        }
+        if files.good() == 0 {
+            return Err(LoadError::Nothing.into());
+        }
+        let kept = faulty_files(stale.iter().chain(files.unserved().iter()));
+        if let (Some(name), Some(apex)) = (only, &apex)
+            && files.find(apex).is_none()
+        {
+            let why = kept.map_or(String::new(), |why| format!("; {why}"));
+            return Err(format!("no zone is called {name:?}{why}").into());
+        }
+        let new = Arc::new(files.answers());
+        let old = self.answers();
+        let change = || *locked(&self.answers) = Arc::clone(&new);
+        self.handover.send(change, || Arc::clone(&new));
+        // This is the last reference, so no worker has to free the old answers.
+        drop(old);
+        let size = new.size();
+        let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
+            .map(|(number, of)| counted(number as u64, of));
+        let read = count(files.read_count() as u64);
+        let changes = files.changes_since(&known);
+        self.note(|inventory| inventory.note_served(&files));
+        *known = files;
+        Ok(Reloaded {
+            done: format!("{zones}, {names}; {read} read again{changes}"),
+            kept,
+        })
+    }
+
     /// Sets the mode in which UDP replies are sent.
     #[must_use]
     pub fn with_mode(self, mode: ReplyMode) -> Self {
@@ -319,55 +376,6 @@ where
     }
 }
 
-/// The error of `namestorm check`: some zones cannot be served.
-#[derive(Debug, thiserror::Error)]
-#[error("{lost} of {all} zones cannot be served: correct the errors above")]
-pub struct CheckFailed {
-    /// Number of zones that have errors, are too large, or are given twice.
-    pub lost: usize,
-    /// Number of zones on the command line.
-    pub all: usize,
-}
-
-/// Reads zones and prepares their answers, for `namestorm check`. Passes warnings and errors to
-/// `say`. For each good zone, passes one line about its size to `print`.
-///
-/// # Errors
-///
-/// Returns an error if some zones cannot be served. `say` has then received at least one line about
-/// each of these zones.
-pub fn check(
-    specs: &[ZoneSpec],
-    say: &mut dyn FnMut(String),
-    print: &mut dyn FnMut(String),
-) -> Result<(), CheckFailed> {
-    let files = ZoneFiles::new(Hashing::new(Form::default(), random_seed()));
-    let files = files.read(specs, all_cores(), say);
-    for (apex, size) in files.sizes() {
-        print(format!(
-            "{}: {} names, {} records, {} packets, {} bytes",
-            name::Shown(apex),
-            count(size.names as u64),
-            count(size.records as u64),
-            count(size.answers as u64),
-            count(size.memory as u64),
-        ));
-    }
-    files.warn_of_missing_delegations(&files.answers(), say);
-    let unserved = files.unserved();
-    // The errors of the others have already been reported.
-    for file in unserved.iter().filter(|file| file.is_duplicate()) {
-        say(file.to_string());
-    }
-    match unserved.len() {
-        0 => Ok(()),
-        lost => Err(CheckFailed {
-            lost,
-            all: specs.len(),
-        }),
-    }
-}
-
 /// Returns the number of errors that a worker's hook has returned, over UDP and TCP.
 fn hook_errors<H: Hook>(server: &UdpAndTcp<H>) -> u64 {
     let (udp, tcp) = (server.dns().counters(), server.tcp().app().counters());
@@ -379,12 +387,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Returns the number of threads that read zones at the start.
-fn all_cores() -> usize {
+pub(crate) fn all_cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Returns random numbers, derived from the random keys of the standard library's hash tables.
-fn random_seed() -> [u64; 4] {
+pub(crate) fn random_seed() -> [u64; 4] {
     std::array::from_fn(|_| RandomState::new().build_hasher().finish())
 }
 
@@ -516,53 +524,16 @@ where
 
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
-        let say = |line: String| tracing::warn!("{line}");
-        let mut known = locked(&source.files);
-        let apex = match only {
-            Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
-            None => None,
-        };
-        let files = self.read_again(source, &known, apex.as_deref())?;
-        let before: HashSet<_> = known.unserved().iter().map(UnservedFile::file).collect();
-        let is_new = |file: &&UnservedFile| !before.contains(&file.file());
-        let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
-        for file in &unserved {
-            say(file.to_string());
+        let outcome = self.reload_from(source, only);
+        // Otherwise, the reason would only be a permission that nobody has taken away.
+        match (source.folders.replaced(), outcome) {
+            (Some(why), Err(error)) => Err(format!("{error}; {why}").into()),
+            (Some(why), Ok(Reloaded { done, kept })) => Ok(Reloaded {
+                done,
+                kept: kept.map(|kept| format!("{kept}; {why}")),
+            }),
+            (None, outcome) => outcome,
         }
-        let stale = files.stale();
-        // If no other zone has changed, nothing is reloaded.
-        if (source.strict && !(stale.is_empty() && unserved.is_empty()))
-            || (!stale.is_empty() && !files.differ_from(&known))
-        {
-            let all = stale.iter().chain(unserved.iter().copied());
-            return Err(faulty_files(all).unwrap_or_default().into());
-        }
-        if files.good() == 0 {
-            return Err(LoadError::Nothing.into());
-        }
-        let kept = faulty_files(stale.iter().chain(files.unserved().iter()));
-        if let (Some(name), Some(apex)) = (only, &apex)
-            && files.find(apex).is_none()
-        {
-            let why = kept.map_or(String::new(), |why| format!("; {why}"));
-            return Err(format!("no zone is called {name:?}{why}").into());
-        }
-        let new = Arc::new(files.answers());
-        let old = self.answers();
-        let change = || *locked(&self.answers) = Arc::clone(&new);
-        self.handover.send(change, || Arc::clone(&new));
-        // This is the last reference, so no worker has to free the old answers.
-        drop(old);
-        let size = new.size();
-        let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
-            .map(|(number, of)| counted(number as u64, of));
-        let read = count(files.read_count() as u64);
-        self.note(|inventory| inventory.note_served(&files));
-        *known = files;
-        Ok(Reloaded {
-            done: format!("{zones}, {names}; {read} read again"),
-            kept,
-        })
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {

@@ -9,6 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use control::report::count;
+
 pub(crate) use self::facts::ZoneFacts;
 pub(crate) use self::reading::example;
 use self::reading::{ReadZone, read_all, read_zone};
@@ -21,6 +23,9 @@ use crate::load::{Broken, ReadFile, ZoneSpec};
 use crate::name;
 use crate::report::Report;
 use crate::rtype;
+
+/// Maximum number of zones that a description of a change names.
+const NAMED: usize = 5;
 
 /// A zone that can be served, and what it was read from.
 #[derive(Debug)]
@@ -231,6 +236,32 @@ impl ZoneFiles {
                 .collect::<HashSet<_>>()
         };
         !same || self.good.len() != before.good.len() || broken(self) != broken(before)
+    }
+
+    /// Names the zones that can be served in addition to `before`, and those that no longer can. The
+    /// text is empty, or begins with a semicolon.
+    pub(crate) fn changes_since(&self, before: &Self) -> String {
+        let names = |files: &Self, others: &Self| {
+            let others: HashSet<_> = others.facts().map(|zone| zone.apex()).collect();
+            let zones = files.facts().map(|zone| zone.apex());
+            let zones: Vec<_> = zones.filter(|apex| !others.contains(apex)).collect();
+            let names = zones
+                .iter()
+                .take(NAMED)
+                .map(|apex| name::Shown(apex).to_string());
+            let names = names.collect::<Vec<_>>().join(", ");
+            match zones.len().saturating_sub(NAMED) {
+                0 => names,
+                more => format!("{names} and {} more", count(more as u64)),
+            }
+        };
+        let changes = [
+            ("new", names(self, before)),
+            ("removed", names(before, self)),
+        ];
+        let changes = changes.into_iter().filter(|(_, names)| !names.is_empty());
+        let changes = changes.map(|(what, names)| format!("; {what}: {names}"));
+        changes.collect::<Vec<_>>().concat()
     }
 
     /// Returns the files that the zones were read from.

@@ -387,3 +387,21 @@ fn a_zone_without_a_delegation_in_the_zone_above_is_warned_of() {
         assert!(messages[1].contains("/out.example: warning: a zone above out.example. is"));
     }
 }
+
+#[test]
+fn new_and_removed_zones_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let zones = |names: std::ops::Range<char>| {
+        let spec = |letter: char| zone(folder.path(), &format!("{letter}.example"), GOOD);
+        read(&names.map(spec).collect::<Vec<_>>(), &mut |_| {})
+    };
+    assert_eq!(zones('a'..'d').changes_since(&zones('a'..'d')), "");
+    assert_eq!(
+        zones('b'..'e').changes_since(&zones('a'..'d')),
+        "; new: d.example.; removed: a.example."
+    );
+    assert_eq!(
+        zones('a'..'y').changes_since(&zones('a'..'b')),
+        "; new: b.example., c.example., d.example., e.example., f.example. and 18 more"
+    );
+}

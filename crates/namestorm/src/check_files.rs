@@ -1,0 +1,58 @@
+//! The command `namestorm check`.
+
+use control::report::count;
+
+use crate::key::{Form, Hashing};
+use crate::load::ZoneSpec;
+use crate::name;
+use crate::program::{all_cores, random_seed};
+use crate::zone_files::ZoneFiles;
+
+/// The error of `namestorm check`: some zones cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error("{lost} of {all} zones cannot be served: correct the errors above")]
+pub struct CheckFailed {
+    /// Number of zones that have errors, are too large, or are given twice.
+    pub lost: usize,
+    /// Number of zones on the command line.
+    pub all: usize,
+}
+
+/// Reads zones and prepares their answers, for `namestorm check`. Passes warnings and errors to
+/// `say`. For each good zone, passes one line about its size to `print`.
+///
+/// # Errors
+///
+/// Returns an error if some zones cannot be served. `say` has then received at least one line about
+/// each of these zones.
+pub fn check(
+    specs: &[ZoneSpec],
+    say: &mut dyn FnMut(String),
+    print: &mut dyn FnMut(String),
+) -> Result<(), CheckFailed> {
+    let files = ZoneFiles::new(Hashing::new(Form::default(), random_seed()));
+    let files = files.read(specs, all_cores(), say);
+    for (apex, size) in files.sizes() {
+        print(format!(
+            "{}: {} names, {} records, {} packets, {} bytes",
+            name::Shown(apex),
+            count(size.names as u64),
+            count(size.records as u64),
+            count(size.answers as u64),
+            count(size.memory as u64),
+        ));
+    }
+    files.warn_of_missing_delegations(&files.answers(), say);
+    let unserved = files.unserved();
+    // The errors of the others have already been reported.
+    for file in unserved.iter().filter(|file| file.is_duplicate()) {
+        say(file.to_string());
+    }
+    match unserved.len() {
+        0 => Ok(()),
+        lost => Err(CheckFailed {
+            lost,
+            all: specs.len(),
+        }),
+    }
+}
