@@ -6,9 +6,9 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
+use crate::check_files::check;
 use crate::compile::compile;
 use crate::key::{Form, Key};
-use crate::check_files::check;
 use crate::report::{Finding, Severity};
 use crate::zones::Zones;
 
@@ -136,14 +136,38 @@ fn errors_have_their_line_numbers() {
         "www TYPE255 \\# 0\n",
         &["f:4: ANY records cannot be in a zone"],
     );
+}
+
+#[test]
+fn faults_before_the_data_are_named() {
     finds(
-        "www TYPE41 \\# 0\n",
-        &["f:4: OPT records cannot be in a zone"],
+        "www TYPE41 \\# 0\n. 60 OPT 1\nwww AXFR\n",
+        &[
+            "f:4: OPT records cannot be in a zone; remove this entry: ",
+            "f:5: OPT records cannot be in a zone; ",
+            "f:6: AXFR records cannot be in a zone; ",
+        ],
     );
-    let label = "x".repeat(64);
     finds(
-        &format!("{label} A 1.2.3.4\n"),
-        &["f:4: a label or name is too long"],
+        "$TTL\n$ttl ; nothing\nwww IN 60 60 A 1.2.3.4\nwww IN 60 IN A 1.2.3.4\n",
+        &[
+            "f:4: $TTL has no time; write $TTL and a time such as 1h: \"$TTL\"",
+            "f:5: $TTL has no time; ",
+            "f:6: the TTL is stated twice; write it once: ",
+            "f:7: the class is stated twice; write it once: ",
+        ],
+    );
+    let [label, long] = ["x".repeat(64), "abcdefgh.".repeat(28)];
+    finds(
+        &format!(
+            "{label} 60 A 1.2.3.4\na.\\120{label} 60 A 1.2.3.4\n$ORIGIN {label}.org.\n{long}a 60 A 1.2.3.4\n"
+        ),
+        &[
+            "f:4: a label has 64 bytes, but at most 63 are allowed: ",
+            "f:5: a label has 65 bytes, ",
+            "f:6: a label has 64 bytes, ",
+            "f:7: the name with its origin has more than 255 bytes; ",
+        ],
     );
 }
 

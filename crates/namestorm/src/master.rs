@@ -261,6 +261,10 @@ pub(crate) struct EntryFields<'a> {
     pub rtype: Option<StatedType<'a>>,
     /// The word in the place of the TTL and its index, if that word is not a valid TTL.
     pub bad_ttl: Option<(&'a str, usize)>,
+    /// Whether the entry states a class.
+    has_class: bool,
+    /// The field that the entry states twice (a TTL or a class), and the index of the second word.
+    pub repeated: Option<(&'static str, usize)>,
 }
 
 /// Replaces bytes that the `domain` crate refuses by escapes: bytes beyond ASCII, and tabs in
@@ -323,6 +327,8 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
         is_directive,
         rtype: None,
         bad_ttl: None,
+        has_class: false,
+        repeated: None,
     };
     // The first word of an entry that is not indented is the owner or the directive's name.
     let indented = text.starts_with([' ', '\t', '\r']);
@@ -383,7 +389,17 @@ fn read_before_data<'a>(
 ) -> Option<StatedType<'a>> {
     let is_ttl_directive = prepared.is_directive;
     let ttl = time.or_else(|| word.parse().ok());
-    if ttl.is_some_and(|ttl| ttl <= MAX_TTL) {
+    let is_ttl = ttl.is_some_and(|ttl| ttl <= MAX_TTL);
+    let again = [
+        ("TTL", is_ttl && prepared.has_ttl),
+        ("class", is_class(word) && prepared.has_class),
+    ];
+    let again = again
+        .into_iter()
+        .find(|(_, is_again)| *is_again && !is_ttl_directive);
+    prepared.repeated = prepared.repeated.or(again.map(|(field, _)| (field, index)));
+    prepared.has_class |= is_class(word);
+    if is_ttl {
         prepared.has_ttl = true;
     } else if is_ttl_directive || ttl.is_some() || is_like_time(word) {
         prepared.has_ttl = true;

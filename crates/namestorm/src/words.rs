@@ -80,6 +80,27 @@ pub(crate) fn position(text: &str, index: usize) -> Option<Position> {
     })
 }
 
+/// Returns the length of each label of a name, in bytes. An escape is one byte. After a final dot, there
+/// is an empty label.
+pub(crate) fn label_lengths(word: &str) -> Vec<usize> {
+    let mut lengths = vec![0];
+    let mut bytes = word.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'.' {
+            lengths.push(0);
+            continue;
+        }
+        if byte == b'\\' && bytes.next().is_some_and(|next| next.is_ascii_digit()) {
+            // Two more digits follow.
+            bytes.by_ref().take(2).for_each(drop);
+        }
+        if let Some(last) = lengths.last_mut() {
+            *last += 1;
+        }
+    }
+    lengths
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,10 +12,11 @@ use domain::base::iana::Class;
 use domain::base::name::ToName;
 use domain::zonefile::inplace::{self, ScannedDname, ScannedRecord, Zonefile};
 
-use crate::fields::Form;
+use crate::fields::{self, Form};
 use crate::master::{self, Entry, EntryFields, MAX_TTL, StatedType};
-use crate::name;
+use crate::name::{self, MAX_LABEL};
 use crate::rdata::text;
+use crate::rtype;
 use crate::words::{self, Position};
 
 /// The TTL that the `domain` crate gives to records before the first stated TTL, in seconds.
@@ -139,7 +140,29 @@ impl EntryParser {
         if text.starts_with(INDENT) && self.last_owner.is_none() {
             return Err(fault(NO_OWNER.into(), None));
         }
+        if let Some((field, index)) = prepared.repeated {
+            return Err(fault(
+                format!("the {field} is stated twice; write it once"),
+                Some(index),
+            ));
+        }
+        if master::is_named(text, "$TTL") && words::ranges(text).nth(1).is_none() {
+            return Err(fault(
+                "$TTL has no time; write $TTL and a time such as 1h".into(),
+                None,
+            ));
+        }
         let rtype = prepared.rtype;
+        if let Some(rtype) = rtype
+            && let Some(number) = fields::number(rtype.word)
+            && !rtype::is_data(number)
+        {
+            let message = format!(
+                "{} records cannot be in a zone; remove this entry",
+                rtype::show(number)
+            );
+            return Err(fault(message, Some(rtype.index)));
+        }
         let lacking = rtype.and_then(|rtype| Some((rtype, rtype.form?)));
         let lacking = lacking.filter(|(_, form)| !form.is_known_to_domain());
         let generic = lacking.map(|(rtype, form)| self.generic(&prepared.text, rtype, form));
@@ -150,7 +173,15 @@ impl EntryParser {
             Err(error) => {
                 self.reset_parser();
                 let reread = rtype.and_then(|rtype| self.reread(&prepared.text, newlines, rtype));
-                let explained = || (explain(&error.message, rtype), error.index(rtype));
+                let explained = || {
+                    let index = error.index(rtype);
+                    let word = index.and_then(|index| words::ranges(text).nth(index));
+                    let message = match word {
+                        Some(word) if error.message == "bad name" => name_fault(&text[word]),
+                        _ => explain(&error.message, rtype),
+                    };
+                    (message, index)
+                };
                 let entry = reread.unwrap_or_else(|| Err(explained()));
                 let entry = entry.map_err(|(message, index)| fault(message, index))?;
                 Ok(self.parsed(entry, &prepared))
@@ -363,6 +394,22 @@ fn explain(message: &str, rtype: Option<StatedType<'_>>) -> String {
             "a control character is allowed only as an escape, \\ and three digits".into()
         }
         other => explain_word(other, rtype),
+    }
+}
+
+/// Says what is wrong with a word that is no name.
+fn name_fault(word: &str) -> String {
+    let labels = words::label_lengths(word);
+    let is_last = |at: usize| at + 1 == labels.len();
+    let wrong = labels.iter().enumerate();
+    let wrong = wrong.filter(|(at, len)| **len > MAX_LABEL || **len == 0 && !is_last(*at));
+    match wrong.map(|(_, len)| *len).next() {
+        Some(0) => "a name has an empty label; write one dot between two labels".into(),
+        Some(len) => format!("a label has {len} bytes, but at most {MAX_LABEL} are allowed"),
+        None => {
+            "the name with its origin has more than 255 bytes; end it with a dot if it is complete"
+                .into()
+        }
     }
 }
 
