@@ -112,17 +112,27 @@ impl Answers {
     }
 
     /// Returns the number of the zone that has the DS records of a name (RFC 4035, section 3.1.4.1).
-    /// For an apex, it is the zone above, if that zone has a cut there or could not be loaded.
+    /// For an apex, it is the zone above. If that zone has no delegation, it denies the name, as in NSD
+    /// and Knot DNS. A zone that delegates a name in between is not the parent. Without a delegation,
+    /// queries for a zone that could not be loaded get SERVFAIL.
     #[cold]
     fn signer_of(&self, key: &[u8]) -> ZoneNumber {
-        if let Some(parent) = self.form().parent(key, 0) {
-            let number = self.apexes.find(&key[parent..]);
-            let signs = |above: &ZoneAnswers| above.is_broken() || above.has_cut(key);
-            if self.zone(number).is_some_and(signs) {
-                return number;
-            }
+        let own = self.apexes.find(key);
+        let Some(parent) = self.form().parent(key, 0) else {
+            return own;
+        };
+        let number = self.apexes.find(&key[parent..]);
+        let is_broken = self.zone(own).is_some_and(ZoneAnswers::is_broken);
+        let above = |start: &usize| self.form().parent(key, *start);
+        let mut between = std::iter::successors(Some(parent), above);
+        let is_parent = |zone: &ZoneAnswers| {
+            zone.has_cut(key) || !is_broken && !between.any(|start| zone.has_cut(&key[start..]))
+        };
+        if self.zone(number).is_some_and(is_parent) {
+            number
+        } else {
+            own
         }
-        self.apexes.find(key)
     }
 
     /// Returns true if there are several zones, so that [`fetch_apex_slot`](Self::fetch_apex_slot) and
