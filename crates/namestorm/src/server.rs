@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::Turn;
 use ip::{IcmpError, Input, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Transports};
@@ -257,6 +258,8 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
     /// Queries over UDP are answered until the end, because nothing else tells a resolver to ask
     /// another server.
     fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {
+        // Clients that ask are told to close their connections (RFC 7828, section 3.4).
+        self.stack.app_mut().set_idle_timeout(Duration::ZERO);
         self.stack.drain(port, now)
     }
 

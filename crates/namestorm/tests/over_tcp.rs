@@ -104,6 +104,30 @@ fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
     }
 }
 
+/// RFC 7828, section 3.4: a server that is about to close its connections says so.
+#[test]
+fn while_draining_clients_are_told_to_close_their_connections() {
+    let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
+    let mut client = Client::new(&answers, MODES[0], false);
+    let query = Query {
+        edns: Some((1232, 0, 0)),
+        options: vec![0, 11, 0, 0],
+        ..Query::new(&name("ns.example.org"), 1)
+    };
+    let query = framed(&query.bytes());
+    let timeout = |reply: &Segment| reply.data[reply.data.len() - 6..].to_vec();
+    let mut connection = Connection::open(&mut client);
+    let reply = connection.send(&mut client, &query).unwrap();
+    assert_eq!(timeout(&reply), [0, 11, 0, 2, 0, 100]);
+    connection.ack = end(&reply);
+    // A connection with an incomplete query is not closed by the drain.
+    let (start, rest) = query.split_at(5);
+    connection.send(&mut client, start);
+    client.server.handle_drain(&mut client.sink, Instant::ZERO);
+    let reply = connection.send(&mut client, rest).unwrap();
+    assert_eq!(timeout(&reply), [0, 11, 0, 2, 0, 0]);
+}
+
 #[test]
 fn a_query_whose_reply_has_to_wait_is_counted_once() {
     const SEGMENTS: u32 = 36;
