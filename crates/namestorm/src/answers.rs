@@ -7,6 +7,7 @@
 mod answer;
 mod apexes;
 mod builder;
+mod denial;
 mod node;
 mod resolve;
 mod size;
@@ -14,10 +15,11 @@ mod zone_answers;
 
 use std::sync::Arc;
 
-pub(crate) use answer::{Answer, Meta, Required};
+pub(crate) use answer::{Answer, Required, Variant};
 pub(crate) use apexes::ZoneNumber;
 pub(crate) use builder::ZoneBuilder;
-pub(crate) use node::{Kind, NONE, Node};
+pub(crate) use denial::{Denial, Hashes, Names};
+pub(crate) use node::{Kind, NONE, Node, Proofs};
 pub(crate) use resolve::Resolution;
 pub use size::Size;
 pub(crate) use zone_answers::{ZoneAnswers, ZoneVersion};
@@ -34,6 +36,8 @@ use crate::rtype;
 pub struct AnswerId {
     pub(crate) zone: ZoneNumber,
     pub(crate) at: At,
+    /// Whether the answer is sent with its signatures.
+    pub(crate) is_signed: bool,
 }
 
 /// The prepared answers of all zones. They never change, so all workers share them without locks.

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 
 use crate::answers::{Answer, Answers, Resolution, ZoneAnswers};
 use crate::body::Body;
-use crate::chain;
+use crate::chain::{self, Signatures};
 use crate::counters::Counters;
 use crate::edns::ExtendedError;
 use crate::hook::{Hook, HookContext, Verdict};
 use crate::key::Key;
+use crate::proofs::SpareKeys;
 use crate::rcode;
 use crate::records::Composer;
 use crate::rtype;
@@ -18,7 +19,7 @@ use crate::tail::MAX_TCP_MESSAGE;
 /// The buffers for assembling replies. Each responder has its own.
 #[derive(Debug)]
 pub(crate) struct Assembler {
-    wildcard: Key,
+    keys: SpareKeys,
     scratch: Box<[u8]>,
     composer: Composer,
 }
@@ -32,21 +33,21 @@ impl Assembler {
             composer.reserve();
         }
         Self {
-            wildcard: Key::new(),
+            keys: SpareKeys::new(),
             scratch: vec![0; MAX_TCP_MESSAGE].into_boxed_slice(),
             composer,
         }
     }
 
     /// Assembles the answer to a query for `qtype` at `name`, whose key is `key` and which is in
-    /// `zone`, if it is in any. If the hook chooses not to reply, counts the query and returns
-    /// `None`.
+    /// `zone`, if it is in any. Adds signatures and proofs if `dnssec` is set. If the hook chooses not
+    /// to reply, counts the query and returns `None`.
     #[cold]
     #[inline(never)]
     pub(crate) fn assemble<'a, H: Hook>(
         &'a mut self,
         (answers, zone): (&'a Answers, Option<&'a ZoneAnswers>),
-        (name, qtype): (&[u8], u16),
+        (name, qtype, dnssec): (&[u8], u16, bool),
         key: &mut Key,
         context: HookContext<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
@@ -56,14 +57,15 @@ impl Assembler {
             let error = ExtendedError::NotAuthoritative;
             return Some(Body::error(rcode::REFUSED, error));
         };
-        let resolution = zone.resolve(qtype, name, key, &mut self.wildcard);
+        let resolution = zone.resolve(qtype, name, key, &mut self.keys.wildcard);
         if let Resolution::Hooked(soa) = resolution {
             let zone = (answers, zone, soa);
-            return self.ask(zone, (name, qtype), key, context, counters);
+            return self.ask(zone, (name, qtype, dnssec), key, context, counters);
         }
         counters.assembled += 1;
-        let over_tcp = context.over_tcp;
-        Some(self.compose((answers, zone), (name, qtype), key, over_tcp, resolution))
+        let wanted = Signatures::wanted(qtype, dnssec, context.over_tcp);
+        let question = (name, qtype, context.over_tcp);
+        Some(self.compose((answers, zone), question, key, resolution, wanted))
     }
 
     /// Asks the hook and returns the answer, or `None` if the hook chooses not to reply. `soa` is
@@ -72,11 +74,12 @@ impl Assembler {
     fn ask<'a, H: Hook>(
         &'a mut self,
         (answers, zone, soa): (&'a Answers, &'a ZoneAnswers, Answer<'a>),
-        (name, qtype): (&[u8], u16),
+        (name, qtype, dnssec): (&[u8], u16, bool),
         key: &mut Key,
         mut context: HookContext<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
     ) -> Option<Body<'a>> {
+        let mut is_from_zone = false;
         let mut records = self.composer.start(name);
         let resolution = match context.ask(name, qtype, &mut records) {
             Ok(Verdict::Drop) => {
@@ -93,7 +96,10 @@ impl Assembler {
                 counters.hooked += 1;
                 return Some(Body::empty(rcode::REFUSED));
             }
-            Ok(Verdict::Zone) => zone.resolve_behind_hook(qtype, name, key, &mut self.wildcard),
+            Ok(Verdict::Zone) => {
+                is_from_zone = true;
+                zone.resolve_behind_hook(qtype, name, key, &mut self.keys.wildcard)
+            }
             // SERVFAIL tells the client to try another server.
             Err(_) => {
                 counters.hook_errors += 1;
@@ -102,8 +108,11 @@ impl Assembler {
             }
         };
         counters.hooked += 1;
-        let over_tcp = context.over_tcp;
-        Some(self.compose((answers, zone), (name, qtype), key, over_tcp, resolution))
+        // The zone cannot prove what the hook decides.
+        let dnssec = dnssec && is_from_zone;
+        let wanted = Signatures::wanted(qtype, dnssec, context.over_tcp);
+        let question = (name, qtype, context.over_tcp);
+        Some(self.compose((answers, zone), question, key, resolution, wanted))
     }
 
     /// Assembles the answer from `resolution`, the result of the lookup or the hook's decision.
@@ -112,16 +121,26 @@ impl Assembler {
     fn compose<'a>(
         &'a mut self,
         (answers, zone): (&'a Answers, &'a ZoneAnswers),
-        (name, qtype): (&[u8], u16),
+        (name, qtype, over_tcp): (&[u8], u16, bool),
         key: &mut Key,
-        over_tcp: bool,
         resolution: Resolution<'a>,
+        wanted: Signatures,
     ) -> Body<'a> {
         let scratch = &mut self.scratch[..];
         // An answer prepared for an ancestor or a wildcard can be sent for this name after its
         // pointers have been adjusted.
         let shift = |answer: &Answer<'_>| name.len().saturating_sub(answer.name_len());
+        let is_signed = wanted != Signatures::None && zone.denial().is_some();
         match resolution {
+            Resolution::Broken => Body::error(rcode::SERVFAIL, ExtendedError::InvalidData),
+            Resolution::Alias(_) | Resolution::Substitution(_) => {
+                let (question, keys) = ((name, qtype), (key, &mut self.keys));
+                chain::follow(answers, zone, question, resolution, wanted, keys, scratch)
+            }
+            _ if is_signed => {
+                let (question, keys) = ((name, qtype), (key, &mut self.keys));
+                chain::follow(answers, zone, question, resolution, wanted, keys, scratch)
+            }
             // A single RRset is of little use for attacks with forged client addresses. Over TCP,
             // addresses are not forged (RFC 8482, sections 4.1 and 4.4).
             Resolution::Answer(answer) if qtype == rtype::ANY && !over_tcp => {
@@ -135,11 +154,6 @@ impl Assembler {
                 prepared: None,
                 ..Body::shifted(&answer, shift(&answer), scratch)
             },
-            Resolution::Alias(_) | Resolution::Substitution(_) => {
-                let keys = [key, &mut self.wildcard];
-                chain::follow(answers, zone, (name, qtype), resolution, keys, scratch)
-            }
-            Resolution::Broken => Body::error(rcode::SERVFAIL, ExtendedError::InvalidData),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::answers::Answer;
 use crate::edns::ExtendedError;
 use crate::index::At;
 use crate::query::skip_name;
+use crate::rcode;
 use crate::tail::{FIELDS, shift_pointer};
 
 /// The part of a reply after the question, and the header fields that depend on it.
@@ -21,8 +22,8 @@ pub(crate) struct Body<'a> {
     /// shorter tail holds. It is `None` if the tail has no optional records.
     pub(crate) required: Option<(Tail<'a>, u16)>,
     /// The position of the prepared answer in the zone of the query's name, if the body is that
-    /// answer unchanged.
-    pub(crate) prepared: Option<At>,
+    /// answer unchanged, and whether it is the variant with signatures.
+    pub(crate) prepared: Option<(At, bool)>,
     /// The reason of an error, if it is known.
     pub(crate) error: Option<ExtendedError>,
 }
@@ -54,11 +55,11 @@ impl<'a> Body<'a> {
     pub(crate) fn prepared(answer: &Answer<'a>) -> Self {
         Self {
             tail: answer.tail(),
-            rcode: u16::from(answer.rcode()),
+            rcode: rcode::NOERROR,
             authoritative: answer.is_authoritative(),
             counts: answer.counts(),
             required: answer.required(),
-            prepared: Some(answer.at()),
+            prepared: Some((answer.at(), answer.is_signed())),
             error: None,
         }
     }
@@ -131,6 +132,11 @@ fn first_rrset(tail: &[u8], count: u16) -> (u16, usize) {
         }
     }
     (count, len)
+}
+
+/// Returns the length in bytes of the first `count` records of a tail.
+pub(crate) fn records_len(tail: &[u8], count: u16) -> usize {
+    (0..count).fold(0, |len, _| record_at(tail, len).map_or(len, |(_, end)| end))
 }
 
 /// Returns the type of the record at offset `at` of a tail, and the offset of its end.

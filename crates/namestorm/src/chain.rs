@@ -7,27 +7,72 @@
 //! that is synthesized from it. The prepared answer for the chain's last name is copied, with its
 //! compression pointers adjusted to the new places of its names.
 //!
+//! If the client wants signatures, each record of a signed zone is followed by its signatures. The
+//! proofs that the answer needs follow in the authority section. An answer without aliases that needs
+//! proofs is written in the same way: it is a chain without steps.
+//!
 //! The names of a chain are compressed against the qname and the name before. The records of the last
 //! name keep their own compression.
 //!
 //! The whole answer is written to the responder's scratch buffer, so no memory is allocated.
 
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
 use udpip::Tail;
 
 use crate::answers::{Answer, Answers, Resolution, ZoneAnswers};
-use crate::body::Body;
-use crate::edns::OPT_LEN;
+use crate::body::{Body, records_len};
+use crate::edns::{ExtendedError, OPT_LEN};
 use crate::key::Key;
 use crate::name;
+use crate::proofs::{self, SpareKeys};
 use crate::query::NameBuf;
 use crate::rcode;
 use crate::rtype::{ANY, CNAME, DNAME};
 use crate::tail::{
-    FIELDS, MAX_CHAIN, POINTER, QUESTION_AT, QUESTION_REST, map_pointers, split_name,
+    FIELDS, MAX_CHAIN, MAX_POINTER, POINTER, QUESTION_AT, QUESTION_REST, map_pointers, split_name,
 };
+
+/// Which signatures and proofs a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signatures {
+    /// None: the DO bit is not set.
+    None,
+    /// All but those of the last answer's data, which holds them as records.
+    Proofs,
+    /// All that there are.
+    All,
+}
+
+impl Signatures {
+    /// Returns what is wanted by a query for `qtype`, whose DO bit is `dnssec`. Over TCP, a reply to ANY
+    /// has all records of the name, also the signatures.
+    pub(crate) fn wanted(qtype: u16, dnssec: bool, over_tcp: bool) -> Self {
+        match dnssec {
+            false => Self::None,
+            true if qtype == ANY && over_tcp => Self::Proofs,
+            true => Self::All,
+        }
+    }
+}
+
+/// A proof, and where the name of its zone lies: at the end of the name after a step of the chain.
+#[derive(Clone, Copy)]
+struct Proof<'z> {
+    answer: Answer<'z>,
+    step: usize,
+    /// Difference in length between the name and the zone's name, in bytes.
+    shift: usize,
+}
+
+/// Maximum number of proofs in an answer. Each step of a chain needs at most three.
+const MAX_PROOFS: usize = 3 * (MAX_CHAIN + 1);
 
 /// Why the chain ends at a step, without an answer for its last name.
 enum Stop {
+    /// The message has no room for the signatures of the step.
+    NoRoom,
     /// The substituted name is too long (RFC 6672, section 2.2).
     NameTooLong,
     /// The chain has looped back to one of its names, or has too many steps. The client continues
@@ -35,57 +80,71 @@ enum Stop {
     Open,
 }
 
-/// Answers a query for `qtype` at `qname`, whose `resolution` in `zone` is an alias or a
-/// substitution. `key` and `wildcard` are scratch space.
+/// Answers a query for `qtype` at `qname`, whose `resolution` in `zone` is known. `key` is the key
+/// of `qname`, and `keys` are scratch space. Adds the `signatures` that are wanted, and the proofs.
 #[inline(never)]
 pub(crate) fn follow<'a, 'z>(
     answers: &'z Answers,
     mut zone: &'z ZoneAnswers,
     (qname, qtype): (&[u8], u16),
     mut resolution: Resolution<'z>,
-    [key, wildcard]: [&mut Key; 2],
+    signatures: Signatures,
+    (key, keys): (&mut Key, &mut SpareKeys),
     scratch: &'a mut [u8],
 ) -> Body<'a> {
-    let mut chain = Chain::new(qname, scratch);
+    let mut chain = Chain::new(qname, signatures, scratch);
+    let mut is_found = false;
     loop {
+        if signatures != Signatures::None && !is_found {
+            chain.prove(zone, key, &resolution, keys);
+        }
         let step = match resolution {
             Resolution::Alias(alias) => chain.follow_alias(&alias),
             Resolution::Substitution(dname) => chain.substitute(dname),
             Resolution::Answer(_) if qtype == DNAME && chain.has_dname_of(zone, key) => {
-                return chain.body(rcode::NOERROR);
+                return chain.end(rcode::NOERROR);
             }
-            Resolution::Answer(answer) => return chain.finish(&answer, answer.rcode().into()),
+            Resolution::Answer(answer) => return chain.finish(&answer, rcode::NOERROR),
             Resolution::NoData(answer) => return chain.finish(&answer, rcode::NOERROR),
             // The response code is that of the last name in the chain (RFC 6604, section 3).
             Resolution::NxDomain(answer) => return chain.finish(&answer, rcode::NXDOMAIN),
             // The target is in a zone that could not be loaded, or a hook answers for the target. The
             // client must query the target separately, perhaps at another server.
-            Resolution::Broken | Resolution::Hooked(_) => return chain.body(rcode::NOERROR),
+            Resolution::Broken | Resolution::Hooked(_) => return chain.end(rcode::NOERROR),
         };
         match step {
             Ok(()) => {}
-            Err(Stop::Open) => return chain.body(rcode::NOERROR),
-            Err(Stop::NameTooLong) => return chain.body(rcode::YXDOMAIN),
+            Err(Stop::Open) => return chain.end(rcode::NOERROR),
+            Err(Stop::NameTooLong) => return chain.end(rcode::YXDOMAIN),
+            Err(Stop::NoRoom) => return no_room(),
         }
         // The synthesized CNAME record answers a query for CNAME or ANY, so the alias is not
         // followed (RFC 1034, section 3.6.2).
         if qtype == CNAME || qtype == ANY {
-            return chain.body(rcode::NOERROR);
+            return chain.end(rcode::NOERROR);
         }
         let name = chain.name.bytes();
         key.set(answers.form(), name);
         // The client must also query a target outside our zones separately.
         let number = answers.zone_of(qtype, key.bytes());
         let Some(found) = answers.zone(number) else {
-            return chain.body(rcode::NOERROR);
+            return chain.end(rcode::NOERROR);
         };
         zone = found;
         let hash = answers.hash(qtype, key.bytes());
-        resolution = match zone.find(hash, qtype, key.bytes()) {
+        let answer = zone.find(hash, qtype, key.bytes());
+        is_found = answer.is_some();
+        resolution = match answer {
             Some(answer) => Resolution::Answer(answer),
-            None => zone.resolve(qtype, name, key, wildcard),
+            None => zone.resolve(qtype, name, key, &mut keys.wildcard),
         };
     }
+}
+
+/// Returns the body of a reply that cannot hold its signatures and proofs.
+#[cold]
+fn no_room<'a>() -> Body<'a> {
+    Body::error(rcode::SERVFAIL, ExtendedError::Other)
 }
 
 /// Where a name of the chain lies in the message.
@@ -140,10 +199,15 @@ struct Chain<'a, 'q, 'z> {
     /// Length in bytes and number of additional records of the tail without its optional records.
     /// It is `None` if the tail has no optional records.
     required: Option<(usize, u16)>,
+    signatures: Signatures,
+    /// Whether the answer is a referral of the qname.
+    is_referral: bool,
+    /// The proofs that the answer needs. They follow the other records of the authority section.
+    proofs: ArrayVec<Proof<'z>, MAX_PROOFS>,
 }
 
 impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
-    fn new(qname: &'q [u8], scratch: &'a mut [u8]) -> Self {
+    fn new(qname: &'q [u8], signatures: Signatures, scratch: &'a mut [u8]) -> Self {
         let whole = Place {
             at: QUESTION_AT,
             len: qname.len(),
@@ -163,7 +227,38 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             tail: &mut scratch[..room],
             len: 0,
             required: None,
+            signatures,
+            is_referral: false,
+            proofs: ArrayVec::new(),
         }
+    }
+
+    /// Notes the proofs of the last name's `resolution` in `zone`. `key` is the key of that name.
+    #[inline(never)]
+    fn prove(
+        &mut self,
+        zone: &'z ZoneAnswers,
+        key: &Key,
+        resolution: &Resolution<'z>,
+        keys: &mut SpareKeys,
+    ) {
+        let Self {
+            name,
+            proofs,
+            steps,
+            ..
+        } = self;
+        proofs::find(zone, (name.bytes(), key), resolution, keys, |answer| {
+            if !proofs.iter().any(|known| known.answer.is(&answer)) {
+                let shift = name.bytes().len() - answer.name_len();
+                // Each step has at most three.
+                let _ = proofs.try_push(Proof {
+                    answer,
+                    step: *steps,
+                    shift,
+                });
+            }
+        });
     }
 
     /// Returns the offset of the tail in the message.
@@ -179,7 +274,10 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             return Err(Stop::Open);
         }
         if !self.has(&dname) {
-            self.append(&dname);
+            let signed = dname.variant(self.signatures != Signatures::None);
+            if !self.append(&signed) {
+                return Err(Stop::NoRoom);
+            }
             self.dnames[self.steps] = Some(dname);
         }
         let record = dname.tail().bytes;
@@ -192,7 +290,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         }
         let from = self.name.clone();
         self.name.set(&[&from.bytes()[..prefix_len], to]);
-        self.step(from.bytes(), fields)
+        self.step(from.bytes(), fields, None)
     }
 
     /// Returns true if the answer already holds this DNAME record.
@@ -224,12 +322,14 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             }
             (literal, None) => self.name.set(&[literal, name::ROOT]),
         }
-        self.step(from.bytes(), fields)
+        let signed = alias.variant(self.signatures != Signatures::None);
+        let signatures = &signed.tail().bytes[alias.tail().bytes.len()..];
+        self.step(from.bytes(), fields, Some(signatures))
     }
 
     /// Writes a CNAME from the name `from` to `self.name`, the new last name of the chain. `fields`
-    /// supplies the class and TTL.
-    fn step(&mut self, from: &[u8], fields: &[u8]) -> Result<(), Stop> {
+    /// supplies the class and TTL. Then writes the record's signatures, if there are any.
+    fn step(&mut self, from: &[u8], fields: &[u8], signatures: Option<&[u8]>) -> Result<(), Stop> {
         let owner = self.names.message_offset(self.steps, 0) as u16;
         let to = self.name.bytes();
         let is_loop = (0..=self.steps).any(|step| self.is_name_after(step, to));
@@ -248,7 +348,8 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             rest,
         };
         let data_len = place.len + if common == 0 { 0 } else { POINTER };
-        let record = &mut self.tail[self.len..][..POINTER + FIELDS + data_len];
+        let end = self.len + POINTER + FIELDS + data_len;
+        let record = self.tail.get_mut(self.len..end).ok_or(Stop::NoRoom)?;
         record[..2].copy_from_slice(&(0xc000 | owner).to_be_bytes());
         record[2..4].copy_from_slice(&CNAME.to_be_bytes());
         record[4..10].copy_from_slice(&fields[2..8]);
@@ -263,7 +364,25 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         self.steps += 1;
         self.names.0[self.steps] = place;
         self.counts[0] += 1;
+        self.sign(owner, signatures.unwrap_or_default())?;
         if is_loop { Err(Stop::Open) } else { Ok(()) }
+    }
+
+    /// Writes signatures that were prepared for another name. `owner` is the offset in the message of
+    /// their owner.
+    fn sign(&mut self, owner: u16, signatures: &[u8]) -> Result<(), Stop> {
+        let room = self.tail.get_mut(self.len..self.len + signatures.len());
+        let copy = room.ok_or(Stop::NoRoom)?;
+        copy.copy_from_slice(signatures);
+        let mut at = 0;
+        while at < copy.len() {
+            copy[at..][..POINTER].copy_from_slice(&(0xc000 | owner).to_be_bytes());
+            let data_len = u16::from_be_bytes([copy[at + 10], copy[at + 11]]);
+            at += POINTER + FIELDS + usize::from(data_len);
+            self.counts[0] += 1;
+        }
+        self.len += copy.len();
+        Ok(())
     }
 
     /// Returns true if `name` is the name that the chain had reached after `step` steps.
@@ -288,58 +407,135 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         true
     }
 
-    /// Copies the records of a prepared answer and adjusts their compression pointers. The answer
+    /// Copies the records of a prepared answer, as [`append_from`](Self::append_from) does. The answer
     /// was prepared for the chain's last name, for one of its ancestors, or for a wildcard that
     /// matches it. Returns `false` if the message has no room for the records.
     fn append(&mut self, answer: &Answer<'_>) -> bool {
-        let bytes = answer.tail().bytes;
-        let tail_at = self.tail_at() + self.len;
+        let place = Proof {
+            answer: *answer,
+            step: self.steps,
+            shift: self.name.bytes().len() - answer.name_len(),
+        };
+        let len = answer.tail().bytes.len();
+        self.append_part(&place, 0..len, sections(answer), self.len)
+    }
+
+    /// Copies the part `range` of an answer, which holds `counts` records of each section, and adjusts
+    /// their compression pointers. Pointers into the part before lead to its copy, which is at offset
+    /// `before` of the tail. Returns `false` if the message has no room for the records, or if pointers
+    /// cannot reach so far.
+    fn append_part(
+        &mut self,
+        place: &Proof<'_>,
+        range: Range<usize>,
+        counts: [u16; 3],
+        before: usize,
+    ) -> bool {
+        let bytes = &place.answer.tail().bytes[range.clone()];
+        let tail_at = self.tail_at();
         let Some(copy) = self.tail[self.len..].get_mut(..bytes.len()) else {
             return false;
         };
         copy.copy_from_slice(bytes);
-        let name_len = answer.name_len();
-        let shift = self.name.bytes().len() - name_len;
-        let old_tail_at = QUESTION_AT + name_len + QUESTION_REST;
-        let name_offset = |offset| self.names.message_offset(self.steps, offset);
-        let mut fixups = answer.fixups().peekable();
-        let counts = answer.counts();
-        let counts = [0, 2, 4].map(|at| u16::from_be_bytes([counts[at], counts[at + 1]]));
+        let old_tail_at = QUESTION_AT + place.answer.name_len() + QUESTION_REST;
+        let name_offset = |offset| self.names.message_offset(place.step, offset);
+        let mut fixups = place.answer.fixups().peekable();
+        while fixups.next_if(|at| *at < range.start).is_some() {}
+        let mut is_reached = true;
         map_pointers(copy, counts.iter().sum(), |at, to| {
             let to = usize::from(to);
-            let is_fixup = fixups.next_if_eq(&at).is_some();
+            let is_fixup = fixups.next_if_eq(&(range.start + at)).is_some();
             let new = match to.checked_sub(old_tail_at) {
-                Some(offset) => tail_at + offset,
-                None if is_fixup => name_offset(to - QUESTION_AT + shift),
+                Some(offset) if offset < range.start => tail_at + before + offset,
+                Some(offset) => tail_at + self.len + offset - range.start,
+                None if is_fixup => name_offset(to - QUESTION_AT + place.shift),
                 None => name_offset(to - QUESTION_AT),
             };
+            is_reached &= new < MAX_POINTER;
             new as u16
         });
-        let required = answer.required();
-        self.required = required.map(|(tail, count)| (self.len + tail.bytes.len(), count));
-        self.len += bytes.len();
-        for (sum, count) in self.counts.iter_mut().zip(counts) {
-            *sum += count;
+        if is_reached {
+            self.len += bytes.len();
+            for (sum, count) in self.counts.iter_mut().zip(counts) {
+                *sum += count;
+            }
         }
-        true
+        is_reached
     }
 
-    /// Adds the answer for the chain's last name. If the message has no room for that answer, the
-    /// client must query the name separately.
+    /// Adds the answer for the chain's last name, with the proofs before its additional section. If the
+    /// message has no room for that answer, the client must query the name separately.
     fn finish(mut self, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
-        let fits = self.append(answer);
-        self.body(if fits { rcode } else { rcode::NOERROR })
+        let has_data = sections(answer)[0] > 0;
+        let is_signed = match self.signatures {
+            Signatures::None => false,
+            Signatures::Proofs => !has_data,
+            Signatures::All => true,
+        };
+        let answer = &answer.variant(is_signed);
+        self.is_referral = self.steps == 0 && !answer.is_authoritative();
+        let [.., additional] = sections(answer);
+        if self.proofs.is_empty() || additional == 0 {
+            let start = self.len;
+            let fits = self.append(answer);
+            if let Some((tail, count)) = answer.required().filter(|_| fits) {
+                self.required = Some((start + tail.bytes.len(), count));
+            }
+            return self.end(if fits { rcode } else { rcode::NOERROR });
+        }
+        self.finish_around_proofs(answer, rcode)
     }
 
-    /// Returns the answer built so far. AA is set because this flag refers to the qname (RFC 1035,
-    /// section 4.1.1), for which we are authoritative.
-    fn body(self, rcode: u16) -> Body<'a> {
+    /// Like [`finish`](Self::finish), for an answer with additional records and proofs.
+    #[cold]
+    fn finish_around_proofs(mut self, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
+        let place = Proof {
+            answer: *answer,
+            step: self.steps,
+            shift: self.name.bytes().len() - answer.name_len(),
+        };
+        let [answers, authority, additional] = sections(answer);
+        let bytes = answer.tail().bytes;
+        let end = records_len(bytes, answers + authority);
+        let before = self.len;
+        if !self.append_part(&place, 0..end, [answers, authority, 0], before) {
+            return self.end(rcode::NOERROR);
+        }
+        if !self.append_proofs() {
+            return no_room();
+        }
+        let rest_at = self.len;
+        let counts = [0, 0, additional];
+        if !self.append_part(&place, end..bytes.len(), counts, before) {
+            return no_room();
+        }
+        let required = answer.required();
+        self.required = required.map(|(tail, count)| (rest_at + tail.bytes.len() - end, count));
+        self.end(rcode)
+    }
+
+    /// Writes the proofs and forgets them. Returns `false` if the message has no room for them.
+    fn append_proofs(&mut self) -> bool {
+        let proofs = std::mem::take(&mut self.proofs);
+        proofs.iter().all(|proof| {
+            let len = proof.answer.tail().bytes.len();
+            self.append_part(proof, 0..len, sections(&proof.answer), self.len)
+        })
+    }
+
+    /// Returns the answer built so far, with its proofs. AA is set because this flag refers to the qname
+    /// (RFC 1035, section 4.1.1), for which we are authoritative, unless the qname itself gets a
+    /// referral.
+    fn end(mut self, rcode: u16) -> Body<'a> {
+        if !self.append_proofs() {
+            return no_room();
+        }
         let bytes: &'a [u8] = self.tail;
         let [a, b, c] = self.counts.map(u16::to_be_bytes);
         Body {
             tail: Tail::new(&bytes[..self.len]),
             rcode,
-            authoritative: true,
+            authoritative: !self.is_referral,
             counts: [a[0], a[1], b[0], b[1], c[0], c[1]],
             required: self
                 .required
@@ -348,6 +544,12 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             error: None,
         }
     }
+}
+
+/// Returns the number of records in each section of an answer.
+fn sections(answer: &Answer<'_>) -> [u16; 3] {
+    let [a, b, c, d, e, f] = answer.counts();
+    [[a, b], [c, d], [e, f]].map(u16::from_be_bytes)
 }
 
 /// Returns the length in bytes of the longest common suffix of two names that consists of whole

@@ -4,9 +4,11 @@
 //! problem that is probably a mistake, but does not prevent correct answers, is a warning.
 
 mod dots;
+mod signatures;
 
 use std::collections::HashMap;
 
+use crate::dnssec::{self, Chain};
 use crate::name::{self, Shown};
 use crate::report::Report;
 use crate::rtype::{
@@ -42,7 +44,7 @@ pub(crate) fn check(zone: &Zone, report: &mut Report) {
 /// 2181, section 6.1).
 fn check_apex(zone: &Zone, report: &mut Report) {
     let apex = zone.apex_name();
-    let start = Place::of_line(0, 0);
+    let start = Place::default();
     let shown = Shown(zone.apex());
     match apex.and_then(|apex| apex.rrset(SOA)) {
         None => report.error(
@@ -60,23 +62,44 @@ fn check_apex(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// Warns of a signed zone. The server does not send signatures with its answers. Validating
-/// resolvers therefore reject the answers as long as the parent zone has DS records for the zone.
+/// Checks that the proofs of a signed zone can be served, and that its signatures are there and valid
+/// now.
 fn check_signed(zone: &Zone, report: &mut Report) {
-    let apex = zone.apex_name();
-    let signs = [RRSIG, DNSKEY, NSEC, NSEC3PARAM];
-    let sign = apex.and_then(|apex| signs.iter().find_map(|rtype| apex.rrset(*rtype)));
-    if let Some(sign) = sign {
-        report.warning(
-            sign.place(),
-            format!(
-                "{} is signed (DNSSEC), but signatures and proofs are not sent with answers yet: \
-                 while the parent has DS records for it, validating resolvers refuse the \
-                 answers; remove the DS records first",
-                Shown(zone.apex())
-            ),
-        );
+    let Some(apex) = zone.apex_name() else {
+        return;
+    };
+    let shown = Shown(zone.apex());
+    if !dnssec::is_signed(zone) {
+        let signs = [RRSIG, NSEC, NSEC3PARAM];
+        if let Some(sign) = signs.iter().find_map(|rtype| apex.rrset(*rtype)) {
+            let message = format!(
+                "{shown} has DNSSEC records, but its SOA has no signature, so it is served as an \
+                 unsigned zone"
+            );
+            report.warning(sign.place(), message);
+        }
+        return;
     }
+    match dnssec::chain_of(zone) {
+        Err(fault) => report.error(fault.place, fault.message),
+        Ok(Some(Chain::Nsec3(params, _))) if params.iterations > 0 => {
+            let place = apex
+                .rrset(NSEC3PARAM)
+                .map_or(Place::default(), RrsetRef::place);
+            let message = format!(
+                "{shown} hashes its names with {} iterations; resolvers may ignore its proofs: use \
+                 0 (RFC 9276)",
+                params.iterations
+            );
+            report.warning(place, message);
+        }
+        Ok(_) => {}
+    }
+    if apex.rrset(DNSKEY).is_none() {
+        let message = format!("{shown} is signed, but it has no DNSKEY records");
+        report.warning(Place::default(), message);
+    }
+    signatures::check(zone, report);
 }
 
 /// Checks that each type at a name is allowed at this name, and that the types may exist together.
@@ -194,7 +217,9 @@ fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
             ),
         );
     }
-    let records: usize = rrset.data().map(|data| RECORD + data.len()).sum();
+    let signatures = dnssec::signatures(name, rrset.rtype());
+    let records = rrset.data().chain(signatures);
+    let records: usize = records.map(|data| RECORD + data.len()).sum();
     if AROUND + name::MAX_NAME + records > MAX_MESSAGE {
         report.error(
             rrset.place(),

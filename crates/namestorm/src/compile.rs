@@ -12,28 +12,32 @@
 //!
 //! An answer to ANY holds all RRsets of the name that fit one message. Only TCP replies have all of
 //! them. UDP replies have the first RRset, which is the smallest (RFC 8482, section 4.1).
+//!
+//! Where records have signatures, an answer has a second variant with them, for clients that set the DO
+//! bit. The proofs that a name or type does not exist are answers of their own, which the server adds
+//! when it answers a query: each is an NSEC or NSEC3 record with its signatures.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::answers::{
-    Answers, Kind, Meta, NONE, Node, Required, ZoneAnswers, ZoneBuilder, ZoneVersion,
+    Answers, Denial, Hashes, Kind, NONE, Names, Node, Proofs, Required, Variant, ZoneAnswers,
+    ZoneBuilder, ZoneVersion,
 };
+use crate::dnssec::{self, Chain};
 use crate::edns::{MAX_UDP_MESSAGE, OPT_LEN};
 use crate::groups::GroupLabels;
 use crate::hooked::HookedNames;
 use crate::index::{ArenaFull, At};
 use crate::key::{Form, Hashing};
 use crate::name;
-use crate::rtype::{self, CNAME, DNAME, DS, NS, NSEC, RRSIG, SOA};
+use crate::rtype::{self, CNAME, DNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA};
 use crate::tail::{Base, FIELDS, POINTER, TailWriter, TooLong};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 use crate::zones::Zones;
 
 /// Number of names between two calls of a `progress` function.
 const PROGRESS_STEP: usize = 10_000;
-
-const NOERROR: u8 = 0;
 
 /// Prepares the answers of `zones`, with index keys in the given form and a hash keyed by `seed`.
 /// Calls `progress` with the number of finished names after every 10,000 names.
@@ -82,22 +86,27 @@ pub(crate) fn compile_zone<'z>(
     (hooked, bases): (&'z HookedNames, impl Iterator<Item = &'z [u8]>),
     progress: &mut dyn FnMut(usize),
 ) -> Result<ZoneAnswers, ArenaFull> {
+    // The loader has refused a zone whose chain has a gap.
+    let chain = dnssec::chain_of(zone).ok().flatten();
     let mut compiler = Compiler {
         zone,
         hooked,
         out: ZoneBuilder::new(hashing.clone(), hooked),
         writer: TailWriter::new(),
+        signed: chain.is_some().then(Saved::default),
+        denial: None,
         negative: NONE,
         wildcard_parents: zone
             .names()
             .flat_map(|name| wildcard_parents(name.key()))
             .collect(),
     };
+    compiler.denial = chain.map(|chain| compiler.proofs(chain)).transpose()?;
     compiler.negative = compiler.negative()?;
     let mut last_key: &[u8] = &[];
     for (number, name) in zone.names().enumerate() {
-        compiler.name(name, last_key)?;
-        if !matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname) {
+        if compiler.is_indexed(name) {
+            compiler.name(name, last_key)?;
             last_key = name.key();
         }
         if (number + 1) % PROGRESS_STEP == 0 {
@@ -109,7 +118,8 @@ pub(crate) fn compile_zone<'z>(
         compiler.hooked(name, &mut fillers)?;
     }
     let records = zone.record_count();
-    Ok(compiler.out.finish(zone.apex(), version(zone), records))
+    let (version, denial) = (version(zone), compiler.denial);
+    Ok(compiler.out.finish(zone.apex(), version, records, denial))
 }
 
 /// Returns the version of a zone, from its SOA record.
@@ -130,10 +140,57 @@ struct Compiler<'z> {
     hooked: &'z HookedNames,
     out: ZoneBuilder<'z>,
     writer: TailWriter,
+    /// Buffer for the signed variant of an answer, if the zone is signed.
+    signed: Option<Saved>,
+    /// The index of proofs, if the zone is signed.
+    denial: Option<Denial>,
     /// Position of the zone's negative answer.
     negative: At,
     /// Sort keys of the names with a wildcard directly below them.
     wildcard_parents: HashSet<&'z [u8]>,
+}
+
+/// The signed variant of an answer.
+#[derive(Default)]
+struct Saved {
+    counts: [u16; 3],
+    tail: Vec<u8>,
+    required: Option<Required>,
+    fixups: Vec<u16>,
+}
+
+impl Saved {
+    fn save(&mut self, written: Written, writer: &TailWriter) {
+        (self.counts, self.required) = (written.counts, written.required);
+        self.tail.clear();
+        self.tail.extend_from_slice(writer.bytes());
+        self.fixups.clear();
+        self.fixups.extend_from_slice(writer.fixups());
+    }
+
+    fn variant(&self) -> Variant<'_> {
+        Variant {
+            counts: self.counts,
+            tail: &self.tail,
+            required: self.required,
+            fixups: &self.fixups,
+        }
+    }
+}
+
+/// What a tail in the writer holds: the number of records in each section, and the required part, if
+/// there is another.
+#[derive(Clone, Copy, Default)]
+struct Written {
+    counts: [u16; 3],
+    required: Option<Required>,
+}
+
+/// Whether signatures are written after the RRsets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Signatures {
+    Without,
+    With,
 }
 
 /// Returns the sort keys of all names directly above a `*` label in the name with this key.
@@ -160,24 +217,54 @@ fn smallest(name: NameRef<'_>) -> Option<u16> {
     name.rrsets().min_by_key(size).map(RrsetRef::rtype)
 }
 
-/// Returns the ancestor of `name` that has `labels` more labels than `apex`.
-fn ancestor_of<'a>(name: &'a [u8], apex: &[u8], labels: usize) -> &'a [u8] {
-    let below = name.len() - apex.len();
-    let starts: Vec<_> = name::label_starts(name)
-        .take_while(|start| *start < below)
-        .collect();
-    &name[starts[starts.len() - labels]..]
-}
-
 impl<'z> Compiler<'z> {
+    /// Returns true if queries for the name can find it. Names that hold only proofs cannot be found in
+    /// a signed zone.
+    fn is_indexed(&self, name: NameRef<'_>) -> bool {
+        let is_hidden = matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname);
+        !is_hidden && !(self.signed.is_some() && dnssec::is_hashed(name))
+    }
+
+    /// Adds the zone's proofs, and returns their index.
+    fn proofs(&mut self, chain: Chain<'z>) -> Result<Denial, ArenaFull> {
+        Ok(match chain {
+            Chain::Nsec(owners) => {
+                let places = owners.iter().map(|owner| self.proof(*owner, NSEC));
+                let places = places.collect::<Result<Vec<_>, _>>()?;
+                let keys = owners.iter().map(|owner| owner.key());
+                Denial::Nsec(Names::new(keys.zip(places)))
+            }
+            Chain::Nsec3(params, owners) => {
+                let places = owners.iter().map(|(_, owner)| self.proof(*owner, NSEC3));
+                let places = places.collect::<Result<Vec<_>, _>>()?;
+                let hashes = owners.iter().map(|(hash, _)| *hash);
+                Denial::Nsec3(Hashes::new(params, hashes.zip(places)))
+            }
+        })
+    }
+
+    /// Adds a proof: the record of type `rtype` at `name`, which is NSEC or NSEC3, with its signatures.
+    fn proof(&mut self, name: NameRef<'z>, rtype: u16) -> Result<At, ArenaFull> {
+        self.writer.start(self.zone.apex(), Base::Above);
+        let rrset = name.rrset(rtype);
+        let count = rrset.and_then(|rrset| self.rrset(name, rrset, Signatures::With).ok());
+        let plain = Variant {
+            counts: [0, count.unwrap_or(0), 0],
+            tail: self.writer.bytes(),
+            required: None,
+            fixups: self.writer.fixups(),
+        };
+        self.out
+            .add_answer((0, self.zone.apex()), true, &plain, None)
+    }
+
     /// Adds the answers of a name and of the empty non-terminals above it. `last_key` is the sort key
     /// of the previous name, whose ancestors are already in the index.
     fn name(&mut self, name: NameRef<'z>, last_key: &[u8]) -> Result<(), ArenaFull> {
-        if matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname) {
-            return Ok(());
+        for (owner, key) in name.empty_non_terminals(last_key) {
+            self.out.add_node(owner, self.node(owner, key))?;
         }
-        self.empty_non_terminals(name, last_key)?;
-        let node = self.node(name.key());
+        let node = self.node(name.owner(), name.key());
         let node = match name.status() {
             NameStatus::Cut => self.cut(name, node)?,
             _ if name.rrset(CNAME).is_some() => self.alias(name, node)?,
@@ -186,75 +273,71 @@ impl<'z> Compiler<'z> {
         self.out.add_node(name.owner(), node)
     }
 
-    /// Returns the node of the name with this sort key, as yet without answers of its own.
-    fn node(&self, key: &[u8]) -> Node {
+    /// Returns the node of a name with this sort key, as yet without answers of its own.
+    fn node(&self, owner: &[u8], key: &[u8]) -> Node {
+        let has_wildcard = self.wildcard_parents.contains(key);
+        let denial = self.denial.as_ref();
         Node {
-            has_wildcard: self.wildcard_parents.contains(key),
+            has_wildcard,
             negative: self.negative,
+            proofs: denial.map_or(Proofs::NONE, |it| it.proofs(owner, key, has_wildcard)),
             ..Node::bare(Kind::Plain)
         }
     }
 
-    /// Adds the empty non-terminals above `name` that are not yet in the index (RFC 4592, section
-    /// 2.2.2).
-    fn empty_non_terminals(&mut self, name: NameRef<'z>, last_key: &[u8]) -> Result<(), ArenaFull> {
-        let key = name.key();
-        let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
-        // Each end is the length of an ancestor's sort key, except the last, which is the name's.
-        for (labels, end) in ends.map(|(at, _)| at + 1).enumerate() {
-            let ancestor = &key[..end];
-            let is_known = end == key.len()
-                || last_key.starts_with(ancestor)
-                || self.zone.find(ancestor).is_ok();
-            if !is_known {
-                let owner = ancestor_of(name.owner(), self.zone.apex(), labels + 1);
-                self.out.add_node(owner, self.node(ancestor))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Adds the negative answer of the zone. It holds the zone's SOA (RFC 2308).
     fn negative(&mut self) -> Result<At, ArenaFull> {
-        self.writer.start(self.zone.apex(), Base::Above);
-        self.start_of_authority().ok();
-        self.add(self.zone.apex(), 0, NOERROR, [0, 1, 0], None)
+        self.add((0, self.zone.apex()), true, |this, signatures| {
+            this.writer.start(this.zone.apex(), Base::Above);
+            let count = this.start_of_authority(signatures).unwrap_or(0);
+            Written {
+                counts: [0, count, 0],
+                required: None,
+            }
+        })
     }
 
     /// Writes the SOA with the TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM
     /// field (RFC 2308, section 5).
-    fn start_of_authority(&mut self) -> Result<(), TooLong> {
-        let Some(soa) = self.zone.apex_name().and_then(|apex| apex.rrset(SOA)) else {
-            return Ok(());
+    fn start_of_authority(&mut self, signatures: Signatures) -> Result<u16, TooLong> {
+        let Some(apex) = self.zone.apex_name() else {
+            return Ok(0);
         };
-        let Some(data) = soa.data().next() else {
-            return Ok(());
+        let Some(soa) = apex.rrset(SOA) else {
+            return Ok(0);
         };
-        let minimum = data
-            .last_chunk()
-            .map_or(0, |last| u32::from_be_bytes(*last));
-        let ttl = soa.ttl().min(minimum);
-        self.writer.record(self.zone.apex(), SOA, ttl, data)
+        let minimum = soa.data().next().and_then(|data| data.last_chunk());
+        let minimum = minimum.map_or(0, |last| u32::from_be_bytes(*last));
+        self.rrset_for((apex, soa), soa.ttl().min(minimum), signatures)
     }
 
-    /// Adds the tail in the writer as an authoritative answer for `name`.
+    /// Adds an authoritative answer or a referral for a type and a name. `write` writes its tail. In a
+    /// signed zone, the answer has a second variant, unless it is the same.
     fn add(
         &mut self,
-        name: &[u8],
-        qtype: u16,
-        rcode: u8,
-        counts: [u16; 3],
-        required: Option<Required>,
+        question: (u16, &[u8]),
+        is_authoritative: bool,
+        mut write: impl FnMut(&mut Self, Signatures) -> Written,
     ) -> Result<At, ArenaFull> {
-        let meta = Meta {
-            qtype,
-            rcode,
-            authoritative: true,
+        let signed = self.signed.take().map(|mut saved| {
+            let written = write(self, Signatures::With);
+            saved.save(written, &self.writer);
+            saved
+        });
+        let Written { counts, required } = write(self, Signatures::Without);
+        let plain = Variant {
             counts,
+            tail: self.writer.bytes(),
+            required,
+            fixups: self.writer.fixups(),
         };
-        let writer = &self.writer;
-        self.out
-            .add_answer(name, meta, writer.bytes(), required, writer.fixups())
+        let second = signed.as_ref().map(Saved::variant);
+        let second = second.filter(|second| second.tail != plain.tail);
+        let added = self
+            .out
+            .add_answer(question, is_authoritative, &plain, second.as_ref());
+        self.signed = signed;
+        added
     }
 
     fn start(&mut self, owner: &[u8]) {
@@ -266,13 +349,36 @@ impl<'z> Compiler<'z> {
         self.writer.start(owner, base);
     }
 
-    /// Writes all records of an RRset with the given owner, and returns their number. If they do
-    /// not all fit, writes none of them and returns an error.
-    fn rrset(&mut self, owner: &[u8], rrset: RrsetRef<'_>) -> Result<u16, TooLong> {
-        let mark = self.writer.mark();
+    /// Writes all records of an RRset of a name, and then its signatures if they are wanted. Returns
+    /// the number of records. If they do not all fit, writes none of them and returns an error.
+    fn rrset(
+        &mut self,
+        name: NameRef<'_>,
+        rrset: RrsetRef<'_>,
+        signatures: Signatures,
+    ) -> Result<u16, TooLong> {
+        self.rrset_for((name, rrset), rrset.ttl(), signatures)
+    }
+
+    /// Like [`rrset`](Self::rrset), with this TTL.
+    fn rrset_for(
+        &mut self,
+        (name, rrset): (NameRef<'_>, RrsetRef<'_>),
+        ttl: u32,
+        signatures: Signatures,
+    ) -> Result<u16, TooLong> {
+        let (mark, owner, rtype) = (self.writer.mark(), name.owner(), rrset.rtype());
+        // A signature has the TTL of the RRset that it covers (RFC 4034, section 3).
+        let ttl_of = |data| match rtype {
+            RRSIG => dnssec::covered(name, data).map_or(ttl, RrsetRef::ttl),
+            _ => ttl,
+        };
+        let records = rrset.data().map(|data| (rtype, ttl_of(data), data));
+        let signatures = (signatures == Signatures::With)
+            .then(|| dnssec::signatures(name, rtype).map(|data| (RRSIG, ttl, data)));
         let mut count = 0u16;
-        for data in rrset.data() {
-            let written = self.writer.record(owner, rrset.rtype(), rrset.ttl(), data);
+        for (rtype, ttl, data) in records.chain(signatures.into_iter().flatten()) {
+            let written = self.writer.record(owner, rtype, ttl, data);
             count = count.checked_add(1).ok_or(TooLong)?;
             if written.is_err() {
                 self.writer.rewind(mark);
@@ -285,33 +391,38 @@ impl<'z> Compiler<'z> {
     /// Writes the addresses that the zone holds for `rrset`'s targets, as far as they fit a UDP
     /// message. Returns the number of records written. `present` lists the address RRsets already
     /// in the message, so that they are not repeated.
-    fn additional(&mut self, rrset: RrsetRef<'_>, present: &mut Vec<(Vec<u8>, u16)>) -> u16 {
+    fn additional(
+        &mut self,
+        rrset: RrsetRef<'_>,
+        present: &mut Vec<(Vec<u8>, u16)>,
+        signatures: Signatures,
+    ) -> u16 {
         let mut count = 0;
         let rtype = rrset.rtype();
         for target in rrset.data().filter_map(|data| rtype::target(rtype, data)) {
             // A hook answers for the addresses of a hooked name.
             let zone = Some(self.zone).filter(|_| !self.hooked.of(target).itself());
             for addresses in zone.into_iter().flat_map(|zone| zone.addresses(target)) {
-                count += self.addresses(target, addresses, present);
+                count += self.addresses(addresses, present, signatures);
             }
         }
         count
     }
 
-    /// Writes an address RRset and returns its number of records. Writes nothing and returns 0 if
-    /// the message already holds the RRset or would exceed the UDP limit.
+    /// Writes an address RRset of a name and returns its number of records. Writes nothing and returns
+    /// 0 if the message already holds the RRset or would exceed the UDP limit.
     fn addresses(
         &mut self,
-        owner: &[u8],
-        addresses: RrsetRef<'_>,
+        (name, addresses): (NameRef<'_>, RrsetRef<'_>),
         present: &mut Vec<(Vec<u8>, u16)>,
+        signatures: Signatures,
     ) -> u16 {
-        let entry = (owner.to_ascii_lowercase(), addresses.rtype());
+        let entry = (name.owner().to_ascii_lowercase(), addresses.rtype());
         if present.contains(&entry) {
             return 0;
         }
         let mark = self.writer.mark();
-        match self.rrset(owner, addresses) {
+        match self.rrset(name, addresses, signatures) {
             Ok(count) if self.writer.message_len() + OPT_LEN <= MAX_UDP_MESSAGE => {
                 present.push(entry);
                 count
@@ -328,9 +439,14 @@ impl<'z> Compiler<'z> {
         node.any = self.own_answers(name)?;
         if let Some(dname) = name.rrset(DNAME) {
             node.kind = Kind::Dname;
-            self.writer.start(name.owner(), Base::Above);
-            let count = self.rrset(name.owner(), dname).unwrap_or(0);
-            node.default = self.add(name.owner(), 0, NOERROR, [count, 0, 0], None)?;
+            node.default = self.add((0, name.owner()), true, |this, signatures| {
+                this.writer.start(name.owner(), Base::Above);
+                let count = this.rrset(name, dname, signatures).unwrap_or(0);
+                Written {
+                    counts: [count, 0, 0],
+                    required: None,
+                }
+            })?;
         }
         Ok(node)
     }
@@ -351,32 +467,39 @@ impl<'z> Compiler<'z> {
 
     /// Adds the answer to a question for the name and type of one RRset.
     fn answer(&mut self, name: NameRef<'z>, rrset: RrsetRef<'z>) -> Result<At, ArenaFull> {
-        self.start(name.owner());
-        // The loader has checked that a message can hold this RRset.
-        let count = self.rrset(name.owner(), rrset).unwrap_or(0);
-        let len = self.writer.bytes().len();
-        let additional = self.additional(rrset, &mut Vec::new());
-        self.add(
-            name.owner(),
-            rrset.rtype(),
-            NOERROR,
-            [count, 0, additional],
-            (additional > 0).then_some(Required { len, additional: 0 }),
-        )
+        let question = (rrset.rtype(), name.owner());
+        self.add(question, true, |this, signatures| {
+            this.start(name.owner());
+            // The loader has checked that a message can hold this RRset.
+            let count = this.rrset(name, rrset, signatures).unwrap_or(0);
+            let len = this.writer.bytes().len();
+            let additional = this.additional(rrset, &mut Vec::new(), signatures);
+            Written {
+                counts: [count, 0, additional],
+                required: (additional > 0).then_some(Required { len, additional: 0 }),
+            }
+        })
     }
 
     /// Adds the answer to ANY. It holds all RRsets of a name that fit the message, and may omit
-    /// others (RFC 8482, section 4.1). The smallest RRset comes first.
+    /// others (RFC 8482, section 4.1). The smallest RRset comes first. The signed variant has only that
+    /// RRset.
     fn any(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
-        self.start(name.owner());
         let smallest = smallest(name);
-        let is_smallest = |rrset: &RrsetRef<'_>| Some(rrset.rtype()) == smallest;
-        let first = name.rrsets().filter(is_smallest);
-        let others = name.rrsets().filter(|rrset| !is_smallest(rrset));
-        let counts = first.chain(others);
-        let counts = counts.map(|rrset| self.rrset(name.owner(), rrset));
-        let count = counts.map(|count| count.unwrap_or(0)).sum();
-        self.add(name.owner(), 0, NOERROR, [count, 0, 0], None)
+        let is_smallest = move |rrset: &RrsetRef<'_>| Some(rrset.rtype()) == smallest;
+        self.add((0, name.owner()), true, |this, signatures| {
+            this.start(name.owner());
+            let first = name.rrsets().filter(is_smallest);
+            let others = name.rrsets().filter(|rrset| !is_smallest(rrset));
+            let others = others.filter(|_| signatures == Signatures::Without);
+            let counts = first.chain(others);
+            let counts = counts.map(|rrset| this.rrset(name, rrset, signatures));
+            let count = counts.map(|count| count.unwrap_or(0)).sum();
+            Written {
+                counts: [count, 0, 0],
+                required: None,
+            }
+        })
     }
 
     /// Adds the answers of an alias: one for each RRset of the name itself.
@@ -395,46 +518,32 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// Adds the answers for a zone cut: the answer to DS, and the referral.
-    fn cut(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
-        self.delegation_signer(name)?;
+    /// Adds the answers for a zone cut: the answer to DS, if there are DS records, and the referral (RFC
+    /// 1034, section 4.3.2, step 3b).
+    fn cut(&mut self, cut: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
+        if let Some(signers) = cut.rrset(DS) {
+            self.answer(cut, signers)?;
+            node.has_signers = true;
+        }
         node.kind = Kind::Cut;
-        node.default = self.referral(name)?;
+        node.default = self.add((0, cut.owner()), false, |this, signatures| {
+            this.writer.start(cut.owner(), Base::Above);
+            this.delegation(cut, signatures)
+        })?;
         Ok(node)
     }
 
-    /// Adds the parent zone's answer to a question for DS at a cut: either the DS records or NODATA
-    /// (RFC 4035, section 3.1.4.1).
-    fn delegation_signer(&mut self, cut: NameRef<'z>) -> Result<At, ArenaFull> {
-        if let Some(signers) = cut.rrset(DS) {
-            return self.answer(cut, signers);
-        }
-        self.writer.start(cut.owner(), Base::Exact);
-        self.start_of_authority().ok();
-        self.add(cut.owner(), DS, NOERROR, [0, 1, 0], None)
-    }
-
-    /// Adds the referral to a delegated zone (RFC 1034, section 4.3.2, step 3b).
-    fn referral(&mut self, cut: NameRef<'z>) -> Result<At, ArenaFull> {
-        self.writer.start(cut.owner(), Base::Above);
-        let (counts, required) = self.delegation(cut);
-        let meta = Meta {
-            authoritative: false,
-            counts,
-            ..Meta::default()
-        };
-        let writer = &self.writer;
-        self.out
-            .add_answer(cut.owner(), meta, writer.bytes(), required, writer.fixups())
-    }
-
-    /// Writes the name servers of a delegation and their addresses. Returns the number of records
-    /// in each section, and the part of the tail that is required.
-    fn delegation(&mut self, cut: NameRef<'z>) -> ([u16; 3], Option<Required>) {
+    /// Writes the name servers of a delegation and their addresses. With signatures, also writes the DS
+    /// RRset. If there is none, the proof is added when a query is answered (RFC 4035, section 3.1.4).
+    fn delegation(&mut self, cut: NameRef<'z>, signatures: Signatures) -> Written {
         let Some(servers) = cut.rrset(NS) else {
-            return ([0; 3], None);
+            return Written::default();
         };
-        let authority = self.rrset(cut.owner(), servers).unwrap_or(0);
+        let mut authority = self.rrset(cut, servers, Signatures::Without).unwrap_or(0);
+        let signers = cut.rrset(DS).filter(|_| signatures == Signatures::With);
+        if let Some(signers) = signers {
+            authority += self.rrset(cut, signers, signatures).unwrap_or(0);
+        }
         let mut present = Vec::new();
         let mut glue_count = 0;
         // In-domain glue comes first and is required, because the resolver cannot find these
@@ -443,10 +552,10 @@ impl<'z> Compiler<'z> {
             .data()
             .filter(|server| name::is_within(server, cut.owner()))
         {
-            for addresses in self.zone.addresses(server) {
+            for (name, addresses) in self.zone.addresses(server) {
                 let entry = (server.to_ascii_lowercase(), addresses.rtype());
                 if !present.contains(&entry) {
-                    glue_count += self.rrset(server, addresses).unwrap_or(0);
+                    glue_count += self.rrset(name, addresses, signatures).unwrap_or(0);
                     present.push(entry);
                 }
             }
@@ -456,14 +565,17 @@ impl<'z> Compiler<'z> {
         let mut further = 0;
         for server in servers.data() {
             for addresses in self.zone.addresses(server) {
-                further += self.addresses(server, addresses, &mut present);
+                further += self.addresses(addresses, &mut present, signatures);
             }
         }
         let required = (further > 0).then_some(Required {
             len,
             additional: glue_count,
         });
-        ([0, authority, glue_count + further], required)
+        Written {
+            counts: [0, authority, glue_count + further],
+            required,
+        }
     }
 
     /// Adds nodes for `name` and its ancestors, up to the first that exists. `fillers` lists the names

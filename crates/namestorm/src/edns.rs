@@ -31,6 +31,8 @@ const DNSSEC_OK: u16 = 0x8000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum ExtendedError {
+    /// The reply has no room for what it must hold.
+    Other = 0,
     /// The server sends its zones to nobody.
     Prohibited = 18,
     /// The name is outside our zones.

@@ -382,24 +382,6 @@ fn names_without_their_final_dot_cause_warnings() {
     assert!(!report.to_string().contains("looks as if"), "{report}");
 }
 
-#[test]
-fn a_signed_zone_causes_a_warning() {
-    let key = "@ 60 DNSKEY 257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==\n";
-    finds(
-        key,
-        &["f:4: warning: example.org. is signed (DNSSEC), but signatures and proofs are not sent"],
-    );
-    finds(
-        "@ 60 NSEC a.example.org. NS SOA\n@ 60 NSEC3PARAM 1 0 0 -\n",
-        &["f:4: warning: example.org. is signed"],
-    );
-    // The DS record of a signed child zone does not mean that the zone itself is signed.
-    finds(
-        "sub 60 NS ns\nsub 60 DS 1 13 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n",
-        &[],
-    );
-}
-
 /// Loads a zone. Returns its name and number of records.
 fn loaded(file: &str, origin: Option<&str>, text: &str) -> Result<(String, usize), String> {
     let loaded = load_text(file, origin, text).map_err(|report| report.to_string())?;

@@ -102,6 +102,12 @@ struct Query {
 }
 
 impl Query {
+    /// Returns true if the client wants signatures and proofs (RFC 3225).
+    #[inline(always)]
+    fn wants_signatures(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.dnssec_ok)
+    }
+
     /// Returns what the options of the reply depend on. `zone` is the zone that the reply is from.
     fn about<'a>(
         &self,
@@ -262,9 +268,10 @@ impl Responder {
         } else if let Some(zone) = zone
             && let Some(answer) = zone.find(hash, question.qtype, key.bytes())
         {
-            Body::prepared(&answer)
+            Body::prepared(&answer.variant(query.wants_signatures()))
         } else {
-            let question = (question.name(message, expanded), question.qtype);
+            let name = question.name(message, expanded);
+            let question = (name, question.qtype, query.wants_signatures());
             assembler.assemble((answers, zone), question, key, context, counters)?
         };
         let trail: &[u8] = match query.edns {
@@ -414,7 +421,11 @@ fn fit<'a>(
         rewritten: None,
         tail: body.tail,
         trail,
-        prepared: body.prepared.map(|at| AnswerId { zone, at }),
+        prepared: body.prepared.map(|(at, is_signed)| AnswerId {
+            zone,
+            at,
+            is_signed,
+        }),
     };
     let [a, b, c, d, e, f] = body.counts;
     let mut counts = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);

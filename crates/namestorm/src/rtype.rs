@@ -36,6 +36,8 @@ pub(crate) const RRSIG: u16 = 46;
 pub(crate) const NSEC: u16 = 47;
 /// A DNSSEC key of the zone (RFC 4034).
 pub(crate) const DNSKEY: u16 = 48;
+/// Hashed authenticated denial of existence (RFC 5155).
+pub(crate) const NSEC3: u16 = 50;
 /// Parameters of hashed denial of existence (RFC 5155).
 pub(crate) const NSEC3PARAM: u16 = 51;
 /// A delegation signer that the parent zone should publish (RFC 7344).

@@ -18,10 +18,12 @@ pub(crate) const FIELDS: usize = 10;
 /// Maximum length of the records that a chain of aliases can put before a tail, in bytes. Each
 /// alias adds at most a DNAME and a CNAME record.
 const MAX_CHAIN_LEN: usize = MAX_CHAIN * 2 * (POINTER + FIELDS + name::MAX_NAME);
-/// Only offsets in the message below this limit may be targets of compression pointers. A pointer
-/// can hold offsets up to 0x3fff (RFC 1035, section 4.1.4). The limit is lower, because a longer
-/// qname and a chain of aliases can move the tail towards the end of the message.
-const POINTER_LIMIT: usize = 0x4000 - name::MAX_NAME - MAX_CHAIN_LEN;
+/// The first offset in a message that a compression pointer cannot hold (RFC 1035, section 4.1.4).
+pub(crate) const MAX_POINTER: usize = 0x4000;
+/// Only offsets in the message below this limit may be targets of compression pointers. The
+/// limit is lower than [`MAX_POINTER`], because a longer qname and a chain of aliases can move the tail
+/// towards the end of the message.
+const POINTER_LIMIT: usize = MAX_POINTER - name::MAX_NAME - MAX_CHAIN_LEN;
 /// Maximum length of a message over TCP, in bytes (RFC 1035, section 4.2.2).
 pub const MAX_TCP_MESSAGE: usize = 65_535;
 /// Maximum number of names in a tail that are remembered as targets of pointers. The limit bounds

@@ -25,7 +25,9 @@ struct StoredRecord {
 }
 
 /// The position of a record in the zone's files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+///
+/// The default is the whole first file of the zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Index of the file, from 0. Each included file has its own index.
     pub file: u16,
@@ -303,7 +305,10 @@ impl Zone {
 
     /// Returns the address RRsets of `name`, which may be authoritative data or glue. Returns none
     /// for a name that is not within the zone.
-    pub(crate) fn addresses(&self, name: &[u8]) -> impl Iterator<Item = RrsetRef<'_>> {
+    pub(crate) fn addresses(
+        &self,
+        name: &[u8],
+    ) -> impl Iterator<Item = (NameRef<'_>, RrsetRef<'_>)> {
         let mut key = Vec::new();
         let is_within = name::is_within(name, &self.apex);
         if is_within {
@@ -313,8 +318,11 @@ impl Zone {
             .find(&key)
             .ok()
             .filter(|found| is_within && found.status() != NameStatus::BelowDname);
-        let rrsets = found.into_iter().flat_map(NameRef::rrsets);
-        rrsets.filter(|rrset| matches!(rrset.rtype(), rtype::A | rtype::AAAA))
+        let rrsets = found.into_iter().flat_map(|name| {
+            let rrsets = name.rrsets();
+            rrsets.map(move |rrset| (name, rrset))
+        });
+        rrsets.filter(|(_, rrset)| matches!(rrset.rtype(), rtype::A | rtype::AAAA))
     }
 
     fn key_of(&self, node: &Node) -> &[u8] {
@@ -381,6 +389,26 @@ impl<'z> NameRef<'z> {
         self.zone.key_of(self.node())
     }
 
+    /// Returns the empty non-terminals above the name that are not yet known (RFC 4592, section 2.2.2):
+    /// the name of each, and its sort key. `last_key` is the sort key of the previous name, whose
+    /// ancestors are known.
+    pub(crate) fn empty_non_terminals(
+        self,
+        last_key: &[u8],
+    ) -> impl Iterator<Item = (&'z [u8], &'z [u8])> {
+        let (key, zone) = (self.key(), self.zone);
+        let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
+        // Each end is the length of an ancestor's sort key, except the last, which is the name's.
+        let ends = ends.map(|(at, _)| at + 1).enumerate();
+        ends.filter_map(move |(labels, end)| {
+            let ancestor = &key[..end];
+            let is_known =
+                end == key.len() || last_key.starts_with(ancestor) || zone.find(ancestor).is_ok();
+            let owner = || ancestor_of(self.owner(), &zone.apex, labels + 1);
+            (!is_known).then(|| (owner(), ancestor))
+        })
+    }
+
     /// Returns the status of the name in its zone.
     pub fn status(self) -> NameStatus {
         self.node().status
@@ -399,6 +427,15 @@ impl<'z> NameRef<'z> {
     pub fn rrset(self, rtype: u16) -> Option<RrsetRef<'z>> {
         self.rrsets().find(|set| set.rtype() == rtype)
     }
+}
+
+/// Returns the ancestor of `name` that has `labels` more labels than `apex`.
+fn ancestor_of<'a>(name: &'a [u8], apex: &[u8], labels: usize) -> &'a [u8] {
+    let below = name.len() - apex.len();
+    let starts: Vec<_> = name::label_starts(name)
+        .take_while(|start| *start < below)
+        .collect();
+    &name[starts[starts.len() - labels]..]
 }
 
 /// An RRset: all records of one name and type (RFC 2181, section 5).

@@ -5,16 +5,15 @@
 mod harness;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 use domain::base::iana::Rtype;
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
+use harness::records::{APEX, Records, path, show};
 use harness::{Client, FORMS, MODES, Query, datagram, name, prepare, rtype};
 use namestorm::ReplyMode;
 use proptest::prelude::*;
 
-const APEX: &str = "z.";
 const SOA: &str = "z. 9 IN SOA ns.z. h.z. 1 2 3 4 9";
 /// Maximum number of characters of a name with its final dot (RFC 1035, section 2.3.4).
 const LONGEST_NAME: usize = 254;
@@ -22,80 +21,7 @@ const LONGEST_NAME: usize = 254;
 const MAX_STEPS: usize = 16;
 const TYPES: [&str; 7] = ["A", "TXT", "CNAME", "DNAME", "NS", "DS", "ANY"];
 
-/// A record: owner, type, and data as text.
-type Record = (String, &'static str, String);
-
-/// A zone with few distinct names, so that random records often affect each other.
-#[derive(Clone, Debug, Default)]
-struct Records(Vec<Record>);
-
-/// Returns `name` and its ancestors, from the apex down. Returns nothing for a name outside the
-/// zone.
-fn path(name: &str) -> Vec<String> {
-    let Some(below) = name.strip_suffix(APEX) else {
-        return Vec::new();
-    };
-    let labels: Vec<_> = below.split('.').filter(|label| !label.is_empty()).collect();
-    (0..=labels.len())
-        .rev()
-        .map(|from| {
-            let mut name = String::new();
-            for label in &labels[from..] {
-                name += label;
-                name.push('.');
-            }
-            name + APEX
-        })
-        .collect()
-}
-
 impl Records {
-    fn at<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Record> {
-        self.0.iter().filter(move |record| record.0 == name)
-    }
-
-    fn get<'a>(&'a self, name: &'a str, rtype: &'a str) -> impl Iterator<Item = &'a Record> {
-        self.at(name).filter(move |record| record.1 == rtype)
-    }
-
-    fn has(&self, name: &str, rtype: &str) -> bool {
-        self.get(name, rtype).next().is_some()
-    }
-
-    fn exists(&self, name: &str) -> bool {
-        let below = format!(".{name}");
-        let mut owners = self.0.iter().map(|record| &record.0);
-        owners.any(|owner| owner == name || owner.ends_with(&below))
-    }
-
-    /// Adds a record, unless the record would make the zone invalid.
-    fn add(&mut self, owner: &str, rtype: &'static str, data: String) {
-        let wildcard = owner.starts_with("*.");
-        let refused = match rtype {
-            "CNAME" => owner == APEX || self.at(owner).next().is_some(),
-            "NS" | "DNAME" if wildcard => true,
-            "DNAME" => {
-                let below = format!(".{owner}");
-                self.has(owner, "DNAME") || self.0.iter().any(|r| r.0.ends_with(&below))
-            }
-            _ => false,
-        };
-        let above = path(owner);
-        let (_, above) = above.split_last().unwrap();
-        let hidden = above.iter().any(|name| self.has(name, "DNAME"));
-        let record = (owner.to_owned(), rtype, data);
-        if !refused && !hidden && !self.has(owner, "CNAME") && !self.0.contains(&record) {
-            self.0.push(record);
-        }
-    }
-
-    fn text(&self) -> String {
-        self.0.iter().fold(String::new(), |mut text, record| {
-            writeln!(text, "{}", show(&record.0, record)).unwrap();
-            text
-        })
-    }
-
     /// Answers a query by the algorithm of RFC 1034, section 4.3.2, as updated by RFC 2308, RFC 4592
     /// and RFC 6672. Returns `None` if aliases loop or make a name too long.
     fn answer(&self, qname: &str, qtype: &str) -> Option<Reply> {
@@ -181,10 +107,6 @@ impl Records {
         reply.authority.insert(SOA.to_owned());
         reply
     }
-}
-
-fn show(owner: &str, record: &Record) -> String {
-    format!("{owner} 9 IN {} {}", record.1, record.2)
 }
 
 /// The parts of a reply that are compared.

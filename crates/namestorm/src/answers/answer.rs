@@ -6,18 +6,17 @@ use udpip::Tail;
 use crate::index::At;
 use crate::key::{Form, wire_len};
 
-/// The header fields of a prepared answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Meta {
-    /// The type asked for. It is 0 if the answer is found only through a [`Node`], not by type and
-    /// name.
-    pub qtype: u16,
-    /// The lower four bits of the response code, as in a message header.
-    pub rcode: u8,
-    /// Whether the AA flag is set.
-    pub authoritative: bool,
+/// One form of an answer: the part of a message after the question.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Variant<'a> {
     /// Number of records in the answer, authority and additional sections.
     pub counts: [u16; 3],
+    /// The records.
+    pub tail: &'a [u8],
+    /// The part of the tail that is always sent. It is `None` if there is no other.
+    pub required: Option<Required>,
+    /// The offsets in the tail of the compression pointers that must be adjusted for a longer qname.
+    pub fixups: &'a [u16],
 }
 
 /// The part of a tail that a reply with records always includes. The additional records after this
@@ -30,31 +29,76 @@ pub(crate) struct Required {
     pub additional: u16,
 }
 
-/// Size of the header before a prepared answer's key, in bytes.
-const HEADER: usize = 14;
-const RCODE: u8 = 0x0f;
+/// Size of the fields before a prepared answer's key, in bytes: type, key length and the fields of
+/// the plain variant.
+const HEADER: usize = FIELDS_AT + FIELDS;
+/// Offset of the plain variant's fields.
+const FIELDS_AT: usize = 3;
+/// Size of a variant's fields, in bytes: flags, length and checksum of the tail, and three counts.
+const FIELDS: usize = 11;
+/// Flag: the AA flag is set in replies.
 const AUTHORITATIVE: u8 = 0x10;
-/// Flag: the answer has optional records. Three 16-bit words follow the tail: the required part's
+/// Flag: the variant has optional records. Three 16-bit words follow the tail: the required part's
 /// length, checksum and number of additional records.
 const OPTIONAL: u8 = 0x20;
-/// Flag: the answer has compression pointers that must be adjusted for a longer qname. Their number
+/// Flag: the variant has compression pointers that must be adjusted for a longer qname. Their number
 /// and offsets follow the tail, after the three words of [`OPTIONAL`] if there are any.
 const FIXUPS: u8 = 0x40;
+/// Flag: the signed variant follows: its fields, its tail, and the words after that.
+const SIGNED: u8 = 0x80;
+/// Number of words that [`OPTIONAL`] puts after the tail.
+const OPTIONAL_WORDS: usize = 3;
 
-/// A prepared answer of a zone.
+/// A prepared answer of a zone, in one of its variants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer<'a> {
     form: Form,
     /// The bytes from the answer's header to the end of the zone's answers.
     bytes: &'a [u8],
     at: At,
+    /// Offset of the variant's fields.
+    fields_at: usize,
+    /// Offset of the variant's tail.
+    tail_at: usize,
 }
 
 impl<'a> Answer<'a> {
-    /// Returns the answer at the start of `bytes`, whose position is `at`. Its key has this form.
+    /// Returns the plain variant of the answer at the start of `bytes`, whose position is `at`. Its
+    /// key has this form.
     #[inline(always)]
     pub(super) fn new(form: Form, bytes: &'a [u8], at: At) -> Self {
-        Self { form, bytes, at }
+        Self {
+            form,
+            bytes,
+            at,
+            fields_at: FIELDS_AT,
+            tail_at: HEADER + usize::from(bytes[2]),
+        }
+    }
+
+    /// Returns the variant with signatures, for a client that wants them. Returns `None` if the
+    /// records have no signatures.
+    #[inline(always)]
+    pub(crate) fn signed(&self) -> Option<Self> {
+        (self.flags() & SIGNED != 0).then(|| {
+            let fields_at = self.words_at(self.words());
+            Self {
+                fields_at,
+                tail_at: fields_at + FIELDS,
+                ..*self
+            }
+        })
+    }
+
+    /// Returns the variant with signatures if `signatures` is set and there is one, or else the plain
+    /// variant.
+    #[inline(always)]
+    pub(crate) fn variant(&self, signatures: bool) -> Self {
+        if signatures {
+            self.signed().unwrap_or(*self)
+        } else {
+            *self
+        }
     }
 
     /// Returns true if `self` and `other` are the same answer of the same zone.
@@ -64,20 +108,27 @@ impl<'a> Answer<'a> {
 
     /// Returns the wire-format length of the name that the answer was prepared for.
     pub(crate) fn name_len(&self) -> usize {
-        wire_len(self.form, self.key_len())
+        wire_len(self.form, self.key().len())
     }
 
+    /// Returns the fields of the variant: its flags, and then five words.
     #[inline(always)]
-    fn header(&self) -> &'a [u8; HEADER] {
-        self.bytes
+    fn fields(&self) -> &'a [u8; FIELDS] {
+        self.bytes[self.fields_at..]
             .first_chunk()
-            .expect("every prepared answer has a whole header")
+            .expect("every variant has all fields")
     }
 
     #[inline(always)]
-    fn word(&self, at: usize) -> u16 {
-        let header = self.header();
-        u16::from_be_bytes([header[at], header[at + 1]])
+    fn flags(&self) -> u8 {
+        self.fields()[0]
+    }
+
+    /// Returns the length of the tail, in bytes.
+    #[inline(always)]
+    fn len(&self) -> usize {
+        let fields = self.fields();
+        usize::from(u16::from_be_bytes([fields[1], fields[2]]))
     }
 
     /// Returns the answer's position, which identifies it in its zone.
@@ -86,130 +137,156 @@ impl<'a> Answer<'a> {
         self.at
     }
 
+    /// Returns true if this is the variant with signatures.
     #[inline(always)]
-    pub(super) fn qtype(&self) -> u16 {
-        self.word(0)
+    pub(crate) fn is_signed(&self) -> bool {
+        self.fields_at != FIELDS_AT
     }
 
     #[inline(always)]
-    fn key_len(&self) -> usize {
-        usize::from(self.header()[2])
+    pub(super) fn qtype(&self) -> u16 {
+        u16::from_be_bytes([self.bytes[0], self.bytes[1]])
     }
 
     #[inline(always)]
     pub(super) fn key(&self) -> &'a [u8] {
-        &self.bytes[HEADER..][..self.key_len()]
-    }
-
-    /// Returns the lower four bits of the response code, as in a message header.
-    #[inline(always)]
-    pub(crate) fn rcode(&self) -> u8 {
-        self.header()[3] & RCODE
+        &self.bytes[HEADER..][..usize::from(self.bytes[2])]
     }
 
     /// Returns true if the AA flag is set.
     #[inline(always)]
     pub(crate) fn is_authoritative(&self) -> bool {
-        self.header()[3] & AUTHORITATIVE != 0
+        self.flags() & AUTHORITATIVE != 0
     }
 
     /// Returns the numbers of answer, authority and additional records, encoded as in a message
     /// header: two bytes each.
     #[inline(always)]
     pub(crate) fn counts(&self) -> [u8; 6] {
-        let header = self.header();
-        [
-            header[8], header[9], header[10], header[11], header[12], header[13],
-        ]
-    }
-
-    #[inline(always)]
-    fn tail_at(&self) -> usize {
-        HEADER + self.key_len()
+        let [.., a, b, c, d, e, f] = *self.fields();
+        [a, b, c, d, e, f]
     }
 
     /// Returns the whole tail.
     #[inline(always)]
     pub(crate) fn tail(&self) -> Tail<'a> {
+        let fields = self.fields();
         Tail {
-            bytes: &self.bytes[self.tail_at()..][..usize::from(self.word(4))],
-            sum: Sum::from_folded(self.word(6)),
+            bytes: &self.bytes[self.tail_at..][..self.len()],
+            sum: Sum::from_folded(u16::from_be_bytes([fields[3], fields[4]])),
         }
     }
 
+    /// Returns the offset of the 16-bit word at `index` among the words that follow the tail.
+    #[inline(always)]
+    fn words_at(&self, index: usize) -> usize {
+        self.tail_at + self.len() + 2 * index
+    }
+
     /// Returns the 16-bit word at `index` among the words that follow the tail.
-    fn trailer_word(&self, index: usize) -> u16 {
-        let at = self.tail_at() + usize::from(self.word(4)) + 2 * index;
+    fn word(&self, index: usize) -> u16 {
+        let at = self.words_at(index);
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    /// Returns the number of words that follow the tail.
+    #[inline(always)]
+    fn words(&self) -> usize {
+        if self.flags() & (OPTIONAL | FIXUPS) == 0 {
+            return 0;
+        }
+        self.fixup_words().end
+    }
+
+    /// Returns the indices of the words that hold the offsets of fixups.
+    fn fixup_words(&self) -> std::ops::Range<usize> {
+        let first = if self.flags() & OPTIONAL == 0 {
+            0
+        } else {
+            OPTIONAL_WORDS
+        };
+        if self.flags() & FIXUPS == 0 {
+            return first..first;
+        }
+        first + 1..first + 1 + usize::from(self.word(first))
     }
 
     /// Returns the tail without its optional records, and the number of additional records that
     /// this shorter tail holds. Returns `None` if the answer has no optional records.
     #[inline(always)]
     pub(crate) fn required(&self) -> Option<(Tail<'a>, u16)> {
-        let has_optional = self.header()[3] & OPTIONAL != 0;
+        let has_optional = self.flags() & OPTIONAL != 0;
         has_optional.then(|| self.without_optional())
     }
 
     #[inline(never)]
     fn without_optional(&self) -> (Tail<'a>, u16) {
         let tail = Tail {
-            bytes: &self.tail().bytes[..usize::from(self.trailer_word(0))],
-            sum: Sum::from_folded(self.trailer_word(1)),
+            bytes: &self.tail().bytes[..usize::from(self.word(0))],
+            sum: Sum::from_folded(self.word(1)),
         };
-        (tail, self.trailer_word(2))
+        (tail, self.word(2))
     }
 
     /// Returns the offsets of the fixups in the tail. A fixup is a compression pointer that must be
     /// adjusted if the qname is longer than the name for which the answer was prepared.
     pub(crate) fn fixups(&self) -> impl Iterator<Item = usize> + use<'a> {
-        let flags = self.header()[3];
-        let first = if flags & OPTIONAL == 0 { 0 } else { 3 };
-        let count = if flags & FIXUPS == 0 {
-            0
-        } else {
-            usize::from(self.trailer_word(first))
-        };
         let answer = *self;
-        (first + 1..first + 1 + count).map(move |index| usize::from(answer.trailer_word(index)))
+        let words = self.fixup_words();
+        words.map(move |index| usize::from(answer.word(index)))
     }
 }
 
-/// Writes an answer as it is stored: what comes before its key, and what follows its tail.
+/// Appends to `to` an answer as it is stored. `key` is the key of its name.
 pub(super) fn encode(
-    key_len: usize,
-    meta: Meta,
-    tail: &[u8],
-    required: Option<Required>,
-    fixups: &[u16],
-) -> ([u8; HEADER], Vec<u8>) {
-    let mut header = [0; HEADER];
-    header[..2].copy_from_slice(&meta.qtype.to_be_bytes());
-    header[2] = key_len as u8;
-    header[3] = meta.rcode & RCODE;
-    header[4..6].copy_from_slice(&(tail.len() as u16).to_be_bytes());
-    header[6..8].copy_from_slice(&Sum::of(tail).fold().to_be_bytes());
-    for (at, count) in meta.counts.iter().enumerate() {
-        header[8 + 2 * at..][..2].copy_from_slice(&count.to_be_bytes());
+    to: &mut Vec<u8>,
+    (qtype, key): (u16, &[u8]),
+    is_authoritative: bool,
+    plain: &Variant<'_>,
+    signed: Option<&Variant<'_>>,
+) {
+    let authoritative = if is_authoritative { AUTHORITATIVE } else { 0 };
+    let has_signed = if signed.is_some() { SIGNED } else { 0 };
+    to.extend(qtype.to_be_bytes());
+    to.push(key.len() as u8);
+    to.extend(fields(authoritative | has_signed, plain));
+    to.extend(key);
+    append_tail(to, plain);
+    if let Some(signed) = signed {
+        to.extend(fields(authoritative, signed));
+        append_tail(to, signed);
     }
-    if meta.authoritative {
-        header[3] |= AUTHORITATIVE;
+}
+
+fn fields(mut flags: u8, variant: &Variant<'_>) -> [u8; FIELDS] {
+    if variant.required.is_some() {
+        flags |= OPTIONAL;
     }
-    let mut trailer = Vec::new();
-    if let Some(required) = required {
-        header[3] |= OPTIONAL;
-        trailer.extend((required.len as u16).to_be_bytes());
-        trailer.extend(Sum::of(&tail[..required.len]).fold().to_be_bytes());
-        trailer.extend(required.additional.to_be_bytes());
+    if !variant.fixups.is_empty() {
+        flags |= FIXUPS;
     }
-    if !fixups.is_empty() {
-        header[3] |= FIXUPS;
-        trailer.extend((fixups.len() as u16).to_be_bytes());
-        for fixup in fixups {
-            trailer.extend(fixup.to_be_bytes());
+    let mut fields = [flags; FIELDS];
+    let (len, sum) = (variant.tail.len() as u16, Sum::of(variant.tail).fold());
+    let [answer, authority, additional] = variant.counts;
+    let words = [len, sum, answer, authority, additional];
+    for (to, word) in fields[1..].chunks_exact_mut(2).zip(words) {
+        to.copy_from_slice(&word.to_be_bytes());
+    }
+    fields
+}
+
+fn append_tail(to: &mut Vec<u8>, variant: &Variant<'_>) {
+    to.extend(variant.tail);
+    let mut push = |word: u16| to.extend(word.to_be_bytes());
+    if let Some(required) = variant.required {
+        push(required.len as u16);
+        push(Sum::of(&variant.tail[..required.len]).fold());
+        push(required.additional);
+    }
+    if !variant.fixups.is_empty() {
+        push(variant.fixups.len() as u16);
+        for fixup in variant.fixups {
+            push(*fixup);
         }
     }
-    (header, trailer)
 }
-
-const _: () = assert!(HEADER + crate::name::MAX_NAME < 1 << 10);

@@ -1,6 +1,7 @@
 //! Builds the prepared answers of a zone.
 
-use super::answer::{self, Meta, Required};
+use super::answer::{self, Variant};
+use super::denial::Denial;
 use super::node::{NONE, Node};
 use super::size::Size;
 use super::zone_answers::{ZoneAnswers, ZoneVersion, behind_hook};
@@ -19,6 +20,8 @@ pub(crate) struct ZoneBuilder<'h> {
     node_entries: Vec<(u64, At)>,
     key: Key,
     answer_count: usize,
+    /// Buffer for one answer.
+    encoded: Vec<u8>,
 }
 
 impl<'h> ZoneBuilder<'h> {
@@ -33,27 +36,29 @@ impl<'h> ZoneBuilder<'h> {
             node_entries: Vec::new(),
             key: Key::new(),
             answer_count: 0,
+            encoded: Vec::new(),
         }
     }
 
-    /// Adds an answer to questions for `name`, and returns the answer's position. If the type in
-    /// `meta` is not 0, the answer can be found by type and name. If a hook answers for `name`,
-    /// only [`ZoneAnswers::find_behind_hook`] finds the answer.
+    /// Adds an answer to questions for `name`, and returns the answer's position. If `qtype` is not 0,
+    /// the answer can be found by type and name. If a hook answers for `name`, only
+    /// [`ZoneAnswers::find_behind_hook`] finds the answer.
     pub(crate) fn add_answer(
         &mut self,
-        name: &[u8],
-        meta: Meta,
-        tail: &[u8],
-        required: Option<Required>,
-        fixups: &[u16],
+        (qtype, name): (u16, &[u8]),
+        is_authoritative: bool,
+        plain: &Variant<'_>,
+        signed: Option<&Variant<'_>>,
     ) -> Result<At, ArenaFull> {
         self.key.set(self.hashing.form(), name);
         let key = self.key.bytes();
-        let (header, trailer) = answer::encode(key.len(), meta, tail, required, fixups);
-        let at = self.answers.push(&[&header, key, tail, &trailer])?;
+        self.encoded.clear();
+        let to = &mut self.encoded;
+        answer::encode(to, (qtype, key), is_authoritative, plain, signed);
+        let at = self.answers.push(&[&self.encoded])?;
         self.answer_count += 1;
-        if meta.qtype != 0 {
-            let hash = self.hashing.hash(meta.qtype, key);
+        if qtype != 0 {
+            let hash = self.hashing.hash(qtype, key);
             let is_hooked = self.hooked.of(name).itself();
             let hash = if is_hooked { behind_hook(hash) } else { hash };
             self.answer_entries.push((hash, at));
@@ -68,24 +73,28 @@ impl<'h> ZoneBuilder<'h> {
         if node.negative != NONE {
             node.hooked = self.hooked.of(name);
         }
-        let at = self.nodes.push(&[&node.header(key.len()), key])?;
+        self.encoded.clear();
+        node.encode(&mut self.encoded, key);
+        let at = self.nodes.push(&[&self.encoded])?;
         self.node_entries.push((self.hashing.hash_of_name(key), at));
         Ok(())
     }
 
     /// Builds the hash tables. Returns the finished answers of the zone at `apex`, which has this
-    /// number of records.
+    /// number of records. `denial` finds the proofs of a signed zone.
     pub(crate) fn finish(
         mut self,
         apex: &[u8],
         version: Option<ZoneVersion>,
         records: usize,
+        denial: Option<Denial>,
     ) -> ZoneAnswers {
         let (answers, nodes) = (self.answers.finish(), self.nodes.finish());
         let by_type = Table::new(&self.answer_entries);
         let by_name = Table::new(&self.node_entries);
         self.key.set(self.hashing.form(), apex);
         let memory = answers.memory() + nodes.memory() + by_type.memory() + by_name.memory();
+        let memory = memory + denial.as_ref().map_or(0, Denial::memory);
         let size = Size {
             zones: 1,
             names: self.node_entries.len(),
@@ -100,6 +109,7 @@ impl<'h> ZoneBuilder<'h> {
             [by_type, by_name],
             version,
             size,
+            denial,
         )
     }
 }

@@ -25,9 +25,15 @@ pub(crate) enum Kind {
 
 const KINDS: [Kind; 4] = [Kind::Plain, Kind::Alias, Kind::Cut, Kind::Dname];
 
-/// Size of the fields before a node's key, in bytes: key length, kind, wildcard flag, hooked flags,
-/// and three positions of answers.
+/// Size of the fields before a node's key, in bytes: key length, kind, flags, hooked flags, and three
+/// positions of answers.
 const NODE_HEADER: usize = 16;
+/// Flag: a wildcard exists directly below the name.
+const WILDCARD: u8 = 1;
+/// Flag: two positions of proofs follow the key.
+const PROOFS: u8 = 2;
+/// Flag: the zone cut has DS records.
+const SIGNERS: u8 = 4;
 
 /// A name in the index, with the positions of its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +42,8 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
     /// Whether a wildcard exists directly below the name.
     pub(crate) has_wildcard: bool,
+    /// Whether the name is a zone cut with DS records.
+    pub(crate) has_signers: bool,
     /// Whether a hook answers for the name, and whether for all names below it. If either flag is
     /// set, `negative` is set too.
     pub(crate) hooked: Hooked,
@@ -52,6 +60,25 @@ pub(crate) struct Node {
     /// - cut: the referral;
     /// - DNAME owner: the DNAME record.
     pub(crate) default: At,
+    /// The proofs of a name in a signed zone.
+    pub(crate) proofs: Proofs,
+}
+
+/// The positions of a name's proofs of non-existence. Each is [`NONE`] if it is not known in advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proofs {
+    /// The proof that the name has only certain types: its NSEC record, or its NSEC3 record.
+    pub(crate) name: At,
+    /// The proof that there is no wildcard directly below the name: the record that covers it.
+    pub(crate) no_wildcard: At,
+}
+
+impl Proofs {
+    /// No proofs. All names of an unsigned zone have none.
+    pub(crate) const NONE: Self = Self {
+        name: NONE,
+        no_wildcard: NONE,
+    };
 }
 
 impl Node {
@@ -60,24 +87,35 @@ impl Node {
         Self {
             kind,
             has_wildcard: false,
+            has_signers: false,
             hooked: Hooked::NOTHING,
             negative: NONE,
             any: NONE,
             default: NONE,
+            proofs: Proofs::NONE,
         }
     }
 
-    /// Writes the node as it is stored before its key, which is `key_len` bytes long.
-    pub(super) fn header(&self, key_len: usize) -> [u8; NODE_HEADER] {
-        let mut header = [0; NODE_HEADER];
-        header[0] = key_len as u8;
-        header[1] = self.kind as u8;
-        header[2] = u8::from(self.has_wildcard);
-        header[3] = self.hooked.0;
-        for (at, answer) in [self.negative, self.any, self.default].iter().enumerate() {
-            header[4 + 4 * at..][..4].copy_from_slice(&answer.to_be_bytes());
+    /// Appends to `to` the node as it is stored. Its name has the key `key`. Proofs follow the key, if
+    /// there are any.
+    pub(super) fn encode(&self, to: &mut Vec<u8>, key: &[u8]) {
+        let has_proofs = self.proofs != Proofs::NONE;
+        let flags = [
+            (WILDCARD, self.has_wildcard),
+            (PROOFS, has_proofs),
+            (SIGNERS, self.has_signers),
+        ];
+        let set = flags.iter().filter(|(_, is_set)| *is_set);
+        let flags = set.fold(0, |flags, (flag, _)| flags | flag);
+        to.extend([key.len() as u8, self.kind as u8, flags, self.hooked.0]);
+        for place in [self.negative, self.any, self.default] {
+            to.extend(place.to_be_bytes());
         }
-        header
+        to.extend(key);
+        if has_proofs {
+            to.extend(self.proofs.name.to_be_bytes());
+            to.extend(self.proofs.no_wildcard.to_be_bytes());
+        }
     }
 
     /// Returns the key of the node that is stored at the start of `bytes`.
@@ -87,17 +125,30 @@ impl Node {
 
     /// Reads the node that is stored at the start of `bytes`.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let header: &[u8; NODE_HEADER] = bytes.first_chunk()?;
-        let place = |at: usize| {
-            At::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        let (header, rest) = bytes.split_first_chunk::<NODE_HEADER>()?;
+        let proofs = if header[2] & PROOFS != 0 {
+            let [name, no_wildcard] = places(rest.get(usize::from(header[0])..)?)?;
+            Proofs { name, no_wildcard }
+        } else {
+            Proofs::NONE
         };
+        let [negative, any, default] = places(&header[4..])?;
         Some(Self {
             kind: *KINDS.get(usize::from(header[1]))?,
-            has_wildcard: header[2] != 0,
+            has_wildcard: header[2] & WILDCARD != 0,
+            has_signers: header[2] & SIGNERS != 0,
             hooked: Hooked(header[3]),
-            negative: place(4),
-            any: place(8),
-            default: place(12),
+            negative,
+            any,
+            default,
+            proofs,
         })
     }
+}
+
+/// Reads the positions at the start of `bytes`.
+fn places<const N: usize>(bytes: &[u8]) -> Option<[At; N]> {
+    let (words, _) = bytes.as_chunks();
+    let words: &[[u8; 4]; N] = words.first_chunk()?;
+    Some(words.map(At::from_be_bytes))
 }

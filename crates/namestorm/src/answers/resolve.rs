@@ -100,7 +100,7 @@ impl ZoneAnswers {
     ///
     /// Because all ancestors of an indexed name are in the index too, a binary search works. It
     /// needs at most eight lookups for 127 labels.
-    fn closest(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
+    pub(crate) fn closest(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
         // The candidates are all ancestors up to the apex. The name itself is not in the index.
         let apex = name.len() - self.apex_len();
         let mut starts = [0u8; name::MAX_LABELS];
@@ -132,6 +132,9 @@ impl ZoneAnswers {
     fn at_name(&self, qtype: u16, node: &Node) -> Resolution<'_> {
         let prepared = |at: At| Resolution::Answer(self.answer(at));
         match node.kind {
+            // The parent zone answers for DS at a cut (RFC 4035, section 3.1.4.1). It has no such
+            // records here.
+            Kind::Cut if qtype == rtype::DS => Resolution::NoData(self.answer(node.negative)),
             Kind::Cut => prepared(node.default),
             _ if qtype == rtype::ANY && node.any != NONE => prepared(node.any),
             Kind::Alias => Resolution::Alias(self.answer(node.default)),

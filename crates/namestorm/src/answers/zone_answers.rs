@@ -1,6 +1,7 @@
 //! The prepared answers of one zone.
 
 use super::answer::Answer;
+use super::denial::Denial;
 use super::node::{Kind, Node};
 use super::size::Size;
 use crate::groups::NO_GROUP;
@@ -32,6 +33,7 @@ pub(crate) struct ZoneAnswers {
     hashing: Hashing,
     version: Option<ZoneVersion>,
     size: Size,
+    denial: Option<Denial>,
 }
 
 /// What is known of the version of a zone.
@@ -54,6 +56,7 @@ impl ZoneAnswers {
         [by_type, by_name]: [Table; 2],
         version: Option<ZoneVersion>,
         size: Size,
+        denial: Option<Denial>,
     ) -> Self {
         Self {
             apex: apex.into(),
@@ -67,6 +70,7 @@ impl ZoneAnswers {
             hashing,
             version,
             size,
+            denial,
         }
     }
 
@@ -78,7 +82,15 @@ impl ZoneAnswers {
         let tables = [Table::new(&[]), Table::new(&[])];
         Self {
             is_broken: true,
-            ..Self::new(hashing, key.bytes(), entries, tables, None, Size::default())
+            ..Self::new(
+                hashing,
+                key.bytes(),
+                entries,
+                tables,
+                None,
+                Size::default(),
+                None,
+            )
         }
     }
 
@@ -109,9 +121,20 @@ impl ZoneAnswers {
         self.version
     }
 
+    /// Returns the index of the zone's proofs, or `None` if the zone is not signed.
+    #[inline(always)]
+    pub(crate) fn denial(&self) -> Option<&Denial> {
+        self.denial.as_ref()
+    }
+
     /// Returns the size of the zone's answers.
     pub(crate) fn size(&self) -> &Size {
         &self.size
+    }
+
+    /// Returns the form of the zone's keys.
+    pub(crate) fn form(&self) -> Form {
+        self.form
     }
 
     /// Returns how the names of the zone become keys and hashes.
@@ -165,7 +188,7 @@ impl ZoneAnswers {
     }
 
     /// Returns the wire-format length of the zone's name.
-    pub(super) fn apex_len(&self) -> usize {
+    pub(crate) fn apex_len(&self) -> usize {
         key::wire_len(self.form, self.apex.len())
     }
 
@@ -192,7 +215,7 @@ const _: () = assert!(std::mem::offset_of!(ZoneAnswers, by_name) <= 64);
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::Meta;
+    use super::super::answer::Variant;
     use super::super::builder::ZoneBuilder;
     use super::*;
     use crate::hooked::HookedNames;
@@ -201,14 +224,14 @@ mod tests {
     fn memory_counts_the_zone_with_its_entries_and_tables() {
         let hooked = HookedNames::default();
         let mut builder = ZoneBuilder::new(Hashing::new(Form::Wire, [1, 2, 3, 4]), &hooked);
-        let meta = Meta {
-            qtype: 1,
-            ..Meta::default()
+        let variant = Variant {
+            tail: &[7; 10],
+            ..Variant::default()
         };
         let name = b"\x01a\x00";
-        builder.add_answer(name, meta, &[7; 10], None, &[]).unwrap();
+        builder.add_answer((1, name), true, &variant, None).unwrap();
         builder.add_node(name, Node::bare(Kind::Plain)).unwrap();
-        let answers = builder.finish(name, None, 1);
+        let answers = builder.finish(name, None, 1, None);
         // An answer and a node take a cache line each, and both tables have two slots.
         let zone = size_of::<ZoneAnswers>() + name.len();
         assert_eq!(answers.size().memory, 2 * 64 + 2 * 2 * 8 + zone);

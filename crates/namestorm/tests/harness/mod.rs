@@ -1,6 +1,8 @@
 //! A test client that exchanges whole frames with a server.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod records;
+
 use std::sync::Arc;
 
 use eth::{Mac, Station};

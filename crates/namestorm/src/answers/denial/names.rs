@@ -1,0 +1,133 @@
+//! The NSEC records of a zone, by their owners.
+
+use std::ops::Range;
+
+use crate::index::At;
+
+/// Number of keys in a group, which one key of the next level stands for.
+const GROUP: usize = 16;
+
+/// The positions of NSEC records, sorted by the canonical order of their owners.
+///
+/// The first level has the sort keys of all owners. Each further level has every 16th key of the level
+/// before. A search reads few cache lines of each level.
+#[derive(Debug)]
+pub(crate) struct Names {
+    places: Box<[At]>,
+    levels: Vec<Level>,
+}
+
+/// Sorted keys.
+#[derive(Debug, Default)]
+struct Level {
+    bytes: Vec<u8>,
+    /// Where each key ends in `bytes`.
+    ends: Vec<u32>,
+}
+
+impl Level {
+    fn key(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start as usize..self.ends[index] as usize]
+    }
+
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// Returns the index of the last key in `range` that is not above `key`. Returns the first index of
+    /// `range` if all keys in it are above `key`.
+    fn last_not_above(&self, key: &[u8], range: Range<usize>) -> usize {
+        let Range { mut start, mut end } = range;
+        while end - start > 1 {
+            let middle = start.midpoint(end);
+            if self.key(middle) <= key {
+                start = middle;
+            } else {
+                end = middle;
+            }
+        }
+        start
+    }
+
+    fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+}
+
+impl Names {
+    /// Creates the index from the sort keys of the owners and the positions of their records, in
+    /// canonical order. The first owner must be the apex. The keys may take at most 4 GiB, as a zone
+    /// does.
+    pub(crate) fn new<'k>(owners: impl Iterator<Item = (&'k [u8], At)>) -> Self {
+        let mut places = Vec::new();
+        let mut level = Level::default();
+        for (key, at) in owners {
+            level.push(key);
+            places.push(at);
+        }
+        level.shrink();
+        let mut levels = vec![level];
+        while let Some(below) = levels.last()
+            && below.ends.len() > GROUP
+        {
+            let mut level = Level::default();
+            for index in (0..below.ends.len()).step_by(GROUP) {
+                level.push(below.key(index));
+            }
+            level.shrink();
+            levels.push(level);
+        }
+        Self {
+            places: places.into(),
+            levels,
+        }
+    }
+
+    /// Returns the position of the NSEC record that covers or matches the name with this sort key. Its
+    /// owner is the last one that is not after the name.
+    pub(crate) fn covering(&self, key: &[u8]) -> Option<At> {
+        let mut group = 0;
+        for level in self.levels.iter().rev() {
+            let start = group * GROUP;
+            let end = level.ends.len().min(start + GROUP);
+            group = level.last_not_above(key, start..end);
+        }
+        self.places.get(group).copied()
+    }
+
+    /// Returns the size in memory, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let size = |level: &Level| level.bytes.len() + size_of_val(&*level.ends);
+        let levels: usize = self.levels.iter().map(size).sum();
+        levels + size_of_val(&*self.places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_owner_that_is_not_after_a_name_is_found() {
+        for count in [1, 2, 15, 16, 17, 255, 256, 257, 1000, 5000] {
+            let keys: Vec<_> = (0..count).map(|n: u32| format!("{n:05}a")).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+            // The apex has the empty key.
+            let owners = std::iter::once(&b""[..]).chain(keys.iter().copied());
+            let names = Names::new(owners.zip(100..));
+            assert_eq!(names.covering(b""), Some(100));
+            assert_eq!(names.covering(b"!"), Some(100));
+            for (at, key) in (101..).zip(&keys) {
+                assert_eq!(names.covering(key), Some(at), "{count}");
+                let above = [key, &b"x"[..]].concat();
+                assert_eq!(names.covering(&above), Some(at), "{count}");
+                let below = &key[..key.len() - 1];
+                assert_eq!(names.covering(below), Some(at - 1), "{count}");
+            }
+        }
+        assert_eq!(Names::new(std::iter::empty()).covering(b"a"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Checks the signatures of a signed zone.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::dnssec;
+use crate::name::Shown;
+use crate::report::Report;
+use crate::rtype::{self, DS, RRSIG};
+use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
+
+/// Warns of RRsets without signatures, and of signatures that have expired. Reports the first of each
+/// kind with the number of all, because a zone often has many.
+pub(super) fn check(zone: &Zone, report: &mut Report) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs() as u32);
+    let (mut unsigned, mut expired) = (Found::default(), Found::default());
+    for name in zone.names() {
+        for rrset in name
+            .rrsets()
+            .filter(|rrset| must_be_signed(name, rrset.rtype()))
+        {
+            if dnssec::signatures(name, rrset.rtype()).next().is_none() {
+                unsigned.add((name, rrset));
+            }
+            let is_expired = |data: &[u8]| has_expired(data, now);
+            let mut of_rrset = dnssec::signatures(name, rrset.rtype()).peekable();
+            if of_rrset.peek().is_some() && of_rrset.all(is_expired) {
+                expired.add((name, rrset));
+            }
+        }
+    }
+    unsigned.warn("have no signature, so resolvers refuse them", report);
+    expired.warn(
+        "have no valid signature any more, so resolvers refuse them",
+        report,
+    );
+}
+
+/// Returns true if the RRset of this type at `name` must have a signature: if the zone is authoritative
+/// for it.
+fn must_be_signed(name: NameRef<'_>, rtype: u16) -> bool {
+    match name.status() {
+        NameStatus::Authoritative => rtype != RRSIG,
+        NameStatus::Cut => rtype == DS,
+        NameStatus::BelowCut | NameStatus::BelowDname => false,
+    }
+}
+
+/// Returns true if a signature with this data has expired. Times are compared as serial numbers (RFC
+/// 4034, section 3.1.5).
+fn has_expired(signature: &[u8], now: u32) -> bool {
+    dnssec::expiration(signature).is_some_and(|end| now.wrapping_sub(end).cast_signed() > 0)
+}
+
+/// The first RRset with a problem, and the number of all.
+#[derive(Default)]
+struct Found<'z> {
+    first: Option<(NameRef<'z>, RrsetRef<'z>)>,
+    count: usize,
+}
+
+impl<'z> Found<'z> {
+    fn add(&mut self, found: (NameRef<'z>, RrsetRef<'z>)) {
+        self.first.get_or_insert(found);
+        self.count += 1;
+    }
+
+    fn warn(&self, what: &str, report: &mut Report) {
+        let Some((name, rrset)) = self.first else {
+            return;
+        };
+        let others = match self.count - 1 {
+            0 => String::new(),
+            1 => " (and those of another RRset)".to_owned(),
+            others => format!(" (and those of {others} other RRsets)"),
+        };
+        let (shown, rtype) = (Shown(name.owner()), rtype::show(rrset.rtype()));
+        let message = format!("the {rtype} records of {shown}{others} {what}");
+        report.warning(rrset.place(), message);
+    }
+}

@@ -1,0 +1,307 @@
+//! Signed zones (DNSSEC, RFC 4033 to 4035): the signatures of RRsets, and the chain of records that
+//! proves which names and types do not exist.
+//!
+//! The zone is signed elsewhere. A zone whose chain has a gap is refused, because resolvers would
+//! reject the negative answers from it.
+
+use data_encoding::BASE32HEX_NOPAD;
+
+use crate::name::{self, Shown};
+use crate::nsec3::{NameHash, Params, SHA1};
+use crate::rtype::{DNSKEY, DS, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA, show};
+use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
+
+/// Maximum number of additional rounds of a hash. More would take too long for each query (RFC 9276,
+/// section 3.2).
+const MAX_ITERATIONS: u16 = 100;
+/// The flag of an NSEC3 record that may leave out delegations without signers.
+const OPT_OUT: u8 = 1;
+
+/// The records that prove what does not exist in a zone.
+#[derive(Debug)]
+pub(crate) enum Chain<'z> {
+    /// The owners of all NSEC records, in canonical order.
+    Nsec(Vec<NameRef<'z>>),
+    /// The owners of all NSEC3 records, in the order of their hashes.
+    Nsec3(Params, Vec<(NameHash, NameRef<'z>)>),
+}
+
+/// Why the proofs of a zone cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) place: Place,
+    pub(crate) message: String,
+}
+
+/// Returns the data of the signatures over the RRset of type `rtype` at `name`.
+pub(crate) fn signatures(name: NameRef<'_>, rtype: u16) -> impl Iterator<Item = &[u8]> {
+    let all = name.rrset(RRSIG).into_iter().flat_map(RrsetRef::data);
+    all.filter(move |data| data.starts_with(&rtype.to_be_bytes()))
+}
+
+/// Returns the RRset at `name` that a signature with this data covers.
+pub(crate) fn covered<'z>(name: NameRef<'z>, signature: &[u8]) -> Option<RrsetRef<'z>> {
+    name.rrset(u16::from_be_bytes(*signature.first_chunk()?))
+}
+
+/// Returns the time at which a signature with this data expires, in seconds of the 32-bit serial
+/// arithmetic of RFC 4034, section 3.1.5.
+pub(crate) fn expiration(signature: &[u8]) -> Option<u32> {
+    let field = signature.get(8..)?.first_chunk()?;
+    Some(u32::from_be_bytes(*field))
+}
+
+/// Returns true if the zone is signed: its SOA has a signature.
+pub(crate) fn is_signed(zone: &Zone) -> bool {
+    let apex = zone.apex_name();
+    apex.is_some_and(|apex| signatures(apex, SOA).next().is_some())
+}
+
+/// Returns the chain of a signed zone, or `None` if the zone is not signed.
+///
+/// # Errors
+///
+/// Returns the first fault if the zone is signed, but its chain has a gap.
+pub(crate) fn chain_of(zone: &Zone) -> Result<Option<Chain<'_>>, Fault> {
+    let Some(apex) = zone.apex_name().filter(|_| is_signed(zone)) else {
+        return Ok(None);
+    };
+    let nsec = apex.rrset(NSEC);
+    // A zone may have both chains while it changes from one to the other. The NSEC3PARAM record says
+    // that the chain of NSEC3 records is complete (RFC 5155, section 7.3).
+    let by_hash = apex
+        .rrset(NSEC3PARAM)
+        .map(|params| nsec3_chain(zone, params));
+    match (by_hash, nsec) {
+        (Some(Err(_)) | None, Some(_)) => nsec_chain(zone).map(Some),
+        (Some(chain), _) => chain.map(Some),
+        (None, None) => Err(Fault {
+            place: apex
+                .rrset(DNSKEY)
+                .or(apex.rrset(SOA))
+                .map_or(Place::default(), RrsetRef::place),
+            message: format!(
+                "{} is signed, but it has neither NSEC nor NSEC3PARAM records, so no answer can \
+                 prove that a name does not exist: sign the zone again",
+                Shown(zone.apex())
+            ),
+        }),
+    }
+}
+
+fn fault(place: Place, message: String) -> Fault {
+    Fault { place, message }
+}
+
+/// Returns the place of a name's first record.
+fn place_of(name: NameRef<'_>) -> Place {
+    name.rrsets()
+        .next()
+        .map_or(Place::default(), RrsetRef::place)
+}
+
+/// Returns the record of type `rtype` at `name`, which must be single and signed. `rtype` is NSEC or
+/// NSEC3.
+fn link<'z>(name: NameRef<'z>, rtype: u16) -> Result<&'z [u8], Fault> {
+    let (shown, what) = (Shown(name.owner()), show(rtype));
+    let rrset = name.rrset(rtype).ok_or_else(|| {
+        let message = format!("{shown} has no {what} record: sign the zone again");
+        fault(place_of(name), message)
+    })?;
+    let wrong = |message| Err(fault(rrset.place(), message));
+    if rrset.data().len() > 1 {
+        return wrong(format!(
+            "{shown} has several {what} records; remove the old ones"
+        ));
+    }
+    if signatures(name, rtype).next().is_none() {
+        return wrong(format!(
+            "the {what} record of {shown} has no signature: sign the zone again"
+        ));
+    }
+    Ok(rrset.data().next().unwrap_or_default())
+}
+
+/// Returns the chain of NSEC records (RFC 4034, section 4). Each record must name the next owner.
+fn nsec_chain(zone: &Zone) -> Result<Chain<'_>, Fault> {
+    let is_served = |name: &NameRef<'_>| {
+        matches!(name.status(), NameStatus::Authoritative | NameStatus::Cut) && !is_hashed(*name)
+    };
+    let owners: Vec<_> = zone.names().filter(is_served).collect();
+    let following = owners.iter().skip(1).chain(owners.first());
+    for (owner, next) in owners.iter().zip(following) {
+        let data = link(*owner, NSEC)?;
+        let named = &data[..name::prefix_len(data).unwrap_or(0)];
+        if !name::eq(named, next.owner()) {
+            let message = format!(
+                "the NSEC record of {} says that the next name is {}, but it is {}: sign the zone \
+                 again",
+                Shown(owner.owner()),
+                Shown(named),
+                Shown(next.owner())
+            );
+            return Err(fault(place_of(*owner), message));
+        }
+    }
+    Ok(Chain::Nsec(owners))
+}
+
+/// Returns true if the name exists only for an NSEC3 record. Queries for such a name are answered as if
+/// it did not exist (RFC 5155, section 7.2.8).
+pub(crate) fn is_hashed(name: NameRef<'_>) -> bool {
+    name.rrset(NSEC3).is_some()
+        && name
+            .rrsets()
+            .all(|set| [NSEC3, RRSIG].contains(&set.rtype()))
+}
+
+/// The fields of an NSEC3 or NSEC3PARAM record (RFC 5155, sections 3.2 and 4.2).
+struct Fields<'a> {
+    algorithm: u8,
+    flags: u8,
+    iterations: u16,
+    salt: &'a [u8],
+    /// The fields after the salt.
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn parse(data: &'a [u8]) -> Option<Self> {
+        let (&[algorithm, flags, high, low, salt_len], rest) = data.split_first_chunk()?;
+        let (salt, rest) = rest.split_at_checked(usize::from(salt_len))?;
+        Some(Self {
+            algorithm,
+            flags,
+            iterations: u16::from_be_bytes([high, low]),
+            salt,
+            rest,
+        })
+    }
+
+    /// Returns true if the record hashes names with `params`.
+    fn has(&self, params: &Params) -> bool {
+        let same = self.iterations == params.iterations && *self.salt == *params.salt;
+        same && self.algorithm == SHA1
+    }
+
+    /// Returns the hash of the next owner in an NSEC3 record.
+    fn next(&self) -> Option<&'a [u8]> {
+        let (len, rest) = self.rest.split_first()?;
+        rest.get(..usize::from(*len))
+    }
+}
+
+/// Returns the chain of NSEC3 records for the first NSEC3PARAM record that has a whole chain.
+fn nsec3_chain<'z>(zone: &'z Zone, params: RrsetRef<'z>) -> Result<Chain<'z>, Fault> {
+    let place = params.place();
+    // Records with flags are ignored (RFC 5155, section 4.1.2).
+    let usable = |fields: &Fields<'_>| fields.algorithm == SHA1 && fields.flags == 0;
+    let usable = params.data().filter_map(Fields::parse).filter(usable);
+    let mut first = None;
+    for fields in usable {
+        let params = Params {
+            iterations: fields.iterations,
+            salt: fields.salt.into(),
+        };
+        match nsec3_records(zone, place, params) {
+            Ok(chain) => return Ok(chain),
+            Err(fault) => first = first.or(Some(fault)),
+        }
+    }
+    Err(first.unwrap_or_else(|| {
+        let message = format!(
+            "no NSEC3PARAM record of {} has algorithm 1 and no flags, so no proof can be found",
+            Shown(zone.apex())
+        );
+        fault(place, message)
+    }))
+}
+
+/// Returns the hash in the owner of an NSEC3 record, whose other labels must be the zone's name.
+fn hash_in(owner: &[u8], apex: &[u8]) -> Option<NameHash> {
+    let (label, rest) = owner.get(1..)?.split_at_checked(usize::from(owner[0]))?;
+    let hash = BASE32HEX_NOPAD.decode(&label.to_ascii_uppercase()).ok()?;
+    if !name::eq(rest, apex) {
+        return None;
+    }
+    hash.try_into().ok()
+}
+
+/// Returns the chain of the NSEC3 records with these parameters. Each record must have the hash of the
+/// next owner, and each name must have its record. A delegation without signers, or an empty
+/// non-terminal above only such delegations, may be left out where a record has the opt-out flag.
+fn nsec3_records<'z>(zone: &'z Zone, place: Place, params: Params) -> Result<Chain<'z>, Fault> {
+    if params.iterations > MAX_ITERATIONS {
+        let message = format!(
+            "the names of {} are hashed with {} iterations: use 0, and at most {MAX_ITERATIONS} \
+             (RFC 9276)",
+            Shown(zone.apex()),
+            params.iterations
+        );
+        return Err(fault(place, message));
+    }
+    let mut records: Vec<(NameHash, NameRef<'z>)> = Vec::new();
+    let mut opt_outs = Vec::new();
+    let mut nexts: Vec<&[u8]> = Vec::new();
+    for name in zone.names().filter(|name| name.rrset(NSEC3).is_some()) {
+        let rrset = name.rrset(NSEC3).into_iter().flat_map(RrsetRef::data);
+        let mut ours = rrset
+            .filter_map(Fields::parse)
+            .filter(|fields| fields.has(&params));
+        let Some(fields) = ours.next() else { continue };
+        link(name, NSEC3)?;
+        let Some(hash) = hash_in(name.owner(), zone.apex()) else {
+            let message = format!("{} is not a hashed name of the zone", Shown(name.owner()));
+            return Err(fault(place_of(name), message));
+        };
+        records.push((hash, name));
+        opt_outs.push(fields.flags & OPT_OUT != 0);
+        nexts.push(fields.next().unwrap_or_default());
+    }
+    // The canonical order of the owners is that of their hashes.
+    let following = records.iter().skip(1).chain(records.first());
+    for (((_, name), next), (following, _)) in records.iter().zip(nexts).zip(following) {
+        if next != following {
+            let message = format!(
+                "the NSEC3 record of {} says that the next hash is {}, but it is {}: sign the zone \
+                 again",
+                Shown(name.owner()),
+                BASE32HEX_NOPAD.encode(next),
+                BASE32HEX_NOPAD.encode(following)
+            );
+            return Err(fault(place_of(*name), message));
+        }
+    }
+    let covers = |owner: &[u8], may_be_left_out: bool| {
+        let hash = params.hash(owner);
+        match records.binary_search_by_key(&hash, |(hash, _)| *hash) {
+            Ok(_) => true,
+            Err(at) => {
+                let before = at.checked_sub(1).or(records.len().checked_sub(1));
+                may_be_left_out && before.is_some_and(|before| opt_outs[before])
+            }
+        }
+    };
+    let missing = |owner: &[u8], name: NameRef<'_>| {
+        let message = format!("{} has no NSEC3 record: sign the zone again", Shown(owner));
+        Err(fault(place_of(name), message))
+    };
+    let mut last_key: &[u8] = &[];
+    for name in zone.names() {
+        let is_delegation = name.status() == NameStatus::Cut;
+        if is_hashed(name) || !(is_delegation || name.status() == NameStatus::Authoritative) {
+            continue;
+        }
+        for (ancestor, _) in name.empty_non_terminals(last_key) {
+            if !covers(ancestor, true) {
+                return missing(ancestor, name);
+            }
+        }
+        let may_be_left_out = is_delegation && name.rrset(DS).is_none();
+        if !covers(name.owner(), may_be_left_out) {
+            return missing(name.owner(), name);
+        }
+        last_key = name.key();
+    }
+    Ok(Chain::Nsec3(params, records))
+}

@@ -1,0 +1,488 @@
+//! Tests signed zones with random names. The test signs each zone: a signature is the text of the owner
+//! and type that it covers, so that it can be checked without cryptography. A validator in this file
+//! then checks the signatures and proofs of each reply.
+
+mod harness;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use data_encoding::{BASE32HEX_NOPAD, BASE64};
+use domain::base::{Message, ParsedName};
+use domain::rdata::AllRecordData;
+use harness::records::{APEX, Records, path};
+use harness::{FORMS, Query, name, prepare, rtype};
+use namestorm::{Answers, Responder, Transport};
+use proptest::prelude::*;
+use sha1::{Digest as _, Sha1};
+
+const TYPES: [&str; 9] = ["A", "TXT", "CNAME", "DNAME", "NS", "DS", "SOA", "MX", "ANY"];
+const DS: &str = "1 13 2 00112233445566778899AABBCCDDEEFF00112233445566778899AABBCCDDEEFF";
+
+/// How a zone proves what does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Denial {
+    Nsec,
+    Nsec3,
+    OptOut,
+}
+
+fn base32(name: &str) -> String {
+    let mut hasher = Sha1::new();
+    hasher.update(harness::name(name));
+    hasher.update([0xab]);
+    let first = hasher.finalize();
+    // One more round.
+    let mut hasher = Sha1::new();
+    hasher.update(first);
+    hasher.update([0xab]);
+    BASE32HEX_NOPAD.encode(&hasher.finalize())
+}
+
+/// Returns the labels of a name, from the top.
+fn labels(name: &str) -> Vec<&str> {
+    let mut labels: Vec<_> = name.split('.').filter(|label| !label.is_empty()).collect();
+    labels.reverse();
+    labels
+}
+
+/// Returns true if `name` is `above` or below it.
+fn is_within(name: &str, above: &str) -> bool {
+    labels(name).starts_with(&labels(above))
+}
+
+fn is_cut(zone: &Records, name: &str) -> bool {
+    name != APEX && zone.has(name, "NS")
+}
+
+/// Returns true if the name is below a zone cut.
+fn is_hidden(zone: &Records, name: &str) -> bool {
+    let path = path(name);
+    path[..path.len() - 1]
+        .iter()
+        .any(|above| is_cut(zone, above))
+}
+
+fn types_at(zone: &Records, name: &str) -> BTreeSet<&'static str> {
+    let types = zone.at(name).map(|record| record.1);
+    if is_cut(zone, name) {
+        return types.filter(|it| ["NS", "DS"].contains(it)).collect();
+    }
+    types.collect()
+}
+
+fn signature(owner: &str, rtype: &str) -> String {
+    let labels = labels(owner).len() - usize::from(owner.starts_with("*."));
+    let text = BASE64.encode(format!("{owner} {rtype}").as_bytes());
+    format!(
+        "{owner} 9 IN RRSIG {rtype} 13 {labels} 9 20400101000000 20200101000000 1 {APEX} {text}\n"
+    )
+}
+
+/// Returns the text of the zone with its signatures and proofs.
+fn sign(zone: &Records, denial: Denial) -> String {
+    let mut zone = zone.clone();
+    if denial != Denial::Nsec {
+        zone.add(APEX, "NSEC3PARAM", "1 0 1 ab".into());
+    }
+    let mut text = zone.text();
+    let owners: BTreeSet<_> = zone.0.iter().map(|record| record.0.clone()).collect();
+    let mut owners: Vec<_> = owners
+        .into_iter()
+        .filter(|name| !is_hidden(&zone, name))
+        .collect();
+    owners.sort_by_key(|name| labels(name).join("\0"));
+    for owner in &owners {
+        for rtype in types_at(&zone, owner) {
+            if rtype != "NS" || !is_cut(&zone, owner) {
+                text += &signature(owner, rtype);
+            }
+        }
+    }
+    if denial == Denial::Nsec {
+        for (at, owner) in owners.iter().enumerate() {
+            let next = &owners[(at + 1) % owners.len()];
+            let types: Vec<_> = types_at(&zone, owner).into_iter().collect();
+            let types = types.join(" ");
+            writeln!(text, "{owner} 9 IN NSEC {next} {types} RRSIG NSEC").unwrap();
+            text += &signature(owner, "NSEC");
+        }
+        return text;
+    }
+    let is_left_out =
+        |name: &String| denial == Denial::OptOut && is_cut(&zone, name) && !zone.has(name, "DS");
+    let mut hashed = BTreeSet::new();
+    for owner in owners.iter().filter(|owner| !is_left_out(owner)) {
+        hashed.extend(path(owner).into_iter().map(|name| (base32(&name), name)));
+    }
+    let hashed: Vec<_> = hashed.into_iter().collect();
+    let flags = u8::from(denial == Denial::OptOut);
+    for (at, (hash, name)) in hashed.iter().enumerate() {
+        let (next, _) = &hashed[(at + 1) % hashed.len()];
+        let types = types_at(&zone, name);
+        let has_signed = types.iter().any(|it| *it != "NS" || !is_cut(&zone, name));
+        let mut types: Vec<_> = types.into_iter().collect();
+        types.extend(has_signed.then_some("RRSIG"));
+        let (types, owner) = (types.join(" "), format!("{hash}.{APEX}").to_lowercase());
+        writeln!(text, "{owner} 9 IN NSEC3 1 {flags} 1 ab {next} {types}").unwrap();
+        text += &signature(&owner, "NSEC3");
+    }
+    text
+}
+
+/// A record of a reply: its owner in lower case, its type, and its data as text.
+type Row = (String, String, String);
+
+#[derive(Clone, Debug, Default)]
+struct Reply {
+    rcode: u8,
+    sections: [Vec<Row>; 3],
+}
+
+fn ask(answers: &Arc<Answers>, qname: &str, qtype: &str, dnssec: bool) -> Reply {
+    let mut query = Query::new(&name(qname), rtype(qtype));
+    query.edns = Some((1232, 0, if dnssec { 0x8000 } else { 0 }));
+    let mut message = query.bytes();
+    let mut responder = Responder::new(Arc::clone(answers));
+    let reply = responder.respond(&mut message, Transport::Tcp).unwrap();
+    let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
+    let bytes = [&message[..head_len], tail, trail].concat();
+    let message = Message::from_octets(&bytes[..]).unwrap();
+    let mut reply = Reply {
+        rcode: message.header().rcode().to_int(),
+        ..Reply::default()
+    };
+    let sections = [message.answer(), message.authority(), message.additional()];
+    for (rows, section) in reply.sections.iter_mut().zip(sections) {
+        for record in section.unwrap() {
+            let record = record.unwrap();
+            let owner = record.owner().to_string().to_lowercase() + ".";
+            let rtype = record.rtype().to_string();
+            let record = record.to_any_record::<AllRecordData<_, ParsedName<_>>>();
+            if rtype != "OPT" {
+                rows.push((
+                    owner.replace("..", "."),
+                    rtype,
+                    record.unwrap().data().to_string(),
+                ));
+            }
+        }
+    }
+    reply
+}
+
+fn is_proof(rtype: &str) -> bool {
+    ["RRSIG", "NSEC", "NSEC3"].contains(&rtype)
+}
+
+/// An NSEC or NSEC3 record of a reply: its owner, the next one, and its types.
+struct Link<'r> {
+    owner: &'r str,
+    next: &'r str,
+    opt_out: bool,
+    types: Vec<&'r str>,
+}
+
+impl Link<'_> {
+    /// Returns true if the record proves that `item` is not in the chain. `order` is the order of the
+    /// chain.
+    fn covers<K: Ord>(&self, item: &str, order: impl Fn(&str) -> K) -> bool {
+        let (from, item, to) = (order(self.owner), order(item), order(self.next));
+        if from < to {
+            from < item && item < to
+        } else {
+            from < item || item < to
+        }
+    }
+
+    fn lacks(&self, qtype: &str) -> bool {
+        !self.types.contains(&qtype) && !self.types.contains(&"CNAME")
+    }
+}
+
+/// What the proofs of a reply say. An error says what is not proven.
+struct Proofs<'r> {
+    denial: Denial,
+    links: Vec<Link<'r>>,
+}
+
+fn canonical(name: &str) -> String {
+    labels(name).join("\0")
+}
+
+impl<'r> Proofs<'r> {
+    fn of(reply: &'r Reply, denial: Denial) -> Self {
+        let rows = reply.sections[1].iter();
+        let links = rows.filter_map(|(owner, rtype, data)| {
+            let words: Vec<_> = data.split_whitespace().collect();
+            match rtype.as_str() {
+                "NSEC" => Some(Link {
+                    owner,
+                    next: words[0],
+                    opt_out: false,
+                    types: words[1..].to_vec(),
+                }),
+                "NSEC3" => Some(Link {
+                    owner: owner.split('.').next().unwrap(),
+                    next: words[4],
+                    opt_out: words[1] == "1",
+                    types: words[5..].to_vec(),
+                }),
+                _ => None,
+            }
+        });
+        Self {
+            denial,
+            links: links.collect(),
+        }
+    }
+
+    fn matching(&self, name: &str) -> Option<&Link<'r>> {
+        let is_it = |link: &&Link<'_>| match self.denial {
+            Denial::Nsec => link.owner == name,
+            _ => link.owner.eq_ignore_ascii_case(&base32(name)),
+        };
+        self.links.iter().find(is_it)
+    }
+
+    fn covering(&self, name: &str) -> Option<&Link<'r>> {
+        self.links.iter().find(|link| match self.denial {
+            Denial::Nsec => link.covers(name, canonical),
+            _ => link.covers(&base32(name), str::to_lowercase),
+        })
+    }
+
+    /// Returns the closest encloser that the proofs show for a name that does not exist, and the
+    /// record that covers the next closer name.
+    fn encloser(&self, name: &str) -> Option<(String, &Link<'r>)> {
+        let path = path(name);
+        if self.denial == Denial::Nsec {
+            let link = self.covering(name)?;
+            let known = [link.owner, link.next];
+            let is_above = |above: &&String| known.iter().any(|known| is_within(known, above));
+            return Some((path.iter().rfind(is_above)?.clone(), link));
+        }
+        let pairs = path.windows(2).rev();
+        pairs.into_iter().find_map(|pair| {
+            self.matching(&pair[0])?;
+            Some((pair[0].clone(), self.covering(&pair[1])?))
+        })
+    }
+
+    fn check_absent(&self, name: &str) -> Result<(), String> {
+        let (encloser, link) = self.encloser(name).ok_or("no closest encloser")?;
+        // The signer may have left out a name that exists only above delegations without signers. A
+        // record with the opt-out flag proves nothing about the names that it covers.
+        if link.opt_out {
+            return Ok(());
+        }
+        let wildcard = format!("*.{encloser}");
+        self.covering(&wildcard)
+            .ok_or(format!("{wildcard} may exist"))?;
+        Ok(())
+    }
+
+    /// Checks that there is no RRset of type `qtype` at `name`, which exists or matches a wildcard.
+    fn check_type_absent(&self, name: &str, qtype: &str) -> Result<(), String> {
+        if let Some(link) = self.matching(name) {
+            let is_right_side = qtype == "DS" || !is_delegation(link);
+            return (link.lacks(qtype) && is_right_side)
+                .then_some(())
+                .ok_or("the type may exist".into());
+        }
+        if self.is_empty(name) {
+            return Ok(());
+        }
+        let (encloser, link) = self.encloser(name).ok_or("no closest encloser")?;
+        if link.opt_out {
+            return Ok(());
+        }
+        let wildcard = format!("*.{encloser}");
+        let is_absent = match self.matching(&wildcard) {
+            Some(link) => link.lacks(qtype),
+            None => self.is_empty(&wildcard),
+        };
+        let unproven = || "the wildcard may have the type".into();
+        is_absent.then_some(()).ok_or_else(unproven)
+    }
+
+    /// Returns true if a name is shown to be an empty non-terminal. It has no NSEC record, but the next
+    /// owner is below it.
+    fn is_empty(&self, name: &str) -> bool {
+        let covering = self.covering(name);
+        self.denial == Denial::Nsec && covering.is_some_and(|link| is_within(link.next, name))
+    }
+
+    /// Checks that a delegation has no DS records.
+    fn check_unsigned(&self, cut: &str) -> Result<(), String> {
+        if let Some(link) = self.matching(cut) {
+            let is_cut = is_delegation(link) && !link.types.contains(&"DS");
+            return is_cut
+                .then_some(())
+                .ok_or("the record is of no unsigned delegation".into());
+        }
+        match self.encloser(cut) {
+            Some((_, link)) if link.opt_out => Ok(()),
+            _ => Err("the delegation may be signed".into()),
+        }
+    }
+}
+
+fn is_delegation(link: &Link<'_>) -> bool {
+    link.types.contains(&"NS") && !link.types.contains(&"SOA")
+}
+
+/// Checks the signatures of a section, and the proofs that wildcards need.
+fn check_signatures(rows: &[Row], proofs: &Proofs<'_>) -> Result<(), String> {
+    let dnames: Vec<_> = rows.iter().filter(|row| row.1 == "DNAME").collect();
+    for (owner, rtype, _) in rows.iter().filter(|row| row.1 != "RRSIG") {
+        let is_synthesized = rtype == "CNAME"
+            && dnames
+                .iter()
+                .any(|dname| *owner != dname.0 && is_within(owner, &dname.0));
+        let signature = rows.iter().find(|row| {
+            row.0 == *owner && row.1 == "RRSIG" && row.2.split(' ').next() == Some(rtype)
+        });
+        let Some((_, _, data)) = signature else {
+            if is_synthesized {
+                continue;
+            }
+            return Err(format!("{owner} {rtype} has no signature"));
+        };
+        let words: Vec<_> = data.split_whitespace().collect();
+        let count: usize = words[2].parse().unwrap();
+        let covered = String::from_utf8(BASE64.decode(words[8].as_bytes()).unwrap()).unwrap();
+        let path = path(owner);
+        let signer = if labels(owner).len() - usize::from(owner.starts_with("*.")) > count {
+            let encloser = &path[count - 1];
+            if !owner.starts_with("*.") || labels(owner).len() > count + 1 {
+                let next_closer = &path[count];
+                let is_absent = match proofs.denial {
+                    Denial::Nsec => proofs.covering(owner),
+                    _ => proofs.covering(next_closer),
+                };
+                is_absent.ok_or(format!("{next_closer} may exist"))?;
+            }
+            format!("*.{encloser}")
+        } else {
+            owner.clone()
+        };
+        if covered != format!("{signer} {rtype}") {
+            return Err(format!("{owner} {rtype} has the signature of {covered}"));
+        }
+    }
+    Ok(())
+}
+
+/// Validates a reply as a resolver does.
+fn validate(reply: &Reply, denial: Denial, qname: &str, qtype: &str) -> Result<(), String> {
+    let [answer, authority, additional] = &reply.sections;
+    let proofs = Proofs::of(reply, denial);
+    let all: Vec<_> = answer.iter().chain(authority).chain(additional).collect();
+    let distinct: BTreeSet<_> = all.iter().collect();
+    if distinct.len() != all.len() {
+        return Err("a record is there twice".into());
+    }
+    check_signatures(answer, &proofs)?;
+    let signed = authority.iter().filter(|row| row.1 != "NS").cloned();
+    check_signatures(&signed.collect::<Vec<_>>(), &proofs)?;
+    let mut last = qname.to_owned();
+    let mut steps = 0;
+    while let Some(alias) = answer.iter().find(|row| row.0 == last && row.1 == "CNAME")
+        && !["CNAME", "ANY"].contains(&qtype)
+    {
+        last.clone_from(&alias.2);
+        last = last.replace("..", ".");
+        steps += 1;
+        if steps > 20 {
+            return Ok(());
+        }
+    }
+    let has = |rtype: &str| authority.iter().find(|row| row.1 == rtype);
+    let is_answered = answer
+        .iter()
+        .any(|row| row.0 == last && row.1 != "CNAME" && row.1 != "RRSIG");
+    match (reply.rcode, has("SOA"), has("NS")) {
+        (3, Some(_), _) => proofs.check_absent(&last),
+        (0, Some(_), _) if !is_answered => proofs.check_type_absent(&last, qtype),
+        (0, None, Some((cut, ..))) => match has("DS") {
+            Some((owner, ..)) if owner == cut => Ok(()),
+            _ => proofs.check_unsigned(cut),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn names(labels: &'static [&'static str]) -> impl Strategy<Value = String> {
+    let label = prop::sample::select(labels);
+    prop::collection::vec(label, 0..4).prop_map(|labels| {
+        let labels = labels.iter().map(|label| format!("{label}."));
+        labels.collect::<String>() + APEX
+    })
+}
+
+fn zones() -> impl Strategy<Value = Records> {
+    let rtype = prop::sample::select(vec!["A", "A", "TXT", "CNAME", "NS", "NS", "DS", "DNAME"]);
+    let record = (
+        names(&["!", "a", "b", "*"]),
+        rtype,
+        names(&["!", "a", "b", "c"]),
+        0..4u8,
+    );
+    prop::collection::vec(record, 0..14).prop_map(|list| {
+        let mut zone = Records::default();
+        zone.add(APEX, "SOA", "ns.z. h.z. 1 2 3 4 9".into());
+        zone.add(APEX, "NS", "ns.y.".into());
+        for (owner, rtype, target, number) in list {
+            let data = match rtype {
+                "A" => format!("192.0.2.{number}"),
+                "TXT" => format!("\"{number}\""),
+                "DS" => DS.to_owned(),
+                _ => target,
+            };
+            // DS records belong to delegations, and delegations to names that have nothing else.
+            let is_wrong = rtype == "DS" && !is_cut(&zone, &owner);
+            let becomes_cut = rtype == "NS" && zone.at(&owner).next().is_some();
+            if owner != APEX && !is_wrong && !becomes_cut {
+                zone.add(&owner, rtype, data);
+            }
+        }
+        zone
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(250))]
+
+    #[test]
+    fn replies_of_signed_zones_are_proven(
+        zone in zones(),
+        denial in prop::sample::select(vec![Denial::Nsec, Denial::Nsec3, Denial::OptOut]),
+        questions in prop::collection::vec(
+            (names(&["!", "!!", "a", "b", "c", "*"]), prop::sample::select(&TYPES[..])),
+            30,
+        ),
+    ) {
+        let text = sign(&zone, denial);
+        let [answers, others] = FORMS.map(|form| prepare(&[(APEX, &text)], form));
+        for (qname, qtype) in questions {
+            let reply = ask(&answers, &qname, qtype, true);
+            let other = ask(&others, &qname, qtype, true);
+            prop_assert_eq!(format!("{reply:?}"), format!("{other:?}"));
+            let checked = validate(&reply, denial, &qname, qtype);
+            prop_assert_eq!(checked, Ok(()), "{} {} in\n{}\n{:#?}", qname, qtype, text, reply);
+            let plain = ask(&answers, &qname, qtype, false);
+            prop_assert_eq!(reply.rcode, plain.rcode);
+            for (section, (signed, plain)) in reply.sections.iter().zip(&plain.sections).enumerate() {
+                let is_data = |row: &&Row| {
+                    let is_signer = section == 1 && row.1 == "DS";
+                    !is_proof(&row.1) && !is_signer
+                };
+                let signed: Vec<_> = signed.iter().filter(is_data).collect();
+                let plain: Vec<_> = plain.iter().filter(is_data).collect();
+                prop_assert_eq!(signed, plain, "{} {} in\n{}", qname, qtype, text);
+            }
+        }
+    }
+}
