@@ -17,6 +17,7 @@ use clap::Parser;
 use namestorm::Form;
 use namestorm::ReplyMode::{MemCopy, PreCopy, Turnaround};
 use tcpip::SendMode;
+use testkit::dnssec::Denial::{Nsec, Nsec3};
 
 /// Runs a workload for a given number of requests and checks the results.
 #[derive(Parser, Debug)]
@@ -53,6 +54,10 @@ const WORKLOADS: &[Entry] = workloads! {
     // With so many names, the server prefetches its data for the queries of a batch.
     "dns-batch-64" Zone::new(30_000, Form::Wire).batch::<64>(Turnaround);
     "dns-nxdomain" Zone::new(100, Form::Wire).no_such_name(Turnaround);
+    "dns-signed" Zone::signed(100, Nsec).answer_signed(Turnaround);
+    "dns-signed-nxdomain-nsec" Zone::signed(100, Nsec).deny(Turnaround);
+    "dns-signed-nxdomain-nsec3" Zone::signed(100, Nsec3).deny(Turnaround);
+    "dns-signed-wildcard-nsec3" Zone::signed(100, Nsec3).match_wildcard(Turnaround);
     "ack-to-segment-memcopy" AckToSegment::new(SendMode::MemCopy);
     "ack-to-segment-precopy" AckToSegment::new(SendMode::PreCopy);
     "http-get-1k-memcopy" KeepAlive::page(SendMode::MemCopy);

@@ -69,10 +69,11 @@ fn order(hosts: u32, seed: u64) -> Vec<u32> {
     order
 }
 
-/// Builds a query for the address of a name in the zone `bench.test`, without the identifier.
-pub(crate) fn request(label: &str) -> Vec<u8> {
+/// Builds a query for the address of a name in the zone `bench.test`, without the identifier. `labels`
+/// are those below the zone's name.
+pub(crate) fn request(labels: &str) -> Vec<u8> {
     let mut message = REQUEST.to_vec();
-    for label in [label, "bench", "test", ""] {
+    for label in labels.split('.').chain(["bench", "test", ""]) {
         message.push(label.len() as u8);
         message.extend_from_slice(label.as_bytes());
     }

@@ -8,6 +8,7 @@ use namestorm::{
 };
 use nmio::sim::Sink;
 use nmio::{Batch, Frame, Handler, Instant, Port};
+use testkit::dnssec::{self, Denial};
 
 use super::{SECRET, Workload};
 use crate::load::dns::request;
@@ -39,6 +40,32 @@ impl Zone {
     /// Panics if the zone's text has an error.
     pub fn new(names: usize, form: Form) -> Self {
         let answers = prepare_text(&zone_text(names), form).expect("the zone has no errors");
+        Self {
+            answers: answers.into(),
+            names,
+        }
+    }
+
+    /// Creates a signed zone with `names` names and a wildcard, `*.wild.bench.test`.
+    ///
+    /// # Panics
+    /// Panics if the zone's text has an error.
+    pub fn signed(names: usize, denial: Denial) -> Self {
+        let apex = "bench.test.";
+        let record = |owner: &str, rtype, data: &str| (owner.to_owned(), rtype, data.to_owned());
+        let mut records = vec![
+            record(apex, "SOA", "ns host 1 7200 3600 1209600 300"),
+            record(apex, "NS", "ns"),
+            record("ns.bench.test.", "A", "192.0.2.53"),
+            record("*.wild.bench.test.", "A", "192.0.2.54"),
+        ];
+        let hosts = (0..names).map(|i| record(&format!("host{i}.{apex}"), "A", "192.0.2.80"));
+        records.extend(hosts);
+        let text = format!(
+            "$ORIGIN {apex}\n{}",
+            dnssec::sign(apex, 300, &records, denial)
+        );
+        let answers = prepare_text(&text, Form::Wire).expect("the zone has no errors");
         Self {
             answers: answers.into(),
             names,
@@ -84,6 +111,26 @@ impl Zone {
         Answer(Setup::new(self, mode, queries, NXDOMAIN))
     }
 
+    /// Like [`answer`](Self::answer), for clients that want signatures.
+    pub fn answer_signed(&self, mode: ReplyMode) -> Answer {
+        let names = (0..self.names).map(|i| format!("host{}", i * STRIDE % self.names));
+        let queries = names.map(|name| query_with_do(&name)).collect();
+        Answer(Setup::new(self, mode, queries, NOERROR))
+    }
+
+    /// Like [`no_such_name`](Self::no_such_name), for clients that want signatures.
+    pub fn deny(&self, mode: ReplyMode) -> Answer {
+        let queries = (0..self.names).map(|i| query_with_do(&format!("none{i}")));
+        Answer(Setup::new(self, mode, queries.collect(), NXDOMAIN))
+    }
+
+    /// Creates a workload that queries names that only a wildcard matches, for clients that want
+    /// signatures.
+    pub fn match_wildcard(&self, mode: ReplyMode) -> Answer {
+        let queries = (0..self.names).map(|i| query_with_do(&format!("none{i}.wild")));
+        Answer(Setup::new(self, mode, queries.collect(), NOERROR))
+    }
+
     /// Like [`answer`](Self::answer), but the server receives `N` queries in one batch.
     pub fn batch<const N: usize>(&self, mode: ReplyMode) -> AnswerBatch<N> {
         AnswerBatch(self.answer(mode).0)
@@ -109,6 +156,14 @@ fn zone_text(names: usize) -> String {
 
 fn query(label: &str) -> Vec<u8> {
     let message = [&[0x12, 0x34], request(label).as_slice()].concat();
+    crate::datagram(4096, 53, &message)
+}
+
+/// Like [`query`], with an OPT record whose DO bit is set.
+fn query_with_do(labels: &str) -> Vec<u8> {
+    let mut message = [&[0x12, 0x34], request(labels).as_slice()].concat();
+    message[11] = 1;
+    message.extend([0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
     crate::datagram(4096, 53, &message)
 }
 

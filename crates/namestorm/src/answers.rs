@@ -20,7 +20,7 @@ pub(crate) use apexes::ZoneNumber;
 pub(crate) use builder::ZoneBuilder;
 pub(crate) use denial::{Denial, Hashes, Names};
 pub(crate) use node::{Kind, NONE, Node, Proofs};
-pub(crate) use resolve::Resolution;
+pub(crate) use resolve::{Resolution, Search};
 pub use size::Size;
 pub(crate) use zone_answers::{ZoneAnswers, ZoneVersion};
 

@@ -3,14 +3,14 @@
 
 use std::net::SocketAddr;
 
-use crate::answers::{Answer, Answers, Resolution, ZoneAnswers};
+use crate::answers::{Answer, Answers, Resolution, Search, ZoneAnswers};
 use crate::body::Body;
 use crate::chain::{self, Signatures};
 use crate::counters::Counters;
 use crate::edns::ExtendedError;
 use crate::hook::{Hook, HookContext, Verdict};
 use crate::key::Key;
-use crate::proofs::SpareKeys;
+use crate::name::MAX_NAME;
 use crate::rcode;
 use crate::records::Composer;
 use crate::rtype;
@@ -19,7 +19,8 @@ use crate::tail::MAX_TCP_MESSAGE;
 /// The buffers for assembling replies. Each responder has its own.
 #[derive(Debug)]
 pub(crate) struct Assembler {
-    keys: SpareKeys,
+    search: Search,
+    sort_key: Vec<u8>,
     scratch: Box<[u8]>,
     composer: Composer,
 }
@@ -33,7 +34,8 @@ impl Assembler {
             composer.reserve();
         }
         Self {
-            keys: SpareKeys::new(),
+            search: Search::new(),
+            sort_key: Vec::with_capacity(2 * MAX_NAME),
             scratch: vec![0; MAX_TCP_MESSAGE].into_boxed_slice(),
             composer,
         }
@@ -57,7 +59,7 @@ impl Assembler {
             let error = ExtendedError::NotAuthoritative;
             return Some(Body::error(rcode::REFUSED, error));
         };
-        let resolution = zone.resolve(qtype, name, key, &mut self.keys.wildcard);
+        let resolution = zone.resolve(qtype, name, key, &mut self.search);
         if let Resolution::Hooked(soa) = resolution {
             let zone = (answers, zone, soa);
             return self.ask(zone, (name, qtype, dnssec), key, context, counters);
@@ -98,7 +100,7 @@ impl Assembler {
             }
             Ok(Verdict::Zone) => {
                 is_from_zone = true;
-                zone.resolve_behind_hook(qtype, name, key, &mut self.keys.wildcard)
+                zone.resolve_behind_hook(qtype, name, key, &mut self.search)
             }
             // SERVFAIL tells the client to try another server.
             Err(_) => {
@@ -134,11 +136,11 @@ impl Assembler {
         match resolution {
             Resolution::Broken => Body::error(rcode::SERVFAIL, ExtendedError::InvalidData),
             Resolution::Alias(_) | Resolution::Substitution(_) => {
-                let (question, keys) = ((name, qtype), (key, &mut self.keys));
+                let (question, keys) = ((name, qtype), (key, &mut self.search, &mut self.sort_key));
                 chain::follow(answers, zone, question, resolution, wanted, keys, scratch)
             }
             _ if is_signed => {
-                let (question, keys) = ((name, qtype), (key, &mut self.keys));
+                let (question, keys) = ((name, qtype), (key, &mut self.search, &mut self.sort_key));
                 chain::follow(answers, zone, question, resolution, wanted, keys, scratch)
             }
             // A single RRset is of little use for attacks with forged client addresses. Over TCP,

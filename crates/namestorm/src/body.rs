@@ -8,7 +8,7 @@ use crate::edns::ExtendedError;
 use crate::index::At;
 use crate::query::skip_name;
 use crate::rcode;
-use crate::tail::{FIELDS, shift_pointer};
+use crate::tail::{FIELDS, map_pointer};
 
 /// The part of a reply after the question, and the header fields that depend on it.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl<'a> Body<'a> {
         // bytes of `shift` are swapped in the sum.
         let by = Sum::ZERO.word(shift as u16);
         for at in answer.fixups() {
-            shift_pointer(copy, at, shift);
+            map_pointer(copy, at, |to| to + shift as u16);
             tail = tail.add_at(by, at);
             if let Some((required, _)) = &mut required
                 && at < required.bytes.len()

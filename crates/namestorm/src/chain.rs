@@ -21,17 +21,18 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 use udpip::Tail;
 
-use crate::answers::{Answer, Answers, Resolution, ZoneAnswers};
+use crate::answers::{Answer, Answers, Resolution, Search, ZoneAnswers};
 use crate::body::{Body, records_len};
 use crate::edns::{ExtendedError, OPT_LEN};
 use crate::key::Key;
 use crate::name;
-use crate::proofs::{self, SpareKeys};
+use crate::proofs;
 use crate::query::NameBuf;
 use crate::rcode;
 use crate::rtype::{ANY, CNAME, DNAME};
 use crate::tail::{
-    FIELDS, MAX_CHAIN, MAX_POINTER, POINTER, QUESTION_AT, QUESTION_REST, map_pointers, split_name,
+    FIELDS, MAX_CHAIN, MAX_POINTER, POINTER, QUESTION_AT, QUESTION_REST, map_pointer, map_pointers,
+    split_name,
 };
 
 /// Which signatures and proofs a client wants.
@@ -57,12 +58,13 @@ impl Signatures {
     }
 }
 
-/// A proof, and where the name of its zone lies: at the end of the name after a step of the chain.
+/// A prepared answer to be copied, and where the name that it was prepared for lies: at the end of the
+/// name after a step of the chain.
 #[derive(Clone, Copy)]
-struct Proof<'z> {
+struct Piece<'z> {
     answer: Answer<'z>,
     step: usize,
-    /// Difference in length between the name and the zone's name, in bytes.
+    /// Difference in length between the two names, in bytes.
     shift: usize,
 }
 
@@ -81,7 +83,7 @@ enum Stop {
 }
 
 /// Answers a query for `qtype` at `qname`, whose `resolution` in `zone` is known. `key` is the key
-/// of `qname`, and `keys` are scratch space. Adds the `signatures` that are wanted, and the proofs.
+/// of `qname`. `search` has found the resolution. `sort_key` is scratch space. Adds the `signatures` that are wanted, and the proofs.
 #[inline(never)]
 pub(crate) fn follow<'a, 'z>(
     answers: &'z Answers,
@@ -89,14 +91,14 @@ pub(crate) fn follow<'a, 'z>(
     (qname, qtype): (&[u8], u16),
     mut resolution: Resolution<'z>,
     signatures: Signatures,
-    (key, keys): (&mut Key, &mut SpareKeys),
+    (key, search, sort_key): (&mut Key, &mut Search, &mut Vec<u8>),
     scratch: &'a mut [u8],
 ) -> Body<'a> {
     let mut chain = Chain::new(qname, signatures, scratch);
     let mut is_found = false;
     loop {
         if signatures != Signatures::None && !is_found {
-            chain.prove(zone, key, &resolution, keys);
+            chain.prove(zone, key, &resolution, search, sort_key);
         }
         let step = match resolution {
             Resolution::Alias(alias) => chain.follow_alias(&alias),
@@ -136,7 +138,7 @@ pub(crate) fn follow<'a, 'z>(
         is_found = answer.is_some();
         resolution = match answer {
             Some(answer) => Resolution::Answer(answer),
-            None => zone.resolve(qtype, name, key, &mut keys.wildcard),
+            None => zone.resolve(qtype, name, key, search),
         };
     }
 }
@@ -203,7 +205,7 @@ struct Chain<'a, 'q, 'z> {
     /// Whether the answer is a referral of the qname.
     is_referral: bool,
     /// The proofs that the answer needs. They follow the other records of the authority section.
-    proofs: ArrayVec<Proof<'z>, MAX_PROOFS>,
+    proofs: ArrayVec<Piece<'z>, MAX_PROOFS>,
 }
 
 impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
@@ -240,7 +242,8 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         zone: &'z ZoneAnswers,
         key: &Key,
         resolution: &Resolution<'z>,
-        keys: &mut SpareKeys,
+        search: &Search,
+        sort_key: &mut Vec<u8>,
     ) {
         let Self {
             name,
@@ -248,11 +251,12 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             steps,
             ..
         } = self;
-        proofs::find(zone, (name.bytes(), key), resolution, keys, |answer| {
+        let name = name.bytes();
+        proofs::find(zone, (name, key), resolution, search, sort_key, |answer| {
             if !proofs.iter().any(|known| known.answer.is(&answer)) {
-                let shift = name.bytes().len() - answer.name_len();
+                let shift = name.len() - answer.name_len();
                 // Each step has at most three.
-                let _ = proofs.try_push(Proof {
+                let _ = proofs.try_push(Piece {
                     answer,
                     step: *steps,
                     shift,
@@ -275,7 +279,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         }
         if !self.has(&dname) {
             let signed = dname.variant(self.signatures != Signatures::None);
-            if !self.append(&signed) {
+            if !self.append(&self.piece(&signed)) {
                 return Err(Stop::NoRoom);
             }
             self.dnames[self.steps] = Some(dname);
@@ -407,53 +411,65 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         true
     }
 
-    /// Copies the records of a prepared answer, as [`append_from`](Self::append_from) does. The answer
-    /// was prepared for the chain's last name, for one of its ancestors, or for a wildcard that
-    /// matches it. Returns `false` if the message has no room for the records.
-    fn append(&mut self, answer: &Answer<'_>) -> bool {
-        let place = Proof {
+    /// Returns an answer that was prepared for the chain's last name, for one of its ancestors, or for a
+    /// wildcard that matches it.
+    fn piece<'p>(&self, answer: &Answer<'p>) -> Piece<'p> {
+        Piece {
             answer: *answer,
             step: self.steps,
             shift: self.name.bytes().len() - answer.name_len(),
-        };
-        let len = answer.tail().bytes.len();
-        self.append_part(&place, 0..len, sections(answer), self.len)
+        }
     }
 
-    /// Copies the part `range` of an answer, which holds `counts` records of each section, and adjusts
-    /// their compression pointers. Pointers into the part before lead to its copy, which is at offset
-    /// `before` of the tail. Returns `false` if the message has no room for the records, or if pointers
-    /// cannot reach so far.
+    /// Copies the records of a prepared answer and adjusts their compression pointers. Returns `false`
+    /// if the message has no room for the records, or if pointers cannot reach so far.
+    fn append(&mut self, piece: &Piece<'_>) -> bool {
+        let len = piece.answer.tail().bytes.len();
+        self.append_part(piece, 0..len, sections(&piece.answer), self.len)
+    }
+
+    /// Like [`append`](Self::append), for the part `range` of an answer, which holds `counts` records of
+    /// each section. Pointers into the part before lead to its copy, which is at offset `before` of
+    /// the tail.
     fn append_part(
         &mut self,
-        place: &Proof<'_>,
+        piece: &Piece<'_>,
         range: Range<usize>,
         counts: [u16; 3],
         before: usize,
     ) -> bool {
-        let bytes = &place.answer.tail().bytes[range.clone()];
+        let answer = &piece.answer;
+        let bytes = &answer.tail().bytes[range.clone()];
         let tail_at = self.tail_at();
         let Some(copy) = self.tail[self.len..].get_mut(..bytes.len()) else {
             return false;
         };
         copy.copy_from_slice(bytes);
-        let old_tail_at = QUESTION_AT + place.answer.name_len() + QUESTION_REST;
-        let name_offset = |offset| self.names.message_offset(place.step, offset);
-        let mut fixups = place.answer.fixups().peekable();
-        while fixups.next_if(|at| *at < range.start).is_some() {}
+        let old_tail_at = QUESTION_AT + answer.name_len() + QUESTION_REST;
+        let name_offset = |offset| self.names.message_offset(piece.step, offset);
         let mut is_reached = true;
-        map_pointers(copy, counts.iter().sum(), |at, to| {
+        let mut moved = |to: u16, is_fixup: bool| {
             let to = usize::from(to);
-            let is_fixup = fixups.next_if_eq(&(range.start + at)).is_some();
             let new = match to.checked_sub(old_tail_at) {
                 Some(offset) if offset < range.start => tail_at + before + offset,
                 Some(offset) => tail_at + self.len + offset - range.start,
-                None if is_fixup => name_offset(to - QUESTION_AT + place.shift),
+                None if is_fixup => name_offset(to - QUESTION_AT + piece.shift),
                 None => name_offset(to - QUESTION_AT),
             };
             is_reached &= new < MAX_POINTER;
             new as u16
-        });
+        };
+        let fixups = answer.fixups().skip_while(|at| *at < range.start);
+        if answer.lists_pointers() {
+            for at in fixups.take_while(|at| *at < range.end) {
+                map_pointer(copy, at - range.start, |to| moved(to, true));
+            }
+        } else {
+            let mut fixups = fixups.peekable();
+            map_pointers(copy, counts.iter().sum(), |at, to| {
+                moved(to, fixups.next_if_eq(&(range.start + at)).is_some())
+            });
+        }
         if is_reached {
             self.len += bytes.len();
             for (sum, count) in self.counts.iter_mut().zip(counts) {
@@ -465,40 +481,36 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
 
     /// Adds the answer for the chain's last name, with the proofs before its additional section. If the
     /// message has no room for that answer, the client must query the name separately.
-    fn finish(mut self, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
+    fn finish(&mut self, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
         let has_data = sections(answer)[0] > 0;
         let is_signed = match self.signatures {
             Signatures::None => false,
             Signatures::Proofs => !has_data,
             Signatures::All => true,
         };
-        let answer = &answer.variant(is_signed);
+        let piece = self.piece(&answer.variant(is_signed));
+        let answer = &piece.answer;
         self.is_referral = self.steps == 0 && !answer.is_authoritative();
-        let [.., additional] = sections(answer);
-        if self.proofs.is_empty() || additional == 0 {
-            let start = self.len;
-            let fits = self.append(answer);
-            if let Some((tail, count)) = answer.required().filter(|_| fits) {
-                self.required = Some((start + tail.bytes.len(), count));
-            }
-            return self.end(if fits { rcode } else { rcode::NOERROR });
+        if !self.proofs.is_empty() && sections(answer)[2] > 0 {
+            return self.finish_around_proofs(&piece, rcode);
         }
-        self.finish_around_proofs(answer, rcode)
+        let start = self.len;
+        if !self.append(&piece) {
+            return self.end(rcode::NOERROR);
+        }
+        let required = answer.required();
+        self.required = required.map(|(tail, count)| (start + tail.bytes.len(), count));
+        self.end(rcode)
     }
 
     /// Like [`finish`](Self::finish), for an answer with additional records and proofs.
     #[cold]
-    fn finish_around_proofs(mut self, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
-        let place = Proof {
-            answer: *answer,
-            step: self.steps,
-            shift: self.name.bytes().len() - answer.name_len(),
-        };
-        let [answers, authority, additional] = sections(answer);
-        let bytes = answer.tail().bytes;
+    fn finish_around_proofs(&mut self, piece: &Piece<'_>, rcode: u16) -> Body<'a> {
+        let [answers, authority, additional] = sections(&piece.answer);
+        let bytes = piece.answer.tail().bytes;
         let end = records_len(bytes, answers + authority);
         let before = self.len;
-        if !self.append_part(&place, 0..end, [answers, authority, 0], before) {
+        if !self.append_part(piece, 0..end, [answers, authority, 0], before) {
             return self.end(rcode::NOERROR);
         }
         if !self.append_proofs() {
@@ -506,31 +518,33 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         }
         let rest_at = self.len;
         let counts = [0, 0, additional];
-        if !self.append_part(&place, end..bytes.len(), counts, before) {
+        if !self.append_part(piece, end..bytes.len(), counts, before) {
             return no_room();
         }
-        let required = answer.required();
+        let required = piece.answer.required();
         self.required = required.map(|(tail, count)| (rest_at + tail.bytes.len() - end, count));
         self.end(rcode)
     }
 
     /// Writes the proofs and forgets them. Returns `false` if the message has no room for them.
     fn append_proofs(&mut self) -> bool {
-        let proofs = std::mem::take(&mut self.proofs);
-        proofs.iter().all(|proof| {
-            let len = proof.answer.tail().bytes.len();
-            self.append_part(proof, 0..len, sections(&proof.answer), self.len)
-        })
+        let is_whole = (0..self.proofs.len()).all(|index| {
+            let proof = self.proofs[index];
+            self.append(&proof)
+        });
+        self.proofs.clear();
+        is_whole
     }
 
     /// Returns the answer built so far, with its proofs. AA is set because this flag refers to the qname
     /// (RFC 1035, section 4.1.1), for which we are authoritative, unless the qname itself gets a
     /// referral.
-    fn end(mut self, rcode: u16) -> Body<'a> {
+    fn end(&mut self, rcode: u16) -> Body<'a> {
         if !self.append_proofs() {
             return no_room();
         }
-        let bytes: &'a [u8] = self.tail;
+        let bytes: &'a mut [u8] = std::mem::take(&mut self.tail);
+        let bytes: &'a [u8] = bytes;
         let [a, b, c] = self.counts.map(u16::to_be_bytes);
         Body {
             tail: Tail::new(&bytes[..self.len]),

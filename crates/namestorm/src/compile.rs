@@ -157,6 +157,7 @@ struct Saved {
     tail: Vec<u8>,
     required: Option<Required>,
     fixups: Vec<u16>,
+    lists_pointers: bool,
 }
 
 impl Saved {
@@ -166,6 +167,7 @@ impl Saved {
         self.tail.extend_from_slice(writer.bytes());
         self.fixups.clear();
         self.fixups.extend_from_slice(writer.fixups());
+        self.lists_pointers = writer.lists_pointers();
     }
 
     fn variant(&self) -> Variant<'_> {
@@ -174,6 +176,7 @@ impl Saved {
             tail: &self.tail,
             required: self.required,
             fixups: &self.fixups,
+            lists_pointers: self.lists_pointers,
         }
     }
 }
@@ -253,6 +256,7 @@ impl<'z> Compiler<'z> {
             tail: self.writer.bytes(),
             required: None,
             fixups: self.writer.fixups(),
+            lists_pointers: self.writer.lists_pointers(),
         };
         self.out
             .add_answer((0, self.zone.apex()), true, &plain, None)
@@ -330,6 +334,7 @@ impl<'z> Compiler<'z> {
             tail: self.writer.bytes(),
             required,
             fixups: self.writer.fixups(),
+            lists_pointers: self.writer.lists_pointers(),
         };
         let second = signed.as_ref().map(Saved::variant);
         let second = second.filter(|second| second.tail != plain.tail);

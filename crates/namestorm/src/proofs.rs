@@ -2,42 +2,26 @@
 //! a name or type does not exist, or that no closer name than a wildcard exists (RFC 4035, section
 //! 3.1.3; RFC 5155, section 7.2).
 
-use crate::answers::{Answer, Denial, Hashes, Kind, NONE, Node, Resolution, ZoneAnswers};
+use crate::answers::{Answer, Denial, Hashes, Kind, NONE, Node, Resolution, Search, ZoneAnswers};
 use crate::index::At;
 use crate::key::Key;
 use crate::name;
 
-/// Scratch space for the keys of other names than the one asked for.
-#[derive(Debug)]
-pub(crate) struct SpareKeys {
-    pub(crate) wildcard: Key,
-    sort_key: Vec<u8>,
-}
-
-impl SpareKeys {
-    /// Creates the space, with memory for the longest keys.
-    pub(crate) fn new() -> Self {
-        Self {
-            wildcard: Key::new(),
-            sort_key: Vec::with_capacity(2 * name::MAX_NAME),
-        }
-    }
-}
-
-/// Calls `add` with each record that proves `resolution`, the result for `name` in `zone`. `key` is the
-/// key of the name. Does nothing if the zone is not signed.
+/// Calls `add` with each record that proves `resolution`, which `search` has found for `name` in `zone`.
+/// `key` is the key of the name, and `sort_key` is scratch space. Does nothing if the zone is not
+/// signed.
 pub(crate) fn find<'z>(
     zone: &'z ZoneAnswers,
     (name, key): (&[u8], &Key),
     resolution: &Resolution<'z>,
-    keys: &mut SpareKeys,
+    search: &Search,
+    sort_key: &mut Vec<u8>,
     add: impl FnMut(Answer<'z>),
 ) {
-    let Some(denial) = zone.denial() else {
+    let (Some(denial), Some((start, node))) = (zone.denial(), search.found()) else {
         return;
     };
-    let SpareKeys { wildcard, sort_key } = keys;
-    let mut search = Search {
+    let mut proofs = Finder {
         zone,
         denial,
         name,
@@ -46,35 +30,28 @@ pub(crate) fn find<'z>(
         add,
     };
     let is_no_data = matches!(resolution, Resolution::NoData(_));
-    let is_unsigned_cut = |node: &Node| node.kind == Kind::Cut && !node.has_signers;
-    if let Some(node) = zone.node(key.bytes()) {
-        if is_no_data || is_unsigned_cut(&node) {
-            search.types(0, &node);
-        }
-        return;
-    }
-    let Some((start, encloser)) = zone.closest(name, key) else {
-        return;
-    };
-    match (encloser.kind, resolution) {
-        (Kind::Cut, _) if is_unsigned_cut(&encloser) => search.types(start, &encloser),
+    match (node.kind, resolution) {
+        // A referral holds the DS records of its cut.
+        (Kind::Cut, _) if !node.has_signers => proofs.types(start, &node),
+        _ if start == 0 && is_no_data => proofs.types(start, &node),
+        _ if start == 0 => {}
         (Kind::Cut | Kind::Dname, _) => {}
         (Kind::Plain | Kind::Alias, Resolution::NxDomain(_)) => {
-            let encloser = search.no_closer(start, encloser, true);
-            search.push(encloser.proofs.no_wildcard);
+            let encloser = proofs.no_closer(start, node, true);
+            proofs.push(encloser.proofs.no_wildcard);
         }
         // The answer is that of a wildcard.
         (Kind::Plain | Kind::Alias, _) => {
-            search.no_closer(start, encloser, is_no_data);
-            wildcard.set_wildcard(zone.form(), key, start);
-            if let Some(node) = zone.node(wildcard.bytes()).filter(|_| is_no_data) {
-                search.push(node.proofs.name);
+            proofs.no_closer(start, node, is_no_data);
+            let wildcard = search.wildcard().bytes();
+            if is_no_data && let Some(node) = zone.node(wildcard) {
+                proofs.push(node.proofs.name);
             }
         }
     }
 }
 
-struct Search<'s, 'z, F> {
+struct Finder<'s, 'z, F> {
     zone: &'z ZoneAnswers,
     denial: &'z Denial,
     name: &'s [u8],
@@ -83,8 +60,9 @@ struct Search<'s, 'z, F> {
     add: F,
 }
 
-impl<'z, F: FnMut(Answer<'z>)> Search<'_, 'z, F> {
+impl<'z, F: FnMut(Answer<'z>)> Finder<'_, 'z, F> {
     /// Adds the proof at this position, unless it is [`NONE`].
+    #[inline(always)]
     fn push(&mut self, at: At) {
         if at != NONE {
             (self.add)(self.zone.answer(at));

@@ -15,6 +15,8 @@ pub(crate) const POINTER: usize = 2;
 /// Size of the fields between a record's owner and its data, in bytes: type, class, TTL and data
 /// length.
 pub(crate) const FIELDS: usize = 10;
+/// The bits of a compression pointer that hold its target.
+const POINTER_TARGET: u16 = 0x3fff;
 /// Maximum length of the records that a chain of aliases can put before a tail, in bytes. Each
 /// alias adds at most a DNAME and a CNAME record.
 const MAX_CHAIN_LEN: usize = MAX_CHAIN * 2 * (POINTER + FIELDS + name::MAX_NAME);
@@ -133,6 +135,11 @@ impl TailWriter {
     /// longer. The list is empty for [`Base::Exact`].
     pub(crate) fn fixups(&self) -> &[u16] {
         &self.fixups
+    }
+
+    /// Returns true if the fixups are all pointers of the tail.
+    pub(crate) fn lists_pointers(&self) -> bool {
+        self.base == Base::Above
     }
 
     /// Returns the length of the whole message so far, in bytes.
@@ -289,17 +296,19 @@ impl Default for TailWriter {
     }
 }
 
-/// Adjusts the pointer at offset `at` of a copied tail. The qname is `by` bytes longer than the
-/// qname for which the tail was written.
+/// Changes the target of the pointer at offset `at` of a copied tail. `new` is called with the current
+/// target in the message, and returns the new one.
 ///
 /// # Panics
 ///
 /// Panics if the pointer is not within the tail.
-pub(crate) fn shift_pointer(tail: &mut [u8], at: usize, by: usize) {
+#[inline(always)]
+pub(crate) fn map_pointer(tail: &mut [u8], at: usize, new: impl FnOnce(u16) -> u16) {
     let pointer: &mut [u8; 2] = tail[at..]
         .first_chunk_mut()
         .expect("fixups lie in their tail");
-    *pointer = (u16::from_be_bytes(*pointer) + by as u16).to_be_bytes();
+    let to = u16::from_be_bytes(*pointer) & POINTER_TARGET;
+    *pointer = (!POINTER_TARGET | new(to)).to_be_bytes();
 }
 
 /// Splits the compressed name at the start of `bytes` into its literal labels and the target of the
@@ -390,7 +399,7 @@ mod tests {
         assert_eq!(writer.bytes()[12..], *b"\x01*\xc0\x0e");
         assert_eq!(writer.fixups(), [14]);
         let mut longer = writer.bytes().to_vec();
-        shift_pointer(&mut longer, 14, 3);
+        map_pointer(&mut longer, 14, |to| to + 3);
         assert_eq!(longer[12..], *b"\x01*\xc0\x11");
         writer.start(&name("w.org"), Base::Above);
         writer.record(&name("w.org"), 1, 60, &[1; 4]).unwrap();

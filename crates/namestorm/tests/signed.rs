@@ -1,51 +1,22 @@
-//! Tests signed zones with random names. The test signs each zone: a signature is the text of the owner
-//! and type that it covers, so that it can be checked without cryptography. A validator in this file
-//! then checks the signatures and proofs of each reply.
+//! Tests signed zones with random names. A signature is the text of the owner and type that it covers,
+//! so that it can be checked without cryptography. A validator in this file checks the signatures and
+//! proofs of each reply.
 
 mod harness;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use data_encoding::{BASE32HEX_NOPAD, BASE64};
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
 use harness::records::{APEX, Records, path};
 use harness::{FORMS, Query, name, prepare, rtype};
 use namestorm::{Answers, Responder, Transport};
 use proptest::prelude::*;
-use sha1::{Digest as _, Sha1};
+use testkit::dnssec::{Denial, covered, labels, sign};
 
 const TYPES: [&str; 9] = ["A", "TXT", "CNAME", "DNAME", "NS", "DS", "SOA", "MX", "ANY"];
 const DS: &str = "1 13 2 00112233445566778899AABBCCDDEEFF00112233445566778899AABBCCDDEEFF";
-
-/// How a zone proves what does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Denial {
-    Nsec,
-    Nsec3,
-    OptOut,
-}
-
-fn base32(name: &str) -> String {
-    let mut hasher = Sha1::new();
-    hasher.update(harness::name(name));
-    hasher.update([0xab]);
-    let first = hasher.finalize();
-    // One more round.
-    let mut hasher = Sha1::new();
-    hasher.update(first);
-    hasher.update([0xab]);
-    BASE32HEX_NOPAD.encode(&hasher.finalize())
-}
-
-/// Returns the labels of a name, from the top.
-fn labels(name: &str) -> Vec<&str> {
-    let mut labels: Vec<_> = name.split('.').filter(|label| !label.is_empty()).collect();
-    labels.reverse();
-    labels
-}
 
 /// Returns true if `name` is `above` or below it.
 fn is_within(name: &str, above: &str) -> bool {
@@ -54,81 +25,6 @@ fn is_within(name: &str, above: &str) -> bool {
 
 fn is_cut(zone: &Records, name: &str) -> bool {
     name != APEX && zone.has(name, "NS")
-}
-
-/// Returns true if the name is below a zone cut.
-fn is_hidden(zone: &Records, name: &str) -> bool {
-    let path = path(name);
-    path[..path.len() - 1]
-        .iter()
-        .any(|above| is_cut(zone, above))
-}
-
-fn types_at(zone: &Records, name: &str) -> BTreeSet<&'static str> {
-    let types = zone.at(name).map(|record| record.1);
-    if is_cut(zone, name) {
-        return types.filter(|it| ["NS", "DS"].contains(it)).collect();
-    }
-    types.collect()
-}
-
-fn signature(owner: &str, rtype: &str) -> String {
-    let labels = labels(owner).len() - usize::from(owner.starts_with("*."));
-    let text = BASE64.encode(format!("{owner} {rtype}").as_bytes());
-    format!(
-        "{owner} 9 IN RRSIG {rtype} 13 {labels} 9 20400101000000 20200101000000 1 {APEX} {text}\n"
-    )
-}
-
-/// Returns the text of the zone with its signatures and proofs.
-fn sign(zone: &Records, denial: Denial) -> String {
-    let mut zone = zone.clone();
-    if denial != Denial::Nsec {
-        zone.add(APEX, "NSEC3PARAM", "1 0 1 ab".into());
-    }
-    let mut text = zone.text();
-    let owners: BTreeSet<_> = zone.0.iter().map(|record| record.0.clone()).collect();
-    let mut owners: Vec<_> = owners
-        .into_iter()
-        .filter(|name| !is_hidden(&zone, name))
-        .collect();
-    owners.sort_by_key(|name| labels(name).join("\0"));
-    for owner in &owners {
-        for rtype in types_at(&zone, owner) {
-            if rtype != "NS" || !is_cut(&zone, owner) {
-                text += &signature(owner, rtype);
-            }
-        }
-    }
-    if denial == Denial::Nsec {
-        for (at, owner) in owners.iter().enumerate() {
-            let next = &owners[(at + 1) % owners.len()];
-            let types: Vec<_> = types_at(&zone, owner).into_iter().collect();
-            let types = types.join(" ");
-            writeln!(text, "{owner} 9 IN NSEC {next} {types} RRSIG NSEC").unwrap();
-            text += &signature(owner, "NSEC");
-        }
-        return text;
-    }
-    let is_left_out =
-        |name: &String| denial == Denial::OptOut && is_cut(&zone, name) && !zone.has(name, "DS");
-    let mut hashed = BTreeSet::new();
-    for owner in owners.iter().filter(|owner| !is_left_out(owner)) {
-        hashed.extend(path(owner).into_iter().map(|name| (base32(&name), name)));
-    }
-    let hashed: Vec<_> = hashed.into_iter().collect();
-    let flags = u8::from(denial == Denial::OptOut);
-    for (at, (hash, name)) in hashed.iter().enumerate() {
-        let (next, _) = &hashed[(at + 1) % hashed.len()];
-        let types = types_at(&zone, name);
-        let has_signed = types.iter().any(|it| *it != "NS" || !is_cut(&zone, name));
-        let mut types: Vec<_> = types.into_iter().collect();
-        types.extend(has_signed.then_some("RRSIG"));
-        let (types, owner) = (types.join(" "), format!("{hash}.{APEX}").to_lowercase());
-        writeln!(text, "{owner} 9 IN NSEC3 1 {flags} 1 ab {next} {types}").unwrap();
-        text += &signature(&owner, "NSEC3");
-    }
-    text
 }
 
 /// A record of a reply: its owner in lower case, its type, and its data as text.
@@ -241,7 +137,7 @@ impl<'r> Proofs<'r> {
     fn matching(&self, name: &str) -> Option<&Link<'r>> {
         let is_it = |link: &&Link<'_>| match self.denial {
             Denial::Nsec => link.owner == name,
-            _ => link.owner.eq_ignore_ascii_case(&base32(name)),
+            _ => link.owner.eq_ignore_ascii_case(&self.denial.hashed(name)),
         };
         self.links.iter().find(is_it)
     }
@@ -249,7 +145,7 @@ impl<'r> Proofs<'r> {
     fn covering(&self, name: &str) -> Option<&Link<'r>> {
         self.links.iter().find(|link| match self.denial {
             Denial::Nsec => link.covers(name, canonical),
-            _ => link.covers(&base32(name), str::to_lowercase),
+            _ => link.covers(&self.denial.hashed(name), str::to_lowercase),
         })
     }
 
@@ -352,7 +248,7 @@ fn check_signatures(rows: &[Row], proofs: &Proofs<'_>) -> Result<(), String> {
         };
         let words: Vec<_> = data.split_whitespace().collect();
         let count: usize = words[2].parse().unwrap();
-        let covered = String::from_utf8(BASE64.decode(words[8].as_bytes()).unwrap()).unwrap();
+        let covered = covered(words[8]).unwrap();
         let path = path(owner);
         let signer = if labels(owner).len() - usize::from(owner.starts_with("*.")) > count {
             let encloser = &path[count - 1];
@@ -464,7 +360,7 @@ proptest! {
             30,
         ),
     ) {
-        let text = sign(&zone, denial);
+        let text = sign(APEX, 9, &zone.0, denial);
         let [answers, others] = FORMS.map(|form| prepare(&[(APEX, &text)], form));
         for (qname, qtype) in questions {
             let reply = ask(&answers, &qname, qtype, true);

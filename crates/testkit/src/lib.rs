@@ -10,6 +10,7 @@
 use nmio::Port;
 
 pub mod cli;
+pub mod dnssec;
 mod link;
 mod observer;
 mod outbox;

@@ -17,6 +17,8 @@ pub(crate) struct Variant<'a> {
     pub required: Option<Required>,
     /// The offsets in the tail of the compression pointers that must be adjusted for a longer qname.
     pub fixups: &'a [u16],
+    /// Whether `fixups` lists all compression pointers in the tail.
+    pub lists_pointers: bool,
 }
 
 /// The part of a tail that a reply with records always includes. The additional records after this
@@ -36,6 +38,8 @@ const HEADER: usize = FIELDS_AT + FIELDS;
 const FIELDS_AT: usize = 3;
 /// Size of a variant's fields, in bytes: flags, length and checksum of the tail, and three counts.
 const FIELDS: usize = 11;
+/// Flag: the fixups are all compression pointers of the variant.
+const LISTS_POINTERS: u8 = 0x08;
 /// Flag: the AA flag is set in replies.
 const AUTHORITATIVE: u8 = 0x10;
 /// Flag: the variant has optional records. Three 16-bit words follow the tail: the required part's
@@ -57,9 +61,9 @@ pub(crate) struct Answer<'a> {
     bytes: &'a [u8],
     at: At,
     /// Offset of the variant's fields.
-    fields_at: usize,
+    fields_at: u32,
     /// Offset of the variant's tail.
-    tail_at: usize,
+    tail_at: u32,
 }
 
 impl<'a> Answer<'a> {
@@ -71,8 +75,8 @@ impl<'a> Answer<'a> {
             form,
             bytes,
             at,
-            fields_at: FIELDS_AT,
-            tail_at: HEADER + usize::from(bytes[2]),
+            fields_at: FIELDS_AT as u32,
+            tail_at: HEADER as u32 + u32::from(bytes[2]),
         }
     }
 
@@ -83,8 +87,8 @@ impl<'a> Answer<'a> {
         (self.flags() & SIGNED != 0).then(|| {
             let fields_at = self.words_at(self.words());
             Self {
-                fields_at,
-                tail_at: fields_at + FIELDS,
+                fields_at: fields_at as u32,
+                tail_at: (fields_at + FIELDS) as u32,
                 ..*self
             }
         })
@@ -114,7 +118,7 @@ impl<'a> Answer<'a> {
     /// Returns the fields of the variant: its flags, and then five words.
     #[inline(always)]
     fn fields(&self) -> &'a [u8; FIELDS] {
-        self.bytes[self.fields_at..]
+        self.bytes[self.fields_at as usize..]
             .first_chunk()
             .expect("every variant has all fields")
     }
@@ -140,16 +144,18 @@ impl<'a> Answer<'a> {
     /// Returns true if this is the variant with signatures.
     #[inline(always)]
     pub(crate) fn is_signed(&self) -> bool {
-        self.fields_at != FIELDS_AT
+        self.fields_at != FIELDS_AT as u32
+    }
+
+    /// Returns true if the answer at the start of `bytes` is for this type and the name with this key.
+    #[inline(always)]
+    pub(super) fn is_for(bytes: &[u8], qtype: u16, key: &[u8]) -> bool {
+        let [high, low] = qtype.to_be_bytes();
+        bytes[..3] == [high, low, key.len() as u8] && bytes[HEADER..].starts_with(key)
     }
 
     #[inline(always)]
-    pub(super) fn qtype(&self) -> u16 {
-        u16::from_be_bytes([self.bytes[0], self.bytes[1]])
-    }
-
-    #[inline(always)]
-    pub(super) fn key(&self) -> &'a [u8] {
+    fn key(&self) -> &'a [u8] {
         &self.bytes[HEADER..][..usize::from(self.bytes[2])]
     }
 
@@ -172,7 +178,7 @@ impl<'a> Answer<'a> {
     pub(crate) fn tail(&self) -> Tail<'a> {
         let fields = self.fields();
         Tail {
-            bytes: &self.bytes[self.tail_at..][..self.len()],
+            bytes: &self.bytes[self.tail_at as usize..][..self.len()],
             sum: Sum::from_folded(u16::from_be_bytes([fields[3], fields[4]])),
         }
     }
@@ -180,7 +186,7 @@ impl<'a> Answer<'a> {
     /// Returns the offset of the 16-bit word at `index` among the words that follow the tail.
     #[inline(always)]
     fn words_at(&self, index: usize) -> usize {
-        self.tail_at + self.len() + 2 * index
+        self.tail_at as usize + self.len() + 2 * index
     }
 
     /// Returns the 16-bit word at `index` among the words that follow the tail.
@@ -228,12 +234,21 @@ impl<'a> Answer<'a> {
         (tail, self.word(2))
     }
 
+    /// Returns true if the fixups are all compression pointers of the tail.
+    pub(crate) fn lists_pointers(&self) -> bool {
+        self.flags() & LISTS_POINTERS != 0
+    }
+
     /// Returns the offsets of the fixups in the tail. A fixup is a compression pointer that must be
     /// adjusted if the qname is longer than the name for which the answer was prepared.
+    #[inline(always)]
     pub(crate) fn fixups(&self) -> impl Iterator<Item = usize> + use<'a> {
-        let answer = *self;
         let words = self.fixup_words();
-        words.map(move |index| usize::from(answer.word(index)))
+        let (words, _) =
+            self.bytes[self.words_at(words.start)..self.words_at(words.end)].as_chunks();
+        words
+            .iter()
+            .map(|word| usize::from(u16::from_be_bytes(*word)))
     }
 }
 
@@ -264,6 +279,9 @@ fn fields(mut flags: u8, variant: &Variant<'_>) -> [u8; FIELDS] {
     }
     if !variant.fixups.is_empty() {
         flags |= FIXUPS;
+    }
+    if variant.lists_pointers {
+        flags |= LISTS_POINTERS;
     }
     let mut fields = [flags; FIELDS];
     let (len, sum) = (variant.tail.len() as u16, Sum::of(variant.tail).fold());

@@ -28,18 +28,48 @@ pub(crate) enum Resolution<'a> {
     Hooked(Answer<'a>),
 }
 
+/// Scratch space of a search, which keeps what it has found.
+#[derive(Debug)]
+pub(crate) struct Search {
+    wildcard: Key,
+    /// The name, or its closest encloser: its offset in the name, and its node.
+    found: Option<(usize, Node)>,
+}
+
+impl Search {
+    pub(crate) const fn new() -> Self {
+        Self {
+            wildcard: Key::new(),
+            found: None,
+        }
+    }
+
+    /// Returns the offset in the name of the closest name that exists, and its node. The offset is 0 if
+    /// the name itself exists. Returns `None` if the last search did not need a node.
+    pub(crate) fn found(&self) -> Option<(usize, Node)> {
+        self.found
+    }
+
+    /// Returns the key of the wildcard that the last answer came from. It is undefined if there was
+    /// none.
+    pub(crate) fn wildcard(&self) -> &Key {
+        &self.wildcard
+    }
+}
+
 impl ZoneAnswers {
     /// Finds how to answer a query for `qtype` at `name` if [`ZoneAnswers::find`] has found nothing.
-    /// The name must be within the zone. `key` is its key, and `wildcard` is scratch space.
+    /// The name must be within the zone. `key` is its key, and `search` is scratch
+    /// space.
     #[inline(always)]
     pub(crate) fn resolve(
         &self,
         qtype: u16,
         name: &[u8],
         key: &Key,
-        wildcard: &mut Key,
+        search: &mut Search,
     ) -> Resolution<'_> {
-        self.resolve_by(true, qtype, name, key, wildcard)
+        self.resolve_by(true, qtype, name, key, search)
     }
 
     /// Finds how to answer a query for a hooked name from the zone's data, as if there were no
@@ -50,12 +80,13 @@ impl ZoneAnswers {
         qtype: u16,
         name: &[u8],
         key: &Key,
-        wildcard: &mut Key,
+        search: &mut Search,
     ) -> Resolution<'_> {
+        search.found = None;
         let hash = self.hashing().hash(qtype, key.bytes());
         match self.find_behind_hook(hash, qtype, key.bytes()) {
             Some(answer) => Resolution::Answer(answer),
-            None => self.resolve_by(false, qtype, name, key, wildcard),
+            None => self.resolve_by(false, qtype, name, key, search),
         }
     }
 
@@ -70,17 +101,20 @@ impl ZoneAnswers {
         qtype: u16,
         name: &[u8],
         key: &Key,
-        wildcard: &mut Key,
+        search: &mut Search,
     ) -> Resolution<'_> {
+        search.found = None;
         if let Some(node) = self.node(key.bytes()) {
             if hooks && node.hooked.itself() {
                 return Resolution::Hooked(self.answer(node.negative));
             }
+            search.found = Some((0, node));
             return self.at_name(qtype, &node);
         }
         let Some((start, node)) = self.closest(name, key) else {
             return Resolution::Broken;
         };
+        search.found = Some((start, node));
         if hooks && node.hooked.below() {
             return Resolution::Hooked(self.answer(node.negative));
         }
@@ -88,6 +122,7 @@ impl ZoneAnswers {
             Kind::Cut => Resolution::Answer(self.answer(node.default)),
             Kind::Dname => Resolution::Substitution(self.answer(node.default)),
             Kind::Plain | Kind::Alias if node.has_wildcard => {
+                let wildcard = &mut search.wildcard;
                 wildcard.set_wildcard(self.hashing().form(), key, start);
                 self.at_wildcard(hooks, qtype, wildcard, &node)
             }
@@ -100,7 +135,7 @@ impl ZoneAnswers {
     ///
     /// Because all ancestors of an indexed name are in the index too, a binary search works. It
     /// needs at most eight lookups for 127 labels.
-    pub(crate) fn closest(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
+    fn closest(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
         // The candidates are all ancestors up to the apex. The name itself is not in the index.
         let apex = name.len() - self.apex_len();
         let mut starts = [0u8; name::MAX_LABELS];

@@ -132,11 +132,6 @@ impl ZoneAnswers {
         &self.size
     }
 
-    /// Returns the form of the zone's keys.
-    pub(crate) fn form(&self) -> Form {
-        self.form
-    }
-
     /// Returns how the names of the zone become keys and hashes.
     #[inline(always)]
     pub(super) fn hashing(&self) -> &Hashing {
@@ -148,10 +143,7 @@ impl ZoneAnswers {
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         self.by_type
-            .find(hash, |at| {
-                let answer = self.answer(at);
-                answer.qtype() == qtype && answer.key() == key
-            })
+            .find(hash, |at| Answer::is_for(self.prepared.at(at), qtype, key))
             .map(|at| self.answer(at))
     }
 

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
+use testkit::dnssec::Record;
+
 /// The name of all zones.
 pub(crate) const APEX: &str = "z.";
-
-/// A record: owner, type, and data as text.
-pub(crate) type Record = (String, &'static str, String);
 
 /// A zone with few distinct names, so that random records often affect each other.
 #[derive(Clone, Debug, Default)]
