@@ -36,8 +36,6 @@ use crate::rtype;
 pub struct AnswerId {
     pub(crate) zone: ZoneNumber,
     pub(crate) at: At,
-    /// Whether the answer is sent with its signatures.
-    pub(crate) is_signed: bool,
 }
 
 /// The prepared answers of all zones. They never change, so all workers share them without locks.

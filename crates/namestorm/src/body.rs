@@ -22,8 +22,8 @@ pub(crate) struct Body<'a> {
     /// shorter tail holds. It is `None` if the tail has no optional records.
     pub(crate) required: Option<(Tail<'a>, u16)>,
     /// The position of the prepared answer in the zone of the query's name, if the body is that
-    /// answer unchanged, and whether it is the variant with signatures.
-    pub(crate) prepared: Option<(At, bool)>,
+    /// answer unchanged.
+    pub(crate) prepared: Option<At>,
     /// The reason of an error, if it is known.
     pub(crate) error: Option<ExtendedError>,
 }
@@ -59,7 +59,7 @@ impl<'a> Body<'a> {
             authoritative: answer.is_authoritative(),
             counts: answer.counts(),
             required: answer.required(),
-            prepared: Some((answer.at(), answer.is_signed())),
+            prepared: Some(answer.at()),
             error: None,
         }
     }

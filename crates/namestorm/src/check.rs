@@ -87,7 +87,7 @@ fn check_signed(zone: &Zone, report: &mut Report) {
                 .rrset(NSEC3PARAM)
                 .map_or(Place::default(), RrsetRef::place);
             let message = format!(
-                "{shown} hashes its names with {} iterations; resolvers may ignore its proofs: use \
+                "{shown} hashes its names with {} iteration(s); resolvers may ignore its proofs: use \
                  0 (RFC 9276)",
                 params.iterations
             );

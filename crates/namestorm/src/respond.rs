@@ -421,11 +421,7 @@ fn fit<'a>(
         rewritten: None,
         tail: body.tail,
         trail,
-        prepared: body.prepared.map(|(at, is_signed)| AnswerId {
-            zone,
-            at,
-            is_signed,
-        }),
+        prepared: body.prepared.map(|at| AnswerId { zone, at }),
     };
     let [a, b, c, d, e, f] = body.counts;
     let mut counts = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);

@@ -382,3 +382,112 @@ proptest! {
         }
     }
 }
+
+/// Returns the text of a signed zone with a delegation, and an empty non-terminal.
+fn small(denial: Denial) -> String {
+    let records = [
+        (APEX, "SOA", "ns.z. h.z. 1 2 3 4 9"),
+        (APEX, "NS", "ns.y."),
+        (APEX, "DNSKEY", "257 3 13 AAAA"),
+        ("a.b.z.", "A", "192.0.2.1"),
+        ("c.z.", "NS", "ns.y."),
+        ("d.z.", "NS", "ns.y."),
+        ("d.z.", "DS", DS),
+    ];
+    let records = records.map(|(owner, rtype, data)| (owner.to_owned(), rtype, data.to_owned()));
+    sign(APEX, 9, &records, denial)
+}
+
+/// Returns the errors and warnings about a zone.
+fn findings(text: &str) -> String {
+    match namestorm::load_text("f", Some(APEX), text) {
+        Ok(loaded) => loaded.report.to_string(),
+        Err(report) => format!("refused: {report}"),
+    }
+}
+
+#[test]
+fn a_zone_whose_chain_has_a_gap_is_refused() {
+    for denial in [Denial::Nsec, Denial::Nsec3, Denial::OptOut] {
+        let text = small(denial);
+        let found = findings(&text);
+        if denial == Denial::OptOut {
+            let expected = "warning: z. hashes its names with 1 iteration(s)";
+            assert!(
+                found.contains(expected) && found.lines().count() == 1,
+                "{found}"
+            );
+        } else {
+            assert_eq!(found, "", "{text}");
+        }
+        let rtype = if denial == Denial::Nsec {
+            "NSEC"
+        } else {
+            "NSEC3"
+        };
+        let is_link = |line: &&str| {
+            let words: Vec<_> = line.split(' ').collect();
+            words[3] == rtype || words[3] == "RRSIG" && words[4] == rtype
+        };
+        let links: Vec<_> = text.lines().filter(is_link).collect();
+        assert_eq!(links.len() % 2, 0);
+        for link in links {
+            let found = findings(&text.replace(link, ""));
+            assert!(found.starts_with("refused: f:"), "{link}: {found}");
+            assert!(found.contains("sign the zone again"), "{link}: {found}");
+        }
+    }
+}
+
+#[test]
+fn a_zone_with_signatures_but_without_a_chain_is_refused() {
+    let text = small(Denial::Nsec);
+    let lines = text.lines().filter(|line| !line.contains("NSEC"));
+    let text = lines.map(|line| line.to_owned() + "\n").collect::<String>();
+    let found = findings(&text);
+    assert!(
+        found.contains("z. is signed, but it has neither NSEC nor NSEC3PARAM records"),
+        "{found}"
+    );
+}
+
+#[test]
+fn many_iterations_are_refused_and_few_are_warned_of() {
+    let text = small(Denial::Nsec3);
+    let found = findings(
+        &text
+            .replace(" 0 - ", " 101 - ")
+            .replace("1 0 0 -", "1 0 101 -"),
+    );
+    assert!(found.starts_with("refused: f:"), "{found}");
+    assert!(
+        found.contains("with 101 iterations: use 0, and at most 100"),
+        "{found}"
+    );
+    let found = findings(&small(Denial::OptOut).replace("NSEC3 1 1 1 ab", "NSEC3 1 1 2 ab"));
+    assert!(found.starts_with("refused: "), "{found}");
+}
+
+#[test]
+fn expired_and_missing_signatures_are_warned_of() {
+    let text = small(Denial::Nsec);
+    let old = "20040101000000 20030101000000";
+    let found = findings(&text.replace("20400101000000 20200101000000", old));
+    let expected =
+        "warning: the NS records of z. (and those of 6 other RRsets) have no valid signature";
+    assert!(found.contains(expected), "{found}");
+    let is_signature = |line: &&str| line.starts_with("a.b.z. 9 IN RRSIG A ");
+    let line = text.lines().find(is_signature).unwrap();
+    let found = findings(&text.replace(line, ""));
+    let expected = "warning: the A records of a.b.z. have no signature, so resolvers refuse them";
+    assert!(found.contains(expected), "{found}");
+    let unsigned = text.lines().filter(|line| !line.contains("RRSIG SOA"));
+    let unsigned = unsigned
+        .map(|line| line.to_owned() + "\n")
+        .collect::<String>();
+    let found = findings(&unsigned);
+    assert!(
+        found.contains("its SOA has no signature, so it is served as an unsigned zone"),
+        "{found}"
+    );
+}

@@ -89,6 +89,8 @@ impl<'a> Answer<'a> {
             Self {
                 fields_at: fields_at as u32,
                 tail_at: (fields_at + FIELDS) as u32,
+                // An entry takes several units, so no other answer has this position.
+                at: self.at + 1,
                 ..*self
             }
         })
@@ -135,16 +137,10 @@ impl<'a> Answer<'a> {
         usize::from(u16::from_be_bytes([fields[1], fields[2]]))
     }
 
-    /// Returns the answer's position, which identifies it in its zone.
+    /// Returns the position of the variant, which identifies it in its zone.
     #[inline(always)]
     pub(crate) fn at(&self) -> At {
         self.at
-    }
-
-    /// Returns true if this is the variant with signatures.
-    #[inline(always)]
-    pub(crate) fn is_signed(&self) -> bool {
-        self.fields_at != FIELDS_AT as u32
     }
 
     /// Returns true if the answer at the start of `bytes` is for this type and the name with this key.
