@@ -106,8 +106,9 @@ pub(crate) fn follow<'a, 'z>(
             Resolution::Answer(_) if qtype == DNAME && chain.has_dname_of(zone, key) => {
                 return chain.end(rcode::NOERROR);
             }
-            Resolution::Answer(answer) => return chain.finish(&answer, rcode::NOERROR),
-            Resolution::NoData(answer) => return chain.finish(&answer, rcode::NOERROR),
+            Resolution::Answer(answer) | Resolution::NoData(answer) => {
+                return chain.finish(&answer, rcode::NOERROR);
+            }
             // The response code is that of the last name in the chain (RFC 6604, section 3).
             Resolution::NxDomain(answer) => return chain.finish(&answer, rcode::NXDOMAIN),
             // The target is in a zone that could not be loaded, or a hook answers for the target. The

@@ -225,7 +225,8 @@ impl<'z> Compiler<'z> {
     /// a signed zone.
     fn is_indexed(&self, name: NameRef<'_>) -> bool {
         let is_hidden = matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname);
-        !is_hidden && !(self.signed.is_some() && dnssec::is_hashed(name))
+        let is_proof = self.signed.is_some() && dnssec::is_hashed(name);
+        !is_hidden && !is_proof
     }
 
     /// Adds the zone's proofs, and returns their index.

@@ -102,7 +102,7 @@ fn place_of(name: NameRef<'_>) -> Place {
 
 /// Returns the record of type `rtype` at `name`, which must be single and signed. `rtype` is NSEC or
 /// NSEC3.
-fn link<'z>(name: NameRef<'z>, rtype: u16) -> Result<&'z [u8], Fault> {
+fn link(name: NameRef<'_>, rtype: u16) -> Result<&[u8], Fault> {
     let (shown, what) = (Shown(name.owner()), show(rtype));
     let rrset = name.rrset(rtype).ok_or_else(|| {
         let message = format!("{shown} has no {what} record: sign the zone again");

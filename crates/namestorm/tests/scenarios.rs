@@ -346,5 +346,8 @@ scenarios!(
     refusals,
     many_zones,
     identity,
-    no_identity
+    no_identity,
+    signed_nsec,
+    signed_nsec3,
+    signed_optout
 );

@@ -13,7 +13,7 @@ const SHARED: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Hashes {
     params: Params,
-    hashes: Box<[NameHash]>,
+    sorted: Box<[NameHash]>,
     places: Box<[At]>,
     /// For each value of the first bits, the number of hashes whose bits are lower.
     starts: Box<[u32]>,
@@ -33,7 +33,7 @@ impl Hashes {
         Self {
             params,
             starts: starts.collect(),
-            hashes: hashes.into(),
+            sorted: hashes.into(),
             places: places.into(),
             shift,
         }
@@ -49,7 +49,7 @@ impl Hashes {
     pub(crate) fn covering(&self, hash: &NameHash) -> Option<At> {
         let bits = first_bits(hash, self.shift);
         let [start, end] = [self.starts[bits], self.starts[bits + 1]].map(|at| at as usize);
-        let not_above = self.hashes[start..end].partition_point(|known| known <= hash);
+        let not_above = self.sorted[start..end].partition_point(|known| known <= hash);
         let last = (start + not_above).checked_sub(1);
         let last = last.or_else(|| self.places.len().checked_sub(1))?;
         self.places.get(last).copied()
@@ -57,13 +57,13 @@ impl Hashes {
 
     /// Returns the position of the NSEC3 record that matches this hash, if there is one.
     pub(crate) fn matching(&self, hash: &NameHash) -> Option<At> {
-        let index = self.hashes.binary_search(hash).ok()?;
+        let index = self.sorted.binary_search(hash).ok()?;
         self.places.get(index).copied()
     }
 
     /// Returns the size in memory, in bytes.
     pub(super) fn memory(&self) -> usize {
-        size_of_val(&*self.hashes) + size_of_val(&*self.places) + size_of_val(&*self.starts)
+        size_of_val(&*self.sorted) + size_of_val(&*self.places) + size_of_val(&*self.starts)
     }
 }
 

@@ -114,7 +114,7 @@ mod tests {
     fn the_last_owner_that_is_not_after_a_name_is_found() {
         for count in [1, 2, 15, 16, 17, 255, 256, 257, 1000, 5000] {
             let keys: Vec<_> = (0..count).map(|n: u32| format!("{n:05}a")).collect();
-            let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
             // The apex has the empty key.
             let owners = std::iter::once(&b""[..]).chain(keys.iter().copied());
             let names = Names::new(owners.zip(100..));
