@@ -58,8 +58,8 @@ impl Signatures {
     }
 }
 
-/// A prepared answer to be copied, and where the name that it was prepared for lies: at the end of the
-/// name after a step of the chain.
+/// A prepared answer to be copied. The name that it was prepared for lies at the end of the name after
+/// a step of the chain.
 #[derive(Clone, Copy)]
 struct Piece<'z> {
     answer: Answer<'z>,
@@ -538,8 +538,8 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     }
 
     /// Returns the answer built so far, with its proofs. AA is set because this flag refers to the qname
-    /// (RFC 1035, section 4.1.1), for which we are authoritative, unless the qname itself gets a
-    /// referral.
+    /// (RFC 1035, section 4.1.1), for which we are authoritative. The exception is a referral of the
+    /// qname itself.
     fn end(&mut self, rcode: u16) -> Body<'a> {
         if !self.append_proofs() {
             return no_room();

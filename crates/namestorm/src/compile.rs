@@ -14,8 +14,8 @@
 //! them. UDP replies have the first RRset, which is the smallest (RFC 8482, section 4.1).
 //!
 //! Where records have signatures, an answer has a second variant with them, for clients that set the DO
-//! bit. The proofs that a name or type does not exist are answers of their own, which the server adds
-//! when it answers a query: each is an NSEC or NSEC3 record with its signatures.
+//! bit. A proof that a name or type does not exist is an answer of its own: an NSEC or NSEC3 record with
+//! its signatures. The server adds proofs when it answers a query.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -227,10 +227,18 @@ fn hash_in(owner: &[u8], apex: &[u8]) -> Option<NameHash> {
     hash.try_into().ok()
 }
 
-/// Returns the chain of the NSEC3 records with these parameters. Each record must have the hash of the
-/// next owner, and each name must have its record. A delegation without signers, or an empty
-/// non-terminal above only such delegations, may be left out where a record has the opt-out flag.
-fn nsec3_records<'z>(zone: &'z Zone, place: Place, params: Params) -> Result<Chain<'z>, Fault> {
+/// The NSEC3 records of a zone with the same parameters.
+struct Nsec3Records<'z> {
+    zone: &'z Zone,
+    params: Params,
+    /// The hashes in the owners, in order, and the owners.
+    owners: Vec<(NameHash, NameRef<'z>)>,
+    /// Whether each record has the opt-out flag, and the hash of the next owner in it.
+    links: Vec<(bool, &'z [u8])>,
+}
+
+/// Returns the chain of the NSEC3 records with these parameters. `place` is that of the parameters.
+fn nsec3_records(zone: &Zone, place: Place, params: Params) -> Result<Chain<'_>, Fault> {
     if params.iterations > MAX_ITERATIONS {
         let message = format!(
             "the names of {} are hashed with {} iterations: use 0, and at most {MAX_ITERATIONS} \
@@ -240,68 +248,92 @@ fn nsec3_records<'z>(zone: &'z Zone, place: Place, params: Params) -> Result<Cha
         );
         return Err(fault(place, message));
     }
-    let mut records: Vec<(NameHash, NameRef<'z>)> = Vec::new();
-    let mut opt_outs = Vec::new();
-    let mut nexts: Vec<&[u8]> = Vec::new();
-    for name in zone.names().filter(|name| name.rrset(NSEC3).is_some()) {
-        let rrset = name.rrset(NSEC3).into_iter().flat_map(RrsetRef::data);
-        let mut ours = rrset
-            .filter_map(Fields::parse)
-            .filter(|fields| fields.has(&params));
-        let Some(fields) = ours.next() else { continue };
-        link(name, NSEC3)?;
-        let Some(hash) = hash_in(name.owner(), zone.apex()) else {
-            let message = format!("{} is not a hashed name of the zone", Shown(name.owner()));
-            return Err(fault(place_of(name), message));
+    let records = Nsec3Records::read(zone, params)?;
+    records.check_links()?;
+    records.check_names()?;
+    Ok(Chain::Nsec3(records.params, records.owners))
+}
+
+impl<'z> Nsec3Records<'z> {
+    fn read(zone: &'z Zone, params: Params) -> Result<Self, Fault> {
+        let (mut owners, mut links) = (Vec::new(), Vec::new());
+        for name in zone.names() {
+            let data = name.rrset(NSEC3).into_iter().flat_map(RrsetRef::data);
+            let mut records = data.filter_map(Fields::parse);
+            let Some(fields) = records.find(|fields| fields.has(&params)) else {
+                continue;
+            };
+            link(name, NSEC3)?;
+            let Some(hash) = hash_in(name.owner(), zone.apex()) else {
+                let message = format!("{} is not a hashed name of the zone", Shown(name.owner()));
+                return Err(fault(place_of(name), message));
+            };
+            owners.push((hash, name));
+            links.push((
+                fields.flags & OPT_OUT != 0,
+                fields.next().unwrap_or_default(),
+            ));
+        }
+        Ok(Self {
+            zone,
+            params,
+            owners,
+            links,
+        })
+    }
+
+    /// Checks that each record has the hash of the next owner. The canonical order of the owners is that
+    /// of their hashes.
+    fn check_links(&self) -> Result<(), Fault> {
+        let following = self.owners.iter().skip(1).chain(self.owners.first());
+        let records = self.owners.iter().zip(&self.links).zip(following);
+        for (((_, name), (_, next)), (following, _)) in records {
+            if next != following {
+                let message = format!(
+                    "the NSEC3 record of {} says that the next hash is {}, but it is {}: sign the \
+                     zone again",
+                    Shown(name.owner()),
+                    BASE32HEX_NOPAD.encode(next),
+                    BASE32HEX_NOPAD.encode(following)
+                );
+                return Err(fault(place_of(*name), message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that each name has its record. A delegation without signers, or an empty non-terminal
+    /// above only such delegations, may be left out where a record has the opt-out flag.
+    fn check_names(&self) -> Result<(), Fault> {
+        let mut last_key: &[u8] = &[];
+        for name in self.zone.names() {
+            let is_delegation = name.status() == NameStatus::Cut;
+            if is_hashed(name) || !(is_delegation || name.status() == NameStatus::Authoritative) {
+                continue;
+            }
+            let may_be_left_out = is_delegation && name.rrset(DS).is_none();
+            let empty = name.empty_non_terminals(last_key);
+            let mut names = empty
+                .map(|(owner, _)| (owner, true))
+                .chain([(name.owner(), may_be_left_out)]);
+            if let Some((owner, _)) = names.find(|(owner, may)| !self.covers(owner, *may)) {
+                let message = format!("{} has no NSEC3 record: sign the zone again", Shown(owner));
+                return Err(fault(place_of(name), message));
+            }
+            last_key = name.key();
+        }
+        Ok(())
+    }
+
+    /// Returns true if a name has its record, or if it may be left out and the record that covers it
+    /// has the opt-out flag.
+    fn covers(&self, owner: &[u8], may_be_left_out: bool) -> bool {
+        let hash = self.params.hash(owner);
+        let found = self.owners.binary_search_by_key(&hash, |(hash, _)| *hash);
+        let Err(at) = found else {
+            return true;
         };
-        records.push((hash, name));
-        opt_outs.push(fields.flags & OPT_OUT != 0);
-        nexts.push(fields.next().unwrap_or_default());
+        let covering = at.checked_sub(1).or(self.links.len().checked_sub(1));
+        may_be_left_out && covering.is_some_and(|covering| self.links[covering].0)
     }
-    // The canonical order of the owners is that of their hashes.
-    let following = records.iter().skip(1).chain(records.first());
-    for (((_, name), next), (following, _)) in records.iter().zip(nexts).zip(following) {
-        if next != following {
-            let message = format!(
-                "the NSEC3 record of {} says that the next hash is {}, but it is {}: sign the zone \
-                 again",
-                Shown(name.owner()),
-                BASE32HEX_NOPAD.encode(next),
-                BASE32HEX_NOPAD.encode(following)
-            );
-            return Err(fault(place_of(*name), message));
-        }
-    }
-    let covers = |owner: &[u8], may_be_left_out: bool| {
-        let hash = params.hash(owner);
-        match records.binary_search_by_key(&hash, |(hash, _)| *hash) {
-            Ok(_) => true,
-            Err(at) => {
-                let before = at.checked_sub(1).or(records.len().checked_sub(1));
-                may_be_left_out && before.is_some_and(|before| opt_outs[before])
-            }
-        }
-    };
-    let missing = |owner: &[u8], name: NameRef<'_>| {
-        let message = format!("{} has no NSEC3 record: sign the zone again", Shown(owner));
-        Err(fault(place_of(name), message))
-    };
-    let mut last_key: &[u8] = &[];
-    for name in zone.names() {
-        let is_delegation = name.status() == NameStatus::Cut;
-        if is_hashed(name) || !(is_delegation || name.status() == NameStatus::Authoritative) {
-            continue;
-        }
-        for (ancestor, _) in name.empty_non_terminals(last_key) {
-            if !covers(ancestor, true) {
-                return missing(ancestor, name);
-            }
-        }
-        let may_be_left_out = is_delegation && name.rrset(DS).is_none();
-        if !covers(name.owner(), may_be_left_out) {
-            return missing(name.owner(), name);
-        }
-        last_key = name.key();
-    }
-    Ok(Chain::Nsec3(params, records))
 }

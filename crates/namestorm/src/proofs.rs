@@ -1,6 +1,5 @@
-//! Finds the records that prove an answer of a signed zone, besides the signatures of its records: that
-//! a name or type does not exist, or that no closer name than a wildcard exists (RFC 4035, section
-//! 3.1.3; RFC 5155, section 7.2).
+//! Finds the proofs that an answer of a signed zone needs (RFC 4035, section 3.1.3; RFC 5155, section
+//! 7.2). They show that a name or type does not exist, or that no closer name than a wildcard does.
 
 use crate::answers::{Answer, Denial, Hashes, Kind, NONE, Node, Resolution, Search, ZoneAnswers};
 use crate::index::At;
