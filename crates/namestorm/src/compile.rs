@@ -132,6 +132,7 @@ fn version(zone: &Zone) -> Option<ZoneVersion> {
         labels: name::label_starts(zone.apex()).count() as u8,
         serial: u32::from_be_bytes(words[0]),
         expire: u32::from_be_bytes(words[3]),
+        signed_until: dnssec::signed_until(zone),
     })
 }
 

@@ -57,6 +57,13 @@ pub(crate) fn is_signed(zone: &Zone) -> bool {
     apex.is_some_and(|apex| signatures(apex, SOA).next().is_some())
 }
 
+/// Returns the time at which the first signature of a signed zone expires.
+pub(crate) fn signed_until(zone: &Zone) -> Option<u32> {
+    let sets = zone.names().filter_map(|name| name.rrset(RRSIG));
+    let times = sets.flat_map(RrsetRef::data).filter_map(expiration);
+    if is_signed(zone) { times.min() } else { None }
+}
+
 /// Returns the chain of a signed zone, or `None` if the zone is not signed.
 ///
 /// # Errors

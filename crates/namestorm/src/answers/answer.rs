@@ -71,12 +71,18 @@ impl<'a> Answer<'a> {
     /// key has this form.
     #[inline(always)]
     pub(super) fn new(form: Form, bytes: &'a [u8], at: At) -> Self {
+        Self::with_key(form, bytes, at, usize::from(bytes[2]))
+    }
+
+    /// Like [`new`](Self::new), for an answer whose key has this length.
+    #[inline(always)]
+    pub(super) fn with_key(form: Form, bytes: &'a [u8], at: At, key_len: usize) -> Self {
         Self {
             form,
             bytes,
             at,
             fields_at: FIELDS_AT as u32,
-            tail_at: HEADER as u32 + u32::from(bytes[2]),
+            tail_at: (HEADER + key_len) as u32,
         }
     }
 
@@ -146,8 +152,12 @@ impl<'a> Answer<'a> {
     /// Returns true if the answer at the start of `bytes` is for this type and the name with this key.
     #[inline(always)]
     pub(super) fn is_for(bytes: &[u8], qtype: u16, key: &[u8]) -> bool {
-        let [high, low] = qtype.to_be_bytes();
-        bytes[..3] == [high, low, key.len() as u8] && bytes[HEADER..].starts_with(key)
+        let header: &[u8; HEADER] = bytes
+            .first_chunk()
+            .expect("every prepared answer has a whole header");
+        u16::from_be_bytes([header[0], header[1]]) == qtype
+            && usize::from(header[2]) == key.len()
+            && bytes[HEADER..][..key.len()] == *key
     }
 
     #[inline(always)]

@@ -45,6 +45,8 @@ pub(crate) struct ZoneVersion {
     pub(crate) serial: u32,
     /// The time after which a secondary server gives up the zone, in seconds.
     pub(crate) expire: u32,
+    /// When the first signature of the zone expires, in seconds since 1970.
+    pub(crate) signed_until: Option<u32>,
 }
 
 impl ZoneAnswers {
@@ -142,9 +144,10 @@ impl ZoneAnswers {
     /// Never finds an answer for a name that a hook answers for.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
-        self.by_type
-            .find(hash, |at| Answer::is_for(self.prepared.at(at), qtype, key))
-            .map(|at| self.answer(at))
+        let is_it = |at| Answer::is_for(self.prepared.at(at), qtype, key);
+        let at = self.by_type.find(hash, is_it)?;
+        let bytes = self.prepared.at(at);
+        Some(Answer::with_key(self.form, bytes, at, key.len()))
     }
 
     /// Like [`find`](Self::find), for a name that a hook answers for.

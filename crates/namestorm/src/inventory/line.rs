@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use control::report::count;
 use serde::{Deserialize, Serialize};
 
-use crate::answers::ZoneVersion;
 use crate::name;
 use crate::zone_files::{UnservedFile, ZoneFacts};
 
@@ -83,11 +82,6 @@ pub(crate) struct Summary {
     pub(crate) unknown: Vec<String>,
 }
 
-/// Returns when the first signature of this version expires, in seconds since 1970.
-fn signed_until(_version: ZoneVersion) -> Option<u64> {
-    None
-}
-
 impl Row {
     /// Creates the line of a zone that is served.
     pub(super) fn served(
@@ -107,7 +101,10 @@ impl Row {
             queries,
             file: zone.file().display().to_string(),
             loaded_unix_time: Some(loaded.unwrap_or_default().as_secs_f64()),
-            signed_until_unix_time: zone.version().and_then(signed_until),
+            signed_until_unix_time: zone
+                .version()
+                .and_then(|version| version.signed_until)
+                .map(u64::from),
             error,
         }
     }
