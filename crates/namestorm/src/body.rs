@@ -64,6 +64,17 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// Creates a body that sends a prepared answer unchanged, with its signatures if they are wanted.
+    #[inline(always)]
+    pub(crate) fn of(answer: &Answer<'a>, signatures: bool) -> Self {
+        // Two calls, so that the offsets in the plain variant are constants.
+        if signatures && let Some(signed) = answer.signed() {
+            Self::prepared(&signed)
+        } else {
+            Self::prepared(answer)
+        }
+    }
+
     /// Returns the body with only the first RRset of its answer section. A body without answer records
     /// remains as it is.
     pub(crate) fn first_rrset(self) -> Self {

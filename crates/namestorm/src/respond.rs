@@ -268,7 +268,7 @@ impl Responder {
         } else if let Some(zone) = zone
             && let Some(answer) = zone.find(hash, question.qtype, key.bytes())
         {
-            Body::prepared(&answer.variant(query.wants_signatures()))
+            Body::of(&answer, query.wants_signatures())
         } else {
             let name = question.name(message, expanded);
             let question = (name, question.qtype, query.wants_signatures());
