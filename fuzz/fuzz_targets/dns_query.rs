@@ -4,11 +4,12 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use fuzz::dns::{HEADER_LEN, Message, UDP, ZONE, checked, labels};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use namestorm::{Form, Identity, MAX_TCP_MESSAGE, Responder, Transport, prepare_text};
+use namestorm::{Cookies, Form, Identity, MAX_TCP_MESSAGE, Responder, Transport, prepare_text};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -25,6 +26,8 @@ thread_local! {
         let text = "ns1".parse().expect("a valid text");
         let nsid = "ns1".parse().expect("a valid NSID");
         responder.set_identity(Arc::new(Identity::new(Some(&nsid), Some(&text), None)));
+        let clock = || UNIX_EPOCH + Duration::from_secs(1_559_731_985);
+        responder.set_cookies(Arc::new(Cookies::new(&[[7; 16], [8; 16]], clock)));
         responder.into()
     });
 }

@@ -11,30 +11,78 @@ use crate::edit;
 pub const ZONE: &str = include_str!("../../xtask/sample/zones/storm.test.zone");
 /// Length of a message header in bytes.
 pub const HEADER_LEN: usize = 12;
-/// UDP over IPv4 on a link with an MTU of 1,500 bytes.
-pub const UDP: Transport = Transport::Udp { link: 1472 };
+/// UDP with replies of at most the default length.
+pub const UDP: Transport = Transport::Udp {
+    link: MAX_UDP_MESSAGE,
+};
 
 /// Record types to query.
 const TYPES: [u16; 20] = [
     1, 2, 5, 6, 12, 15, 16, 28, 33, 35, 39, 41, 44, 52, 251, 252, 255, 257, 65280, 43,
 ];
 
+/// Codes of EDNS options: those that the server answers, those that it ignores, and cookies most often.
+const OPTIONS: [u16; 8] = [3, 8, 9, 10, 10, 11, 15, 19];
+/// Lengths of cookies: those of all valid kinds, and others.
+const COOKIES: [usize; 8] = [8, 16, 24, 24, 40, 7, 9, 41];
+
+/// An EDNS option. A cookie has one of a few lengths.
+#[derive(Arbitrary, Debug)]
+struct EdnsOption<'a> {
+    code: u8,
+    len: u8,
+    data: &'a [u8],
+}
+
+impl EdnsOption<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        let code = OPTIONS[usize::from(self.code) % OPTIONS.len()];
+        let mut data = self.data[..self.data.len().min(64)].to_vec();
+        if code == 10 {
+            data.resize(COOKIES[usize::from(self.len) % COOKIES.len()], self.len);
+        }
+        let len = (data.len() as u16).to_be_bytes();
+        [&code.to_be_bytes()[..], &len, &data].concat()
+    }
+}
+
 /// A valid query.
 #[derive(Arbitrary, Debug)]
-struct Query {
+struct Query<'a> {
     id: u16,
+    /// Whether the question is left out, as in queries that only ask for a cookie.
+    is_bare: bool,
     /// Indices of the labels that precede the zone's name.
     labels: Vec<u8>,
     qtype: u8,
     /// The EDNS fields: the UDP payload size, whether the version is 1 instead of 0, and the flags.
     edns: Option<(u16, bool, u16)>,
+    options: Vec<EdnsOption<'a>>,
 }
 
-impl Query {
+impl Query<'_> {
     fn bytes(&self, labels: &[&str]) -> Vec<u8> {
         let id = self.id.to_be_bytes();
         let has_edns = u8::from(self.edns.is_some());
-        let mut message = vec![id[0], id[1], 1, 0, 0, 1, 0, 0, 0, 0, 0, has_edns];
+        let questions = u8::from(!self.is_bare);
+        let mut message = vec![id[0], id[1], 1, 0, 0, questions, 0, 0, 0, 0, 0, has_edns];
+        if !self.is_bare {
+            self.write_question(labels, &mut message);
+        }
+        if let Some((size, version, flags)) = self.edns {
+            message.extend([0, 0, 41]);
+            message.extend(size.to_be_bytes());
+            message.extend([0, u8::from(version)]);
+            message.extend(flags.to_be_bytes());
+            let options = self.options.iter().take(8).flat_map(EdnsOption::bytes);
+            let options: Vec<_> = options.collect();
+            message.extend((options.len() as u16).to_be_bytes());
+            message.extend(options);
+        }
+        message
+    }
+
+    fn write_question(&self, labels: &[&str], message: &mut Vec<u8>) {
         let own = self.labels.iter().take(8);
         let own = own.map(|i| labels[usize::from(*i) % labels.len()]);
         for label in own.chain(["storm", "test", ""]) {
@@ -44,14 +92,6 @@ impl Query {
         let qtype = TYPES[usize::from(self.qtype) % TYPES.len()];
         message.extend(qtype.to_be_bytes());
         message.extend([0, 1]);
-        if let Some((size, version, flags)) = self.edns {
-            message.extend([0, 0, 41]);
-            message.extend(size.to_be_bytes());
-            message.extend([0, u8::from(version)]);
-            message.extend(flags.to_be_bytes());
-            message.extend([0, 0]);
-        }
-        message
     }
 }
 
@@ -59,7 +99,7 @@ impl Query {
 /// bytes.
 #[derive(Arbitrary, Debug)]
 pub struct Message<'a> {
-    query: Option<Query>,
+    query: Option<Query<'a>>,
     bytes: &'a [u8],
     edits: Vec<(u8, u8)>,
 }

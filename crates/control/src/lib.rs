@@ -111,6 +111,7 @@ mod new_worker;
 mod observed;
 mod peers;
 mod port_args;
+mod prefix;
 mod privileges;
 pub mod program;
 pub mod progress;
@@ -158,6 +159,7 @@ pub use named::Named;
 pub use new_worker::NewWorker;
 pub use peers::{Mailboxes, Peers};
 pub use port_args::PortArgs;
+pub use prefix::Prefix;
 pub use privileges::{Sandbox, UserSpec};
 pub use program::{
     ContentList, ContentNames, Count, CountKind, Counted, Labels, Listening, PortOwner,

@@ -40,9 +40,9 @@ pub struct Counters {
     /// Queries for each of the most frequent types, and last those for all other types. Queries that
     /// are refused because of their header or question are not among them.
     types: [u64; TYPE_COUNTERS],
-    /// Number of replies for each response code. The index is the code, from NOERROR (0) to BADVERS
-    /// (16), an extended code of EDNS.
-    pub replies: [u64; 17],
+    /// Number of replies for each response code. The index is the code, from NOERROR (0) to BADCOOKIE
+    /// (23), an extended code of EDNS.
+    pub replies: [u64; 24],
     /// Replies with the TC flag.
     pub truncated: u64,
     /// Replies assembled after a lookup of the name, for example wildcard matches, referrals and
@@ -55,6 +55,16 @@ pub struct Counters {
     pub hook_errors: u64,
     /// Answered queries with a valid OPT record (EDNS).
     pub edns: u64,
+    /// Queries with only a client cookie.
+    pub new_cookies: u64,
+    /// Queries with a client cookie, and a server cookie that is not valid.
+    pub bad_cookies: u64,
+    /// Queries with a valid server cookie.
+    pub good_cookies: u64,
+    /// Queries over the rate limit that got a truncated reply, or BADCOOKIE.
+    pub slipped: u64,
+    /// Messages dropped because of the rate limit.
+    pub limited: u64,
     /// Messages dropped because they are shorter than a DNS header.
     pub too_short: u64,
     /// Messages dropped because they are responses.
@@ -65,11 +75,24 @@ pub struct Counters {
 
 impl Counters {
     /// Returns each reason for drops with the number of dropped messages, for reports.
-    pub fn drops(&self) -> [(&'static str, u64); 3] {
+    pub fn drops(&self) -> [(&'static str, u64); 4] {
         [
             ("shorter than a DNS header", self.too_short),
             ("a response, not a query", self.responses),
             ("no reply from the hook", self.unanswered),
+            ("rate limit", self.limited),
+        ]
+    }
+
+    /// Returns the number of queries by what their cookie proves.
+    pub fn by_cookie(&self) -> [(&'static str, u64); 4] {
+        let with = self.new_cookies + self.bad_cookies + self.good_cookies;
+        let without_query = self.too_short + self.responses + self.limited;
+        [
+            ("valid", self.good_cookies),
+            ("invalid", self.bad_cookies),
+            ("client", self.new_cookies),
+            ("none", self.queries.saturating_sub(with + without_query)),
         ]
     }
 
@@ -92,7 +115,7 @@ impl Counters {
     }
 
     /// Returns the mnemonic of each response code that the server uses, with the number of replies.
-    pub fn by_rcode(&self) -> [(&'static str, u64); 8] {
+    pub fn by_rcode(&self) -> [(&'static str, u64); 9] {
         let count = |code: u16| self.replies[usize::from(code)];
         [
             ("NOERROR", count(rcode::NOERROR)),
@@ -103,6 +126,7 @@ impl Counters {
             ("REFUSED", count(rcode::REFUSED)),
             ("YXDOMAIN", count(rcode::YXDOMAIN)),
             ("BADVERS", count(rcode::BADVERS)),
+            ("BADCOOKIE", count(rcode::BADCOOKIE)),
         ]
     }
 }

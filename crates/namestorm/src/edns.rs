@@ -1,12 +1,13 @@
 //! EDNS version 0 (RFC 6891): the OPT pseudo-record.
 
-use crate::query::{self, Malformed};
+use crate::cookie::Cookies;
+use crate::query::{self, Header, Malformed};
 use crate::rtype;
 
 /// Maximum length of a UDP message without EDNS, in bytes (RFC 1035, section 2.3.4). Smaller sizes
 /// in OPT records count as this length (RFC 6891, section 6.2.3).
 pub const MIN_UDP_MESSAGE: usize = 512;
-/// Maximum length of the UDP messages that we send, in bytes. Our OPT records also advertise it as
+/// Default maximum length of the UDP messages that we send, in bytes. Our OPT records advertise it as
 /// the maximum that we accept. Such a message fits the minimum MTU of IPv6, so practically no path
 /// fragments it (RFC 9715, section 3.1 and appendix A).
 pub const MAX_UDP_MESSAGE: usize = 1232;
@@ -20,6 +21,8 @@ pub(crate) const EXTENDED_RCODE_AT: usize = 5;
 pub(crate) const NSID: u16 = 3;
 /// The code of EXPIRE (RFC 7314).
 pub(crate) const EXPIRE: u16 = 9;
+/// The code of COOKIE (RFC 7873).
+pub(crate) const COOKIE: u16 = 10;
 /// The code of edns-tcp-keepalive (RFC 7828).
 pub(crate) const TCP_KEEPALIVE: u16 = 11;
 /// The code of ZONEVERSION (RFC 9660).
@@ -49,7 +52,8 @@ pub(crate) struct OptionCodes(u32);
 
 impl OptionCodes {
     /// The options whose presence can change the reply.
-    const ANSWERED: u32 = 1 << NSID | 1 << EXPIRE | 1 << TCP_KEEPALIVE | 1 << ZONE_VERSION;
+    const ANSWERED: u32 =
+        1 << NSID | 1 << EXPIRE | 1 << COOKIE | 1 << TCP_KEEPALIVE | 1 << ZONE_VERSION;
 
     /// Adds an option.
     #[inline(always)]
@@ -76,6 +80,7 @@ impl OptionCodes {
     }
 
     /// Returns true if the query has this option.
+    #[inline(always)]
     pub(crate) fn contains(self, code: u16) -> bool {
         self.0 & 1 << code != 0
     }
@@ -95,10 +100,10 @@ pub(crate) struct Edns {
 }
 
 impl Edns {
-    /// Returns the maximum length of a UDP reply to this client, in bytes.
+    /// Returns the maximum length of the UDP messages that this client accepts, in bytes.
     #[inline(always)]
     pub(crate) fn udp_limit(self) -> usize {
-        usize::from(self.udp_size).clamp(MIN_UDP_MESSAGE, MAX_UDP_MESSAGE)
+        usize::from(self.udp_size).max(MIN_UDP_MESSAGE)
     }
 
     /// Returns the OPT record for a reply without options. The upper bits of the response code, which
@@ -161,12 +166,17 @@ pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<
 ///
 /// # Errors
 ///
-/// Returns an error if the data does not consist of complete options.
+/// Returns an error if the data does not consist of complete options. Also returns one if the length of
+/// the first cookie is impossible (RFC 7873, section 5.2).
 fn read_options(mut data: &[u8]) -> Result<OptionCodes, Malformed> {
     let mut codes = OptionCodes::default();
     while let Some((&[code_high, code_low, high, low], rest)) = data.split_first_chunk() {
-        codes.add(u16::from_be_bytes([code_high, code_low]));
+        let code = u16::from_be_bytes([code_high, code_low]);
         let len = usize::from(u16::from_be_bytes([high, low]));
+        if code == COOKIE && !codes.contains(COOKIE) && !Cookies::is_valid_len(len) {
+            return Err(Malformed);
+        }
+        codes.add(code);
         data = rest.get(len..).ok_or(Malformed)?;
     }
     if data.is_empty() {
@@ -174,6 +184,31 @@ fn read_options(mut data: &[u8]) -> Result<OptionCodes, Malformed> {
     } else {
         Err(Malformed)
     }
+}
+
+/// Returns the data of the first option with this code, or `None` if there is no such option. The OPT
+/// record is among the records that start at `at`, which [`parse`] has accepted.
+#[cold]
+pub(crate) fn option(message: &[u8], mut at: usize, code: u16) -> Option<&[u8]> {
+    let [.., authority, additional] = Header::parse(message)?.counts;
+    for _ in 0..additional.saturating_add(authority) {
+        at = query::skip_name(message, at).ok()?;
+        let (fixed, rest) = message.get(at..)?.split_first_chunk::<10>()?;
+        let data_len = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        let mut data = rest.get(..data_len)?;
+        at += fixed.len() + data_len;
+        if u16::from_be_bytes([fixed[0], fixed[1]]) != rtype::OPT {
+            continue;
+        }
+        while let Some((&[code_high, code_low, high, low], rest)) = data.split_first_chunk() {
+            let len = usize::from(u16::from_be_bytes([high, low]));
+            if u16::from_be_bytes([code_high, code_low]) == code {
+                return rest.get(..len);
+            }
+            data = rest.get(len..)?;
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -192,27 +227,27 @@ mod tests {
     }
 
     #[test]
-    fn only_four_options_may_change_the_reply() {
+    fn only_five_options_may_change_the_reply() {
         for code in 0..=u16::MAX {
-            let is_answered = [3, 9, 11, 19].contains(&code);
+            let is_answered = [3, 9, 10, 11, 19].contains(&code);
             assert_eq!(
                 OptionCodes::of(&[code]).may_change_reply(),
                 is_answered,
                 "{code}"
             );
         }
-        assert!(OptionCodes::of(&[10, NSID, 10]).may_change_reply());
+        assert!(OptionCodes::of(&[12, NSID, 12]).may_change_reply());
         assert!(!OptionCodes::of(&[]).may_change_reply());
     }
 
     #[test]
-    fn udp_sizes_are_clamped() {
+    fn small_udp_sizes_count_as_512() {
         for (size, limit) in [
             (0, 512),
             (511, 512),
             (900, 900),
             (1232, 1232),
-            (65535, 1232),
+            (65535, 65535),
         ] {
             let edns = parse(&opt(size, 0, 0, &[]), 0, 1).unwrap().unwrap();
             assert_eq!((edns.udp_size, edns.udp_limit()), (size, limit));
@@ -227,6 +262,37 @@ mod tests {
             .unwrap();
         assert!(edns.dnssec_ok);
         assert_eq!(edns.reply(), [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
+    }
+
+    #[test]
+    fn the_first_cookie_must_have_a_possible_length() {
+        let cookie = |len: usize| [&[0, 10, 0, len as u8][..], &vec![7; len]].concat();
+        for len in 0..60 {
+            let is_good = len == 8 || (16..=40).contains(&len);
+            let found = parse(&opt(1232, 0, 0, &cookie(len)), 0, 1);
+            assert_eq!(found.is_ok(), is_good, "{len} bytes");
+            let later = [cookie(8), cookie(len)].concat();
+            assert!(parse(&opt(1232, 0, 0, &later), 0, 1).is_ok());
+        }
+    }
+
+    #[test]
+    fn an_option_is_the_first_with_its_code() {
+        let options = [0, 3, 0, 0, 0, 10, 0, 2, 1, 2, 0, 10, 0, 1, 3, 0, 9, 0, 4];
+        let record = [0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1, 10];
+        let message = |records| {
+            let header = [0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, records];
+            [&header[..], &record, &opt(1232, 0, 0, &options)].concat()
+        };
+        assert_eq!(option(&message(2), 12, COOKIE), Some(&[1, 2][..]));
+        assert_eq!(option(&message(2), 12, NSID), Some(&[][..]));
+        assert_eq!(option(&message(1), 12, COOKIE), None);
+        assert_eq!(option(&message(3), 12, TCP_KEEPALIVE), None);
+        // Truncated options and records are not found.
+        assert_eq!(option(&message(2), 12, EXPIRE), None);
+        for len in 0..message(2).len() {
+            assert_eq!(option(&message(2)[..len], 12, COOKIE), None, "{len} bytes");
+        }
     }
 
     #[test]

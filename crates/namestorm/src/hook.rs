@@ -91,6 +91,18 @@ pub(crate) struct HookContext<'h, H, P> {
     pub(crate) now: Instant,
 }
 
+impl<'h, H, P> HookContext<'h, H, P> {
+    /// Returns the same details with another `peer`.
+    pub(crate) fn with_peer<Q>(self, peer: Q) -> HookContext<'h, H, Q> {
+        HookContext {
+            hook: self.hook,
+            peer,
+            over_tcp: self.over_tcp,
+            now: self.now,
+        }
+    }
+}
+
 impl<H: Hook, P: Fn() -> SocketAddr> HookContext<'_, H, P> {
     /// Asks the hook for records of this type at `name`.
     pub(crate) fn ask(

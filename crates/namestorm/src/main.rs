@@ -7,8 +7,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand};
 use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError, log};
 use namestorm::{
-    Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs, ZoneSpec,
-    ZonesArgs,
+    DefenceArgs, Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs,
+    ZoneSpec, ZonesArgs,
 };
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
@@ -94,6 +94,9 @@ struct Serve {
     identity: IdentityArgs,
 
     #[command(flatten)]
+    defence: DefenceArgs,
+
+    #[command(flatten)]
     query_log: QueryLogArgs,
 
     #[command(flatten)]
@@ -109,6 +112,7 @@ impl Serve {
         let program = Namestorm::load_from(zones, self.hash, self.mode, self.strict, say)?;
         let program = program.with_query_log(&self.query_log)?;
         let program = program.with_identity(&self.identity);
+        let program = program.with_defence(&self.defence, &self.network.device)?;
         Ok(program.with_tcp(TcpSettings::from_args(&self.connections)))
     }
 }
@@ -165,7 +169,8 @@ fn main() -> ExitCode {
             log::init(network.log, network.log_format);
             let options = network.check("namestorm");
             let checked = check(&zones, &mut say, io::stdout());
-            match checked.and(options.map_err(Into::into)) {
+            let defence = args.serve.defence.check(&network.device);
+            match checked.and(defence).and(options.map_err(Into::into)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(message) => {
                     log::error("namestorm", config::with_places(&message.to_string()));

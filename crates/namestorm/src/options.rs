@@ -1,13 +1,14 @@
 //! The EDNS options in replies: NSID (RFC 5001), EXPIRE (RFC 7314), edns-tcp-keepalive (RFC 7828),
-//! extended DNS errors (RFC 8914) and ZONEVERSION (RFC 9660).
+//! COOKIE (RFC 7873), extended DNS errors (RFC 8914) and ZONEVERSION (RFC 9660).
 
 use std::time::Duration;
 
 use crate::answers::ZoneVersion;
 use crate::body::Body;
+use crate::cookie::COOKIE_LEN;
 use crate::edns::{
-    EXPIRE, EXTENDED_RCODE_AT, Edns, ExtendedError, NSID, OPT_LEN, OptionCodes, TCP_KEEPALIVE,
-    ZONE_VERSION,
+    COOKIE, EXPIRE, EXTENDED_RCODE_AT, Edns, ExtendedError, NSID, OPT_LEN, OptionCodes,
+    TCP_KEEPALIVE, ZONE_VERSION,
 };
 use crate::identity::{Identity, MAX_NSID};
 use crate::rcode;
@@ -25,18 +26,21 @@ const SECONDS: usize = 4;
 const VERSION: usize = 2 + 4;
 /// The type of a version that is the serial of the SOA record.
 const SOA_SERIAL: u8 = 0;
-/// The response codes, as bits, that need an OPT record of their own. BADVERS has upper bits, and the
-/// others may have an extended error.
-const UNUSUAL: u32 = 1 << rcode::SERVFAIL | 1 << rcode::REFUSED | 1 << rcode::BADVERS;
+/// The response codes, as bits, that need an OPT record of their own. BADVERS and BADCOOKIE have upper
+/// bits, and the others may have an extended error.
+const UNUSUAL: u32 =
+    1 << rcode::SERVFAIL | 1 << rcode::REFUSED | 1 << rcode::BADVERS | 1 << rcode::BADCOOKIE;
 /// Maximum length of an OPT record in a reply, in bytes.
 pub(crate) const MAX_OPT: usize =
-    OPT_LEN + 5 * OPTION_FIELDS + MAX_NSID + 2 * NUMBER + SECONDS + VERSION;
+    OPT_LEN + 6 * OPTION_FIELDS + MAX_NSID + COOKIE_LEN + 2 * NUMBER + SECONDS + VERSION;
 
 /// What the options of a reply depend on.
 pub(crate) struct About<'a> {
     pub(crate) identity: &'a Identity,
     /// The version of the zone that the reply is from, if there is one.
     pub(crate) zone: Option<ZoneVersion>,
+    /// The cookie of the reply, if the query has one.
+    pub(crate) cookie: Option<[u8; COOKIE_LEN]>,
     /// Whether the query asks for an SOA record.
     pub(crate) is_soa: bool,
     /// Maximum length of the record with options, in bytes.
@@ -119,6 +123,9 @@ impl OptWriter {
         {
             push(NSID, nsid);
         }
+        if let Some(cookie) = &about.cookie {
+            push(COOKIE, cookie);
+        }
         if let Some(zone) = about.zone {
             // A secondary server asks for the SOA record to keep its copy (RFC 7314, section 3.2).
             if about.is_soa && codes.contains(EXPIRE) {
@@ -156,6 +163,7 @@ mod tests {
         About {
             identity,
             zone: None,
+            cookie: None,
             is_soa: true,
             room,
         }

@@ -1,6 +1,7 @@
 //! The program that `control` runs: the prepared zones, and the reports about them.
 
-use std::collections::HashSet;
+mod reloading;
+
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
@@ -11,17 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::report::{bytes, count, counted};
+use control::report::{bytes, count};
 use control::{
     ContentList, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program,
     RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
 };
 use nmio::Port;
-use nmio::device::{MemoryPlan, Transport};
+use nmio::device::{Device, MemoryPlan, Transport};
 use tcpip::Stack;
 
 use crate::answers::Answers;
 use crate::compile::compile;
+use crate::defence::{Defence, DefenceArgs};
 use crate::hook::{Hook, NoHook};
 use crate::identity::{Identity, IdentityArgs};
 use crate::inventory::{Inventory, REPLIES_BY_ZONE};
@@ -64,6 +66,9 @@ pub enum LoadError {
     /// The answers exceed the 32 GiB that the index can address.
     #[error("the answers take more than 32 GiB; serve fewer zones")]
     TooLarge,
+    /// The defence against abuse cannot be set up.
+    #[error(transparent)]
+    Defence(#[from] StartError),
 }
 
 /// The type of the function that creates each worker's hook, in a server without a hook.
@@ -91,6 +96,7 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     tcp: TcpSettings,
     query_log: Option<QueryLog>,
     identity: Arc<Identity>,
+    defence: Defence,
     /// Name and type of an example query, which is shown to the user.
     example: String,
     load_time: Duration,
@@ -200,7 +206,7 @@ impl Namestorm {
             inventory: Some(inventory),
             unserved: (!unserved.is_empty()).then(|| summary(unserved)),
             files: specs.iter().map(|spec| spec.file.clone()).collect(),
-            ..Self::serving(answers, files.example(), start, no_hook)
+            ..Self::serving(answers, files.example(), start, no_hook)?
         };
         Ok((this, files))
     }
@@ -227,13 +233,18 @@ where
         let example = zones.iter().next().map(example);
         let broken = zones.broken().next();
         let example = example.or(broken.map(|apex| format!("{} SOA", name::Shown(apex))));
-        Ok(Self::serving(answers, example, start, make))
+        Self::serving(answers, example, start, make)
     }
 
     /// Serves `answers`. `example` is the name and type of an example query. The load time is
     /// measured from `start`.
-    fn serving(answers: Answers, example: Option<String>, start: Instant, make: F) -> Self {
-        Self {
+    fn serving(
+        answers: Answers,
+        example: Option<String>,
+        start: Instant,
+        make: F,
+    ) -> Result<Self, LoadError> {
+        Ok(Self {
             make,
             hook: PhantomData,
             answers: Mutex::new(Arc::new(answers)),
@@ -243,12 +254,13 @@ where
             unserved: None,
             query_log: None,
             identity: Arc::default(),
+            defence: Defence::from_args(&DefenceArgs::default(), &Device::Auto)?,
             example: example.unwrap_or_default(),
             load_time: start.elapsed(),
             files: Vec::new(),
             source: None,
             inventory: None,
-        }
+        })
     }
 
     /// Calls `note` with the zones as the command `zones` lists them.
@@ -258,88 +270,9 @@ where
         }
     }
 
-    /// Reads the zone named `apex` again, or else all zones that have changed. Other threads cannot
-    /// help, because the rights of the reload thread are its own.
-    fn read_again(
-        &self,
-        source: &Source,
-        known: &ZoneFiles,
-        apex: Option<&[u8]>,
-    ) -> Result<ZoneFiles, StartError> {
-        let mut say = |line: String| tracing::warn!("{line}");
-        if let Some(apex) = apex {
-            let one = known.read_one(apex, &mut say).map_err(|file| {
-                self.note(|inventory| inventory.note_stale_file(&file));
-                faulty_files([&*file]).unwrap_or_default()
-            })?;
-            if let Some(files) = one {
-                if let Some(zone) = files.find(apex) {
-                    self.note(|inventory| inventory.note_correct_file(zone.file()));
-                }
-                return Ok(files);
-            }
-        }
-        let files = known.read(&source.zones.specs()?, 1, &mut say);
-        self.note(|inventory| inventory.note_stale(files.stale()));
-        Ok(files)
-    }
-
     /// The newest answers.
     fn answers(&self) -> Arc<Answers> {
         Arc::clone(&locked(&self.answers))
-    }
-
-    /// Reads the zone named `only` again, or else all zones that have changed, and hands the answers to
-    /// the workers.
-    fn reload_from(&self, source: &Source, only: Option<&str>) -> Result<Reloaded, StartError> {
-        let say = |line: String| tracing::warn!("{line}");
-        let mut known = locked(&source.files);
-        let apex = match only {
-            Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
-            None => None,
-        };
-        let files = self.read_again(source, &known, apex.as_deref())?;
-        let before: HashSet<_> = known.unserved().iter().map(UnservedFile::file).collect();
-        let is_new = |file: &&UnservedFile| !before.contains(&file.file());
-        let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
-        for file in &unserved {
-            say(file.to_string());
-        }
-        let stale = files.stale();
-        // If no other zone has changed, nothing is reloaded.
-        if (source.strict && !(stale.is_empty() && unserved.is_empty()))
-            || (!stale.is_empty() && !files.differ_from(&known))
-        {
-            let all = stale.iter().chain(unserved.iter().copied());
-            return Err(faulty_files(all).unwrap_or_default().into());
-        }
-        if files.good() == 0 {
-            return Err(LoadError::Nothing.into());
-        }
-        let kept = faulty_files(stale.iter().chain(files.unserved().iter()));
-        if let (Some(name), Some(apex)) = (only, &apex)
-            && files.find(apex).is_none()
-        {
-            let why = kept.map_or(String::new(), |why| format!("; {why}"));
-            return Err(format!("no zone is called {name:?}{why}").into());
-        }
-        let new = Arc::new(files.answers());
-        let old = self.answers();
-        let change = || *locked(&self.answers) = Arc::clone(&new);
-        self.handover.send(change, || Arc::clone(&new));
-        // This is the last reference, so no worker has to free the old answers.
-        drop(old);
-        let size = new.size();
-        let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
-            .map(|(number, of)| counted(number as u64, of));
-        let read = count(files.read_count() as u64);
-        let changes = files.changes_since(&known);
-        self.note(|inventory| inventory.note_served(&files));
-        *known = files;
-        Ok(Reloaded {
-            done: format!("{zones}, {names}; {read} read again{changes}"),
-            kept,
-        })
     }
 
     /// Sets the mode in which UDP replies are sent.
@@ -367,6 +300,16 @@ where
             identity: Arc::new(Identity::from_args(args)),
             ..self
         }
+    }
+
+    /// Sets the defence against abuse of a server on this device. Without it, cookies have a random
+    /// secret, and replies no limit.
+    ///
+    /// # Errors
+    /// If a file of the options cannot be read, or if they have too many networks.
+    pub fn with_defence(self, args: &DefenceArgs, device: &Device) -> Result<Self, StartError> {
+        let defence = Defence::from_args(args, device)?;
+        Ok(Self { defence, ..self })
     }
 
     /// Sets the settings for TCP.
@@ -441,6 +384,9 @@ where
         let mut dns = Dns::new(Arc::clone(&answers), self.mode);
         let mut over_tcp = DnsOverTcp::with_hook(answers, self.tcp.request_timeout, hook);
         dns.set_identity(Arc::clone(&self.identity));
+        if let Some(limit) = self.defence.rate_limit() {
+            dns.set_rate_limit(limit, context.secret.words());
+        }
         over_tcp.set_identity(Arc::clone(&self.identity));
         if let Some(log) = &self.query_log {
             dns.set_query_log(Some(log.sender(false)));
@@ -454,6 +400,9 @@ where
             &capabilities,
             context.secret.words(),
         );
+        let (cookies, new_cookies) = self.defence.cookies().open(&context.bell);
+        server.set_cookies(cookies);
+        server.set_new_cookies(new_cookies);
         server.reports_answers = context.index == 0;
         if let Some(mailbox) = handover {
             server.set_handover(mailbox);
@@ -474,11 +423,13 @@ where
         }
     }
 
-    /// Returns the folders of the zone files, not the files, because an editor may replace a file
+    /// Returns the folders of the files, not the files, because an editor may replace a file
     /// by a new one.
     fn read_paths(&self) -> Vec<PathBuf> {
         let folder = |file: &PathBuf| Some(file.canonicalize().ok()?.parent()?.to_owned());
-        let mut folders: Vec<_> = self.files.iter().filter_map(folder).collect();
+        let secrets = self.defence.cookies().file().map(PathBuf::from);
+        let files = self.files.iter().chain(&secrets);
+        let mut folders: Vec<_> = files.filter_map(folder).collect();
         folders.sort();
         folders.dedup();
         folders
@@ -503,7 +454,9 @@ where
             .flat_map(|file| [file.canonicalize().ok(), Some(file)])
             .flatten()
             .collect();
-        let files = given.chain(real).chain(read).map(Watched::Entry);
+        let secrets = self.defence.cookies().file().map(PathBuf::from);
+        let files = given.chain(real).chain(read).chain(secrets);
+        let files = files.map(Watched::Entry);
         let patterns = self.source.iter().flat_map(|source| source.zones.watched());
         files.chain(patterns).collect()
     }
@@ -522,17 +475,13 @@ where
         self.can_reload() && !name.contains('/') && name.parse::<Name>().is_ok()
     }
 
+    /// Reads the zone named `only` again, or else all zones that have changed, and what defends the
+    /// server.
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
-        let source = self.source.as_ref().ok_or("the zones are not from files")?;
-        let outcome = self.reload_from(source, only);
-        // Otherwise, the reason would only be a permission that nobody has taken away.
-        match (source.folders.replaced(), outcome) {
-            (Some(why), Err(error)) => Err(format!("{error}; {why}").into()),
-            (Some(why), Ok(Reloaded { done, kept })) => Ok(Reloaded {
-                done,
-                kept: kept.map(|kept| format!("{kept}; {why}")),
-            }),
-            (None, outcome) => outcome,
+        let zones = self.reload_zones(only);
+        match only {
+            Some(_) => zones,
+            None => self.defence.reload_after(zones),
         }
     }
 
@@ -560,6 +509,7 @@ where
             ),
             ("hash, mode", format!("{}, {}", answers.form(), self.mode)),
         ]);
+        lines.extend(self.defence.loaded());
         lines
     }
 
@@ -604,7 +554,12 @@ where
                 tally.level_detail("zones", ("state", state), count);
             }
         }
+        for ((cookie, over_udp), (_, over_tcp)) in udp.by_cookie().into_iter().zip(tcp.by_cookie())
+        {
+            tally.detail("queries by cookie", ("cookie", cookie), over_udp + over_tcp);
+        }
         tally.event("truncated", udp.truncated);
+        tally.event("rate limited", udp.limited + udp.slipped);
         tally.event("assembled", udp.assembled + tcp.assembled);
         if server.answers().has_hooked() {
             tally.event("answered by the hook", udp.hooked + tcp.hooked);

@@ -16,3 +16,5 @@ pub const REFUSED: u16 = 5;
 pub const YXDOMAIN: u16 = 6;
 /// The query's EDNS version is not supported.
 pub const BADVERS: u16 = 16;
+/// The client must send the query again with the cookie of the reply (RFC 7873, section 8).
+pub const BADCOOKIE: u16 = 23;

@@ -1,6 +1,9 @@
 //! Turns a query into its reply, for any transport.
 
-use std::net::SocketAddr;
+mod limited;
+
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +13,11 @@ use udpip::Tail;
 use crate::answers::{AnswerId, Answers, ZoneAnswers, ZoneNumber};
 use crate::assemble::Assembler;
 use crate::body::Body;
+use crate::cookie::{Checked, Cookies};
+use crate::cookie_check::{CookieCheck, Rest};
 use crate::counters::Counters;
-use crate::edns::{self, Edns, ExtendedError, MIN_UDP_MESSAGE};
+use crate::edns::{self, COOKIE, Edns, ExtendedError, MIN_UDP_MESSAGE};
+use crate::exchange;
 use crate::groups::{GroupCounts, NO_GROUP};
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
@@ -41,7 +47,8 @@ const IXFR_COUNTS: [u16; 3] = [1, 0, 1];
 pub enum Transport {
     /// The query came over UDP.
     Udp {
-        /// Maximum length of a reply that fits one packet on the link, in bytes.
+        /// Maximum length of a reply, in bytes: that of one packet on the link, or less. Clients may
+        /// set a lower one.
         link: usize,
     },
     /// The query came over TCP.
@@ -64,9 +71,24 @@ pub struct Reply<'a> {
     /// The prepared answer, if its tail is sent unchanged. Replies with the same answer have equal
     /// tails, and heads of the same length, so they can reuse the same resident packet.
     pub prepared: Option<AnswerId>,
+    /// Whether the query has a valid server cookie, so the client's address is not forged.
+    pub has_valid_cookie: bool,
 }
 
-impl Reply<'_> {
+impl<'a> Reply<'a> {
+    /// Creates a reply that consists of the header over the query's and this OPT record, if it is not
+    /// empty.
+    fn bare(trail: &'a [u8]) -> Self {
+        Self {
+            head_len: HEADER_LEN,
+            rewritten: None,
+            tail: Tail::EMPTY,
+            trail,
+            prepared: None,
+            has_valid_cookie: false,
+        }
+    }
+
     /// Returns the length of the whole message, in bytes.
     pub fn len(&self) -> usize {
         self.head_len + self.tail.bytes.len() + self.trail.len()
@@ -89,6 +111,9 @@ pub struct Responder {
     head: [u8; MAX_HEAD],
     opt: OptWriter,
     identity: Arc<Identity>,
+    cookies: CookieCheck,
+    /// Whether the last message is a query with a cookie that is not answered yet.
+    awaits_address: bool,
     assembler: Assembler,
 }
 
@@ -108,16 +133,33 @@ impl Query {
         self.edns.is_some_and(|edns| edns.dnssec_ok)
     }
 
-    /// Returns what the options of the reply depend on. `zone` is the zone that the reply is from.
+    /// Returns true if the query has a cookie.
+    #[inline(always)]
+    fn has_cookie(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.options.contains(COOKIE))
+    }
+
+    /// Returns the part of the query's message behind the question.
+    fn rest<'m>(&self, message: &'m [u8], edns: Edns) -> Rest<'m> {
+        Rest {
+            message,
+            at: self.question.end,
+            edns,
+        }
+    }
+
+    /// Returns what the options of the reply depend on: the zone that the reply is from, and the cookie
+    /// of the query.
     fn about<'a>(
         &self,
         identity: &'a Identity,
-        zone: Option<&ZoneAnswers>,
+        (zone, cookie): (Option<&ZoneAnswers>, Option<Checked>),
         body: &Body<'_>,
     ) -> About<'a> {
         About {
             identity,
             zone: zone.and_then(ZoneAnswers::version),
+            cookie: cookie.map(Checked::reply),
             is_soa: self.question.qtype == rtype::SOA,
             room: self.room_for_opt(body),
         }
@@ -148,12 +190,19 @@ impl Responder {
             head: [0; MAX_HEAD],
             opt: OptWriter::new(),
             identity: Arc::default(),
+            cookies: CookieCheck::default(),
+            awaits_address: false,
         }
     }
 
     /// Sets what the server says about itself.
     pub fn set_identity(&mut self, identity: Arc<Identity>) {
         self.identity = identity;
+    }
+
+    /// Answers queries with a cookie with cookies of the server.
+    pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
+        self.cookies.set_cookies(cookies);
     }
 
     /// Tells clients over TCP how long a connection may be idle, if they ask (RFC 7828).
@@ -200,7 +249,7 @@ impl Responder {
             over_tcp: transport == Transport::Tcp,
             now: Instant::ZERO,
         };
-        self.respond_to(message, transport, None, context)
+        self.respond_to::<_, true>(message, transport, None, context)
     }
 
     /// Like [`respond`](Self::respond), with a hook that answers for the
@@ -220,13 +269,15 @@ impl Responder {
             over_tcp: transport == Transport::Tcp,
             now,
         };
-        self.respond_to(message, transport, None, context)
+        self.respond_to::<_, true>(message, transport, None, context)
     }
 
     /// Like [`respond_with`](Self::respond_with), but does not parse the question again if `parsed`
-    /// already holds it.
+    /// already holds it. Without `COOKIES`, returns `None` for queries with a cookie, so that other
+    /// queries do not pay for cookies. [`respond_with_cookie`](Self::respond_with_cookie) must then be
+    /// called.
     #[inline(always)]
-    pub(crate) fn respond_to<H: Hook>(
+    pub(crate) fn respond_to<H: Hook, const COOKIES: bool>(
         &mut self,
         message: &mut [u8],
         transport: Transport,
@@ -236,13 +287,13 @@ impl Responder {
         let Self {
             answers,
             counters,
-            groups,
             question,
             expanded,
-            head,
             opt,
             identity,
+            cookies,
             assembler,
+            ..
         } = self;
         let header = receive(message, counters)?;
         let parsed = match parsed {
@@ -252,19 +303,27 @@ impl Responder {
         let parsed = match parsed {
             Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
             _ => {
-                groups.count(NO_GROUP);
-                return Some(refuse(message, header, counters));
+                self.groups.count(NO_GROUP);
+                let (client, opt) = ((context.peer)().ip(), (&*cookies, opt, &**identity));
+                return Some(refuse(message, header, client, opt, counters));
             }
         };
-        counters.count_type(parsed.question.qtype);
         let (question, hash, key) = (parsed.question, parsed.hash, &mut parsed.key);
         let (query, is_malformed) = read_rest(message, &header, question, transport);
+        if !COOKIES && query.has_cookie() {
+            counters.queries -= 1;
+            self.awaits_address = true;
+            return None;
+        }
+        let cookie = query.edns.filter(|_| COOKIES).and_then(|edns| {
+            cookies.check(query.rest(message, edns), (context.peer)().ip(), counters)
+        });
+        counters.count_type(question.qtype);
         let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
         let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
         let body = if let Some(rcode) = refusal(&query, is_malformed) {
             group = NO_GROUP;
-            let name = question.name(message, expanded);
-            without_lookup(rcode, &question, name, identity)
+            without_lookup(rcode, &question, question.name(message, expanded), identity)
         } else if let Some(zone) = zone
             && let Some(answer) = zone.find(hash, question.qtype, key.bytes())
         {
@@ -278,26 +337,59 @@ impl Responder {
             Some(edns) => {
                 counters.edns += 1;
                 let zone = zone.filter(|_| group != NO_GROUP);
-                opt.write(edns, &body, || query.about(identity, zone, &body))
+                opt.write(edns, &body, || query.about(identity, (zone, cookie), &body))
             }
             None => &[],
         };
-        groups.count(group);
+        self.groups.count(group);
         let (mut reply, fields) = fit(&query, number, &body, trail, counters);
-        if question.is_compressed {
-            head[..2].copy_from_slice(&message[..2]);
-            head[2..HEADER_LEN].copy_from_slice(&fields);
-            write_question(&mut head[HEADER_LEN..], &question, expanded.bytes());
-            reply.rewritten = Some(&head[..reply.head_len]);
-        } else {
-            message[2..HEADER_LEN].copy_from_slice(&fields);
-        }
+        reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);
+        reply.rewritten = place(message, &question, expanded, &mut self.head, &fields);
         Some(reply)
+    }
+
+    /// Answers the message for which [`respond_to`](Self::respond_to) has just returned `None`, if it is a
+    /// query with a cookie.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn respond_with_cookie<H: Hook>(
+        &mut self,
+        message: &mut [u8],
+        transport: Transport,
+        context: HookContext<'_, H, SocketAddr>,
+    ) -> Option<Reply<'_>> {
+        if !mem::take(&mut self.awaits_address) {
+            return None;
+        }
+        let peer = context.peer;
+        let context = context.with_peer(|| peer);
+        self.respond_to::<H, true>(message, transport, None, context)
     }
 }
 
 /// The header fields after the ID: flags and counts.
 type Fields = [u8; HEADER_LEN - 2];
+
+/// Writes the head of a reply over the start of the query's message. Returns the head instead if the
+/// name in the query is compressed.
+#[inline(always)]
+fn place<'a>(
+    message: &mut [u8],
+    question: &RawQuestion,
+    expanded: &NameBuf,
+    head: &'a mut [u8; MAX_HEAD],
+    fields: &Fields,
+) -> Option<&'a [u8]> {
+    if question.is_compressed {
+        head[..2].copy_from_slice(&message[..2]);
+        head[2..HEADER_LEN].copy_from_slice(fields);
+        write_question(&mut head[HEADER_LEN..], question, expanded.bytes());
+        Some(&head[..HEADER_LEN + question.name_len + QUESTION_REST])
+    } else {
+        message[2..HEADER_LEN].copy_from_slice(fields);
+        None
+    }
+}
 
 /// Counts a message and parses its header. Returns `None` if the message receives no reply.
 #[inline(always)]
@@ -422,6 +514,7 @@ fn fit<'a>(
         tail: body.tail,
         trail,
         prepared: body.prepared.map(|at| AnswerId { zone, at }),
+        has_valid_cookie: false,
     };
     let [a, b, c, d, e, f] = body.counts;
     let mut counts = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);
@@ -455,10 +548,20 @@ fn fit<'a>(
     (reply, [a, b, 0, 1, c, d, e, f, g, h])
 }
 
-/// Refuses a malformed or unsupported query. The reply is only a header, because the bytes after
-/// the query's header cannot be trusted.
+/// Refuses a malformed or unsupported query, unless it only asks for a cookie. The reply is only a
+/// header, because the bytes after the query's header cannot be trusted.
 #[cold]
-fn refuse<'a>(message: &mut [u8], header: Header, counters: &mut Counters) -> Reply<'a> {
+#[inline(never)]
+fn refuse<'a>(
+    message: &mut [u8],
+    header: Header,
+    client: IpAddr,
+    (cookies, opt, identity): (&CookieCheck, &'a mut OptWriter, &Identity),
+    counters: &mut Counters,
+) -> Reply<'a> {
+    if let Some(query) = exchange::cookies(message, client, cookies, counters) {
+        return Reply::bare(query.write(message, opt, identity, counters));
+    }
     let rcode = if header.opcode_bits() == 0 {
         rcode::FORMERR
     } else {
@@ -468,13 +571,7 @@ fn refuse<'a>(message: &mut [u8], header: Header, counters: &mut Counters) -> Re
     let flags = QR | header.opcode_bits() | header.flags & RD | rcode;
     message[2..4].copy_from_slice(&flags.to_be_bytes());
     message[4..HEADER_LEN].fill(0);
-    Reply {
-        head_len: HEADER_LEN,
-        rewritten: None,
-        tail: Tail::EMPTY,
-        trail: &[],
-        prepared: None,
-    }
+    Reply::bare(&[])
 }
 
 #[cfg(test)]

@@ -47,6 +47,9 @@ pub fn own_defaults(port: &'static str) -> OwnDefaults {
         .with(port, &NoHook::PORT)
         .without("zones", "no file")
         .without("zones_from", "no pattern")
+        .without("cookie_secret", "a random secret")
+        .without("rate_limit", "1000, or 0 on device auto")
+        .without("rate_limit_allowed", "no network")
         .without("nsid", "no NSID")
         .without("chaos_version", "refused")
         .without("chaos_id", "nsid if it is text, else refused");

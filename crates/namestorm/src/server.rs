@@ -12,6 +12,7 @@ use tcpip::{Config, Stack};
 use udpip::{Datagram, Service, Udp};
 
 use crate::answers::Answers;
+use crate::cookie::Cookies;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, NoHook};
 use crate::prefetcher::Prefetcher;
@@ -30,6 +31,8 @@ pub struct UdpAndTcp<H: Hook = NoHook> {
     stack: Stack<DnsOverTcp<H>>,
     prefetcher: Prefetcher,
     turnover: Turnover,
+    /// Brings new secrets for cookies.
+    new_cookies: Option<Mailbox<Turn<Arc<Cookies>>>>,
     /// Whether this worker reports the size of the answers. Only one worker does, because all
     /// workers share the answers.
     pub(crate) reports_answers: bool,
@@ -88,6 +91,7 @@ impl<H: Hook> UdpAndTcp<H> {
             udp: Udp::new(port, dns),
             stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
             turnover: Turnover::default(),
+            new_cookies: None,
             reports_answers: false,
         }
     }
@@ -95,6 +99,28 @@ impl<H: Hook> UdpAndTcp<H> {
     /// Sets the mailbox that brings new answers. Its bell must be the server's.
     pub(crate) fn set_handover(&mut self, mailbox: Mailbox<Turn<Arc<Answers>>>) {
         self.turnover.set_mailbox(mailbox);
+    }
+
+    /// Sets the mailbox that brings new secrets for cookies. Its bell must be the server's.
+    pub(crate) fn set_new_cookies(&mut self, mailbox: Mailbox<Turn<Arc<Cookies>>>) {
+        self.new_cookies = Some(mailbox);
+    }
+
+    /// Answers queries with a cookie with cookies of the server, over UDP and TCP.
+    pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
+        self.stack.app_mut().set_cookies(Arc::clone(&cookies));
+        self.udp.service_mut().set_cookies(cookies);
+    }
+
+    /// Uses new secrets for cookies, if there are any.
+    fn take_cookies(&mut self) {
+        let mut newest = None;
+        if let Some(mailbox) = &mut self.new_cookies {
+            mailbox.take_all(|turn| newest = Some(turn.content));
+        }
+        if let Some(cookies) = newest {
+            self.set_cookies(cookies);
+        }
     }
 
     /// Replies from new answers, if there are any.
@@ -227,6 +253,7 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
 
     fn handle_messages(&mut self, port: &mut P, now: Instant) {
         self.take_answers();
+        self.take_cookies();
         self.stack.handle_messages(port, now);
     }
 

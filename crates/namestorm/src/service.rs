@@ -1,6 +1,7 @@
 //! DNS over UDP. There are three modes of sending replies.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -10,12 +11,15 @@ use nmio::{Instant, Port};
 use udpip::{AnswerCopies, Datagram, Service};
 
 use crate::answers::{AnswerId, Answers};
+use crate::cookie::Cookies;
 use crate::counters::Counters;
+use crate::edns::MAX_UDP_MESSAGE;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
 use crate::query_log::QueryLogger;
-use crate::respond::{Responder, Transport};
+use crate::rate_limit::{Excess, RateLimit, RateLimiter};
+use crate::respond::{Reply, Responder, Transport};
 
 /// How UDP replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +68,7 @@ pub struct Dns {
     /// The resident packets of each answer. The port's memory limits their number.
     copies: Residents,
     query_log: Option<QueryLogger>,
+    rate_limiter: Option<RateLimiter>,
 }
 
 /// The resident packets of each answer.
@@ -83,12 +88,23 @@ impl Dns {
             responder: Responder::new(answers),
             copies: no_copies(),
             query_log: None,
+            rate_limiter: None,
         }
     }
 
     /// Sets what the server says about itself.
     pub fn set_identity(&mut self, identity: Arc<Identity>) {
         self.responder.set_identity(identity);
+    }
+
+    /// Answers queries with a cookie with cookies of the server.
+    pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
+        self.responder.set_cookies(cookies);
+    }
+
+    /// Limits the replies to each network. `secret` keys the hashes of networks.
+    pub fn set_rate_limit(&mut self, limit: &RateLimit, secret: [u64; 4]) {
+        self.rate_limiter = Some(RateLimiter::new(limit, secret));
     }
 
     /// Logs queries through `logger`, if there is one.
@@ -137,18 +153,29 @@ impl Dns {
         hook: &mut H,
         now: Instant,
     ) {
-        let link = datagram.max_reply();
+        let link = datagram.max_reply().min(MAX_UDP_MESSAGE);
         let transport = Transport::Udp { link };
+        if let Some(limiter) = &mut self.rate_limiter
+            && let client = datagram.peer().ip()
+            && !limiter.admits(client, now)
+        {
+            match self.excess(client, datagram.payload_mut()) {
+                Excess::Answered => {}
+                Excess::Slipped => return self.slip(datagram, transport),
+                Excess::Dropped => return,
+            }
+        }
         let (message, peer) = datagram.payload_and_peer();
         let context = HookContext {
-            hook,
+            hook: &mut *hook,
             peer,
             over_tcp: false,
             now,
         };
         let responder = &mut self.responder;
-        let Some(reply) = responder.respond_to(message, transport, parsed, context) else {
-            return;
+        let reply = responder.respond_to::<H, false>(message, transport, parsed, context);
+        let Some(reply) = reply else {
+            return self.answer_with_cookie(datagram, transport, hook, now);
         };
         if let Some(head) = reply.rewritten {
             if head.len() > link {
@@ -180,6 +207,84 @@ impl Dns {
             }
         };
     }
+}
+
+impl Dns {
+    /// Decides about a query over the rate limit, and counts it if it is dropped.
+    #[cold]
+    #[inline(never)]
+    fn excess(&mut self, client: IpAddr, message: &mut [u8]) -> Excess {
+        let responder = &mut self.responder;
+        let excess = match &mut self.rate_limiter {
+            Some(limiter) => limiter.excess(client, || responder.has_valid_cookie(message, client)),
+            None => Excess::Answered,
+        };
+        if excess == Excess::Dropped {
+            responder.count_limited();
+        }
+        excess
+    }
+
+    /// Sends a short reply to a query over the rate limit.
+    #[cold]
+    #[inline(never)]
+    fn slip<P: Port>(&mut self, mut datagram: Datagram<'_, P>, transport: Transport) {
+        let (client, message) = (datagram.peer().ip(), datagram.payload_mut());
+        let reply = self.responder.respond_limited(message, transport, client);
+        if let Some(reply) = reply {
+            turn_around(datagram, &reply, &mut self.query_log);
+        }
+    }
+
+    /// Answers a query with a cookie. Other messages have been dropped, if they come here.
+    #[cold]
+    #[inline(never)]
+    fn answer_with_cookie<P: Port, H: Hook>(
+        &mut self,
+        mut datagram: Datagram<'_, P>,
+        transport: Transport,
+        hook: &mut H,
+        now: Instant,
+    ) {
+        let (peer, message) = (datagram.peer(), datagram.payload_mut());
+        let context = HookContext {
+            hook,
+            peer,
+            over_tcp: false,
+            now,
+        };
+        let responder = &mut self.responder;
+        let Some(reply) = responder.respond_with_cookie(message, transport, context) else {
+            return;
+        };
+        if let Some(limiter) = &mut self.rate_limiter
+            && reply.has_valid_cookie
+        {
+            limiter.give_back(peer.ip());
+        }
+        turn_around(datagram, &reply, &mut self.query_log);
+    }
+}
+
+/// Logs a reply, and sends it in the frame of its query. Sends nothing if the head does not fit.
+fn turn_around<P: Port>(
+    mut datagram: Datagram<'_, P>,
+    reply: &Reply<'_>,
+    query_log: &mut Option<QueryLogger>,
+) {
+    if let Some(head) = reply.rewritten {
+        if head.len() > datagram.max_reply() {
+            return;
+        }
+        datagram.extend_payload(head.len());
+        datagram.payload_mut()[..head.len()].copy_from_slice(head);
+    }
+    if let Some(log) = query_log {
+        let head = datagram.payload().get(..reply.head_len).unwrap_or_default();
+        log.log(datagram.peer(), head, reply.tail.bytes.len(), reply.trail);
+    }
+    // The result is ignored, because the UDP layer counts failures.
+    let _ = datagram.turn_around(reply.head_len, reply.tail, reply.trail);
 }
 
 /// A service that is used alone, without [`DnsOverTcp`](crate::DnsOverTcp), has no hook.

@@ -14,6 +14,7 @@ use tcpip::{
 };
 
 use crate::answers::Answers;
+use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
@@ -110,6 +111,11 @@ impl<H: Hook> DnsOverTcp<H> {
         self.responder.set_identity(identity);
     }
 
+    /// Answers queries with a cookie with cookies of the server.
+    pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
+        self.responder.set_cookies(cookies);
+    }
+
     /// Tells clients how long a connection may be idle, if they ask (RFC 7828).
     pub(crate) fn set_idle_timeout(&mut self, timeout: Duration) {
         self.responder.set_idle_timeout(timeout);
@@ -167,7 +173,8 @@ impl<H: Hook> DnsOverTcp<H> {
             now: conn.now(),
         };
         let responder = &mut self.responder;
-        let Some(reply) = responder.respond_to(query, Transport::Tcp, None, context) else {
+        let Some(reply) = responder.respond_to::<H, true>(query, Transport::Tcp, None, context)
+        else {
             return false;
         };
         let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);

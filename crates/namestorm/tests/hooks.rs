@@ -10,8 +10,8 @@ use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
 use harness::{CLIENT_PORT, Client, FORMS, MODES, Query, name, prepare_hooked};
 use namestorm::{
-    Answers, Form, Hook, HookNameError, Name, Namestorm, Question, RecordError, Records, Responder,
-    Rrset, Section, Transport, Verdict, Zones, load_text, rtype,
+    Answers, Form, Hook, HookNameError, MAX_UDP_MESSAGE, Name, Namestorm, Question, RecordError,
+    Records, Responder, Rrset, Section, Transport, Verdict, Zones, load_text, rtype,
 };
 use nmio::sim::Sink;
 use nmio::{Handler, Instant};
@@ -148,7 +148,9 @@ fn ask(hook: &mut PresetHook, query: &Query, transport: Transport) -> Option<Vec
     one
 }
 
-const UDP: Transport = Transport::Udp { link: 1472 };
+const UDP: Transport = Transport::Udp {
+    link: MAX_UDP_MESSAGE,
+};
 
 /// Builds a reply's head, which consists of header and question.
 fn head(query: &Query, flags: u16, counts: [u16; 3]) -> Vec<u8> {

@@ -340,6 +340,7 @@ fn every_datagram_is_counted() {
         ("shorter than a DNS header", 3),
         ("a response, not a query", 1),
         ("no reply from the hook", 0),
+        ("rate limit", 0),
     ];
     assert_eq!(counters.drops(), drops);
     let mut by_rcode = counters.by_rcode().to_vec();

@@ -5,11 +5,12 @@
 //! zone NAME             a zone's master file, up to a line "end"
 //! broken NAME           a zone that could not be loaded
 //! server [WORD…]        what the server says about itself; words: nsid=TEXT,
-//!                       version=TEXT, id=TEXT
+//!                       version=TEXT, id=TEXT; and cookies=HEX[,HEX], the
+//!                       secrets of its cookies. It then serves only IPv4
 //! test TITLE            a title, usually with a section of an RFC
 //! ? NAME TYPE [WORD…]   a query; words: edns=SIZE, do, version=N,
-//!                       nsid, keepalive, cookie, options=HEX (the data of
-//!                       OPT), class=NAME, opcode=N, tcp, no-rd, soa (a
+//!                       nsid, keepalive, cookie, cookie=HEX, options=HEX
+//!                       (the data of OPT), bare (no question), class=NAME, opcode=N, tcp, no-rd, soa (a
 //!                       record in the authority section, as in IXFR)
 //! = RCODE [WORD…]       the reply's flags: aa, tc; opt (and do) if it has
 //!                       an OPT record; its options as CODE:HEX; bare if it
@@ -27,6 +28,7 @@ mod harness;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use domain::base::iana::{Class, OptRcode, Rtype};
 use domain::base::message::RecordSection;
@@ -35,8 +37,10 @@ use domain::base::{Message, ParsedName, ParsedRecord};
 use domain::dep::octseq::Parser;
 use domain::rdata::AllRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
-use harness::{Client, FORMS, MODES, Query, name, prepare_beside, rtype};
-use namestorm::{Answers, Form, Identity, Responder, Transport};
+use harness::{CLIENT_PORT, Client, FORMS, MODES, Query, name, prepare_beside, rtype};
+use namestorm::{Answers, Cookies, Form, Identity, NoHook, Responder, Transport};
+use nmio::Instant;
+use testkit::CLIENT;
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -62,6 +66,7 @@ struct Scenario {
     zones: Vec<(String, String)>,
     broken: Vec<String>,
     identity: Identity,
+    cookies: Option<Arc<Cookies>>,
     cases: Vec<Case>,
 }
 
@@ -82,7 +87,10 @@ fn read(text: &str) -> Scenario {
                 scenario.zones.push((rest.to_owned(), text));
             }
             "broken" => scenario.broken.push(rest.to_owned()),
-            "server" => scenario.identity = server(rest),
+            "server" => {
+                scenario.identity = server(rest);
+                scenario.cookies = server_cookies(rest);
+            }
             "test" => rest.clone_into(&mut title),
             "?" => {
                 let (query, tcp) = question(rest);
@@ -120,6 +128,16 @@ fn server(text: &str) -> Identity {
     )
 }
 
+/// Returns cookies with the secrets of the word `cookies`, at a fixed time.
+fn server_cookies(text: &str) -> Option<Arc<Cookies>> {
+    let mut words = text.split_whitespace();
+    let hex = words.find_map(|word| word.strip_prefix("cookies="))?;
+    let secrets = hex.split(',').map(|hex| bytes_of(hex).try_into().unwrap());
+    let secrets: Vec<_> = secrets.collect();
+    let clock = || SystemTime::UNIX_EPOCH + Duration::from_secs(1_559_731_985);
+    Some(Arc::new(Cookies::new(&secrets, clock)))
+}
+
 fn bytes_of(hex: &str) -> Vec<u8> {
     let at = (0..hex.len()).step_by(2);
     at.map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
@@ -141,7 +159,12 @@ fn question(text: &str) -> (Query, bool) {
             "version" => edns.1 = value.parse().unwrap(),
             "nsid" => query.options.extend([0, 3, 0, 0]),
             "keepalive" => query.options.extend([0, 11, 0, 0]),
-            "cookie" => query.options.extend(*b"\0\x0a\0\x08myCookie"),
+            "cookie" if value.is_empty() => query.options.extend(*b"\0\x0a\0\x08myCookie"),
+            "cookie" => {
+                let cookie = bytes_of(value);
+                query.options.extend([0, 10, 0, cookie.len() as u8]);
+                query.options.extend(cookie);
+            }
             "options" => query.options.extend(bytes_of(value)),
             _ => wants_edns = false,
         }
@@ -154,6 +177,7 @@ fn question(text: &str) -> (Query, bool) {
             "opcode" => query.flags |= value.parse::<u16>().unwrap() << 11,
             "no-rd" => query.flags &= !0x0100,
             "soa" => query.has_soa = true,
+            "bare" => query.is_bare = true,
             "tcp" => tcp = true,
             _ => panic!("unknown word {word}"),
         }
@@ -237,11 +261,23 @@ fn decode(query: &Query, bytes: &[u8]) -> Reply {
     reply
 }
 
-fn ask_tcp(answers: &Arc<Answers>, identity: &Identity, query: &[u8]) -> Vec<u8> {
+fn ask_tcp(answers: &Arc<Answers>, scenario: &Scenario, query: &[u8]) -> Vec<u8> {
     let mut responder = Responder::new(Arc::clone(answers));
-    responder.set_identity(Arc::new(identity.clone()));
+    responder.set_identity(Arc::new(scenario.identity.clone()));
+    if let Some(cookies) = &scenario.cookies {
+        responder.set_cookies(Arc::clone(cookies));
+    }
     let mut message = query.to_vec();
-    let reply = responder.respond(&mut message, Transport::Tcp).unwrap();
+    let peer = (CLIENT[0], CLIENT_PORT).into();
+    let reply = responder
+        .respond_with(
+            &mut message,
+            Transport::Tcp,
+            &mut NoHook,
+            peer,
+            Instant::ZERO,
+        )
+        .unwrap();
     let head = reply.rewritten.map(<[u8]>::to_vec);
     let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
     let head = head.unwrap_or_else(|| message[..head_len].to_vec());
@@ -256,13 +292,13 @@ fn ask_all(
     clients: &mut [Client],
     case: &Case,
     answers: &[Arc<Answers>],
-    identity: &Identity,
+    scenario: &Scenario,
 ) -> Vec<u8> {
     let query = case.query.bytes();
     if case.tcp {
         let mut replies = answers
             .iter()
-            .map(|answers| ask_tcp(answers, identity, &query));
+            .map(|answers| ask_tcp(answers, scenario, &query));
         let first = replies.next().unwrap();
         assert!(replies.all(|reply| reply == first));
         return first;
@@ -298,13 +334,20 @@ fn run(file: &str, text: &str) {
     for answers in &answers {
         for mode in MODES {
             for v6 in [false, true] {
-                clients.push(Client::of_server(answers, mode, v6, &scenario.identity));
+                if v6 && scenario.cookies.is_some() {
+                    continue;
+                }
+                let mut client = Client::of_server(answers, mode, v6, &scenario.identity);
+                if let Some(cookies) = &scenario.cookies {
+                    client.set_cookies(cookies);
+                }
+                clients.push(client);
             }
         }
     }
     let mut failures = String::new();
     for case in &scenario.cases {
-        let bytes = ask_all(&mut clients, case, &answers, &scenario.identity);
+        let bytes = ask_all(&mut clients, case, &answers, &scenario);
         let reply = decode(&case.query, &bytes);
         if reply != case.expected {
             let Case {
@@ -349,5 +392,6 @@ scenarios!(
     no_identity,
     signed_nsec,
     signed_nsec3,
-    signed_optout
+    signed_optout,
+    cookies
 );

@@ -10,7 +10,8 @@ use control::{
     Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
 };
 use namestorm::{
-    Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs, ZonesArgs,
+    DefenceArgs, Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs,
+    ZonesArgs,
 };
 use sandstorm::{Congestion, SiteOptions, SiteSource, check_sites, load_sites, same_congestion};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
@@ -101,6 +102,9 @@ struct Serve {
     identity: IdentityArgs,
 
     #[command(flatten)]
+    defence: DefenceArgs,
+
+    #[command(flatten)]
     query_log: QueryLogArgs,
 
     #[command(flatten)]
@@ -147,7 +151,7 @@ impl Serve {
         dns: &Self,
     ) -> Result<impl Program + use<C>, StartError> {
         let web = load_sites::<C>(self.source(), more.iter().map(|site| site.source()))?;
-        let both = Both::<Storm, _, _>::new(web, dns.load_zones()?);
+        let both = Both::<Storm, _, _>::new(web, dns.load_zones(&self.network)?);
         Ok(both.with_port_args(&self.dns))
     }
 
@@ -165,12 +169,13 @@ impl Serve {
         same_congestion(std::iter::once(&self).chain(more).map(|one| one.congestion))
     }
 
-    fn load_zones(&self) -> Result<Namestorm, StartError> {
+    fn load_zones(&self, network: &ServeArgs) -> Result<Namestorm, StartError> {
         let mut say = |line: String| control::log::finding(&line);
         let (zones, strict) = (self.zones.clone(), self.dns_strict);
         let dns = Namestorm::load_from(zones, self.dns_hash, self.dns_mode, strict, &mut say)?;
         let dns = dns.with_query_log(&self.query_log)?;
         let dns = dns.with_identity(&self.identity);
+        let dns = dns.with_defence(&self.defence, &network.device)?;
         Ok(dns.with_tcp(TcpSettings::from_args(&self.connections)))
     }
 
@@ -182,7 +187,7 @@ impl Serve {
         let mut found = vec![options.map_err(Into::into), congestion.map_err(Into::into)];
         let (of_sites, web) = check_sites(self.source(), more.iter().map(|site| site.source()));
         found.extend(of_sites);
-        let zones = dns.load_zones();
+        let zones = dns.load_zones(&self.network);
         found.push(match &zones {
             Ok(zones) => Ok(zones.loaded()),
             Err(error) => Err(error.to_string().into()),

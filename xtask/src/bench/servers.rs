@@ -63,7 +63,7 @@ macro_rules! namestorm {
         concat!(
             "namestorm serve --mode ",
             $mode,
-            " --zone {origin}={served} --drain 0 --device {device}"
+            " --zone {origin}={served} --drain 0 --rate-limit 0 --device {device}"
         )
     };
 }

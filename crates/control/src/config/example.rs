@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 40] = [
+const EXAMPLES: [(&str, &str); 43] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -59,6 +59,9 @@ const EXAMPLES: [(&str, &str); 40] = [
         r#"["example.org.zone", "example.com=/var/lib/zones/com"]"#,
     ),
     ("zones_from", r#"["/var/lib/zones/*.zone"]"#),
+    ("cookie_secret", r#""/etc/namestorm/cookie.secrets""#),
+    ("rate_limit", "1000"),
+    ("rate_limit_allowed", r#"["192.0.2.0/24", "2001:db8::/32"]"#),
     ("nsid", r#""ns1.example.org""#),
     ("chaos_version", r#""our name server""#),
     ("chaos_id", r#""ns1.example.org""#),

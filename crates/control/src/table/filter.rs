@@ -1,13 +1,12 @@
 //! Which connections a list has.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
-use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use tcpip::{Overview, State};
 
 use crate::args::number;
+use crate::prefix::Prefix;
 
 /// The options that choose connections. A connection must match all that are given.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -43,8 +42,8 @@ impl Filter {
     pub(crate) fn to_query(&self) -> String {
         let mut query = String::new();
         // Writing to a string cannot fail.
-        if let Some(Prefix { address, bits }) = self.peer {
-            let _ = write!(query, "peer={address}/{bits}&");
+        if let Some(peer) = self.peer {
+            let _ = write!(query, "peer={peer}&");
         }
         if let Some(port) = self.port {
             let _ = write!(query, "port={port}&");
@@ -67,49 +66,6 @@ impl Filter {
             _ => return Err(None),
         }
         Ok(())
-    }
-}
-
-/// A network, or a single address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Prefix {
-    address: IpAddr,
-    bits: u8,
-}
-
-impl Prefix {
-    fn contains(self, other: IpAddr) -> bool {
-        match (self.address, other) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let differing = own.to_bits() ^ other.to_bits();
-                differing.leading_zeros() >= self.bits.into()
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let differing = own.to_bits() ^ other.to_bits();
-                differing.leading_zeros() >= self.bits.into()
-            }
-            _ => false,
-        }
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str =
-            "give an address, such as 192.0.2.7, or a network, such as 2001:db8::/32";
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| FORM)?;
-        let all = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(all), |bits| bits.parse().map_err(|_| FORM))?;
-        if bits > all {
-            return Err("an IPv4 network has at most 32 bits, and an IPv6 network 128");
-        }
-        Ok(Self { address, bits })
     }
 }
 

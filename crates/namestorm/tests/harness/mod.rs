@@ -8,8 +8,8 @@ use std::sync::Arc;
 use eth::{Mac, Station};
 use ip::Host;
 use namestorm::{
-    Answers, Dns, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, Identity, NoHook, ReplyMode, Server,
-    TcpSettings, UdpAndTcp, Zones, compile, load_text,
+    Answers, Cookies, Dns, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, Identity, NoHook, ReplyMode,
+    Server, TcpSettings, UdpAndTcp, Zones, compile, load_text,
 };
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
@@ -122,6 +122,11 @@ impl<H: Hook> Client<H> {
         Some(payload(self.v6, &reply))
     }
 
+    /// Lets the server answer queries with a cookie with these cookies.
+    pub(crate) fn set_cookies(&mut self, cookies: &Arc<Cookies>) {
+        self.server.transports.set_cookies(Arc::clone(cookies));
+    }
+
     /// Passes a frame to the server. Returns the frame that the server sends, if any.
     pub(crate) fn handle(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let sent = self.sink.counters().tx_frames;
@@ -161,6 +166,8 @@ pub(crate) struct Query {
     pub(crate) edns: Option<(u16, u8, u16)>,
     /// The data of the OPT record.
     pub(crate) options: Vec<u8>,
+    /// Whether the question is left out.
+    pub(crate) is_bare: bool,
     /// Whether the authority section holds an SOA record, as in an IXFR query.
     pub(crate) has_soa: bool,
 }
@@ -176,6 +183,7 @@ impl Query {
             qclass: 1,
             edns: None,
             options: Vec::new(),
+            is_bare: false,
             has_soa: false,
         }
     }
@@ -184,12 +192,15 @@ impl Query {
         let mut bytes = Vec::new();
         let additional = u16::from(self.edns.is_some());
         let authority = u16::from(self.has_soa);
-        for word in [self.id, self.flags, 1, 0, authority, additional] {
+        let questions = u16::from(!self.is_bare);
+        for word in [self.id, self.flags, questions, 0, authority, additional] {
             bytes.extend(word.to_be_bytes());
         }
-        bytes.extend(&self.name);
-        bytes.extend(self.qtype.to_be_bytes());
-        bytes.extend(self.qclass.to_be_bytes());
+        if !self.is_bare {
+            bytes.extend(&self.name);
+            bytes.extend(self.qtype.to_be_bytes());
+            bytes.extend(self.qclass.to_be_bytes());
+        }
         if self.has_soa {
             // The SOA record consists of owner, type, class, TTL and data length, then two root
             // names and five numbers.

@@ -1,0 +1,124 @@
+//! Files with server secrets.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use super::{SECRET_LEN, Secret};
+
+/// Maximum number of secrets in a file. An exchange needs two of them at a time.
+pub const MAX_SECRETS: usize = 4;
+/// Maximum length of a file, in bytes, comments included.
+const MAX_FILE_LEN: u64 = 16_384;
+
+/// Why a file has no secrets for cookies. The message follows the name of the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CookieFileError {
+    /// The file cannot be read.
+    #[error("cannot be read: {0}; let the server's user read it")]
+    Unreadable(#[from] io::Error),
+    /// A line is not a secret.
+    #[error(
+        "has no secret in line {line}: write 32 hexadecimal digits, such as openssl rand -hex 16 prints"
+    )]
+    Line {
+        /// Number of the line, from 1.
+        line: usize,
+    },
+    /// There are no secrets.
+    #[error("has no secret: write one with openssl rand -hex 16")]
+    Empty,
+    /// There are too many secrets or bytes.
+    #[error(
+        "has more than {MAX_SECRETS} secrets, or more than {MAX_FILE_LEN} bytes: remove old ones"
+    )]
+    Long,
+}
+
+/// Reads a file with one secret in each line, in hexadecimal. Empty lines and lines that begin with
+/// `#` do not count.
+///
+/// # Errors
+/// If the file cannot be read, or is not such a file.
+pub(crate) fn read(path: &Path) -> Result<Vec<Secret>, CookieFileError> {
+    let mut text = Vec::new();
+    let file = File::open(path)?;
+    file.take(MAX_FILE_LEN + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE_LEN {
+        return Err(CookieFileError::Long);
+    }
+    let mut secrets = Vec::new();
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        let secret = parse(line).ok_or(CookieFileError::Line { line: number + 1 })?;
+        secrets.push(secret);
+    }
+    match secrets.len() {
+        0 => Err(CookieFileError::Empty),
+        1..=MAX_SECRETS => Ok(secrets),
+        _ => Err(CookieFileError::Long),
+    }
+}
+
+/// Returns the secret that hexadecimal digits stand for.
+fn parse(digits: &[u8]) -> Option<Secret> {
+    let mut secret = [0; SECRET_LEN];
+    if digits.len() != 2 * SECRET_LEN {
+        return None;
+    }
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &[u8]) -> Result<Vec<Secret>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secrets");
+        std::fs::write(&path, text).unwrap();
+        read(&path).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_has_one_secret_in_each_line() {
+        let text =
+            b"# new\nE5e973e5a6b2a43f48e7dc849e37bfcf \r\n\n000102030405060708090a0b0c0d0e0f";
+        let secrets = read_text(text).unwrap();
+        assert_eq!(secrets.len(), 2);
+        assert_eq!(secrets[0][..3], [0xe5, 0xe9, 0x73]);
+        assert_eq!(secrets[1], std::array::from_fn(|at| at as u8));
+        let most = "00".repeat(16) + "\n";
+        assert_eq!(read_text(most.repeat(4).as_bytes()).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        let secret = "0".repeat(32);
+        for (text, error) in [
+            (String::new(), "has no secret: "),
+            ("# only a comment\n".into(), "has no secret: "),
+            (
+                format!("{secret}\n{secret}0\n"),
+                "has no secret in line 2: ",
+            ),
+            (format!("{}g", &secret[1..]), "has no secret in line 1: "),
+            (format!("{}+1", &secret[2..]), "has no secret in line 1: "),
+            (format!("{secret}\n").repeat(5), "has more than 4 secrets"),
+            ("#".repeat(16_385), "has more than 4 secrets"),
+        ] {
+            let found = read_text(text.as_bytes()).unwrap_err();
+            assert!(found.starts_with(error), "{text}: {found}");
+        }
+        let missing = read(Path::new("/none")).unwrap_err().to_string();
+        assert!(missing.starts_with("cannot be read: "), "{missing}");
+    }
+}

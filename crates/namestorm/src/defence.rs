@@ -1,0 +1,175 @@
+//! What protects the server, and others, against forged and excessive queries.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use control::args::number;
+use control::report::{count, counted};
+use control::{Prefix, Reloaded, StartError};
+use nmio::device::Device;
+
+use crate::cookie_source::CookieSource;
+use crate::rate_limit::{
+    DEFAULT_BITS, DEFAULT_RATE, DEFAULT_SLIP, MAX_IPV6_BITS, MAX_RATE, RateLimit,
+};
+
+/// The options for the defence against abuse, for use with `#[command(flatten)]`.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Zones")]
+pub struct DefenceArgs {
+    /// File with the secrets of server cookies, each a line of 32 hexadecimal digits, such as `openssl
+    /// rand -hex 16` prints. Servers that share an address should share the file. The first secret makes
+    /// cookies, and up to four verify them. A reload reads the file again. Without this option, the
+    /// secret is random, and ends with the server.
+    #[arg(long, value_name = "FILE")]
+    cookie_secret: Option<PathBuf>,
+
+    /// Maximum number of replies over UDP per second that a worker sends to a network of clients, or 0
+    /// for no limit. Valid cookies, loopback addresses and `--rate-limit-allow` have no limit. Without
+    /// this option it is 1000, or 0 if the device is `auto`, whose clients are on this host.
+    #[arg(long, value_name = "N", value_parser = number::<u32>(0..=MAX_RATE))]
+    rate_limit: Option<u32>,
+
+    /// Which queries over the limit get a short reply: one of N of each network, or none with 0. The
+    /// reply is truncated, so that clients ask over TCP, or has BADCOOKIE if the query has a cookie.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SLIP, value_parser = number::<u8>(0..=MAX_SLIP))]
+    rate_limit_slip: u8,
+
+    /// Length of the IPv4 networks that the limit is for, in bits.
+    #[arg(long, value_name = "BITS", default_value_t = DEFAULT_BITS[0],
+          value_parser = number::<u8>(8..=32))]
+    rate_limit_ipv4_prefix: u8,
+
+    /// Length of the IPv6 networks that the limit is for, in bits.
+    #[arg(long, value_name = "BITS", default_value_t = DEFAULT_BITS[1],
+          value_parser = number::<u8>(16..=MAX_IPV6_BITS))]
+    rate_limit_ipv6_prefix: u8,
+
+    /// Address or network of clients without a limit, such as `192.0.2.0/24`. Repeat the option for
+    /// more.
+    #[arg(long = "rate-limit-allow", value_name = "ADDRESS[/BITS]")]
+    rate_limit_allowed: Vec<Prefix>,
+}
+
+/// Maximum of `--rate-limit-slip`.
+const MAX_SLIP: u8 = 100;
+/// Maximum number of networks without a limit. Each query over the limit is compared with all of them.
+const MAX_ALLOWED: usize = 256;
+
+impl Default for DefenceArgs {
+    fn default() -> Self {
+        Self {
+            cookie_secret: None,
+            rate_limit: Some(0),
+            rate_limit_slip: DEFAULT_SLIP,
+            rate_limit_ipv4_prefix: DEFAULT_BITS[0],
+            rate_limit_ipv6_prefix: DEFAULT_BITS[1],
+            rate_limit_allowed: Vec::new(),
+        }
+    }
+}
+
+impl DefenceArgs {
+    /// Checks that the server can start with these options.
+    ///
+    /// # Errors
+    /// If a file of the options cannot be read, or if they have too many networks.
+    pub fn check(&self, device: &Device) -> Result<(), StartError> {
+        Defence::from_args(self, device).map(drop)
+    }
+
+    /// Returns the limit of replies on this device, if there is one.
+    fn limit(&self, device: &Device) -> Result<Option<RateLimit>, StartError> {
+        if self.rate_limit_allowed.len() > MAX_ALLOWED {
+            let error = format!(
+                "--rate-limit-allow has {} networks, but {MAX_ALLOWED} are the maximum: combine them",
+                self.rate_limit_allowed.len()
+            );
+            return Err(error.into());
+        }
+        let default = if *device == Device::Auto {
+            0
+        } else {
+            DEFAULT_RATE
+        };
+        let rate = self.rate_limit.unwrap_or(default);
+        Ok((rate > 0).then(|| RateLimit {
+            rate,
+            slip: self.rate_limit_slip,
+            bits: [self.rate_limit_ipv4_prefix, self.rate_limit_ipv6_prefix],
+            allowed: self.rate_limit_allowed.clone(),
+        }))
+    }
+}
+
+/// The defence of one server.
+#[derive(Debug)]
+pub(crate) struct Defence {
+    cookies: CookieSource,
+    rate_limit: Option<RateLimit>,
+}
+
+impl Defence {
+    /// Creates the defence that the options describe, for a server on this device.
+    ///
+    /// # Errors
+    /// If a file cannot be read, if the system returns no random bytes, or if there are too many
+    /// networks.
+    pub(crate) fn from_args(args: &DefenceArgs, device: &Device) -> Result<Self, StartError> {
+        let cookies = match &args.cookie_secret {
+            Some(file) => CookieSource::from_file(file)?,
+            None => CookieSource::random()?,
+        };
+        Ok(Self {
+            cookies,
+            rate_limit: args.limit(device)?,
+        })
+    }
+
+    /// Reads the files of the options again, after a reload of zones with this result. Returns the
+    /// result of both.
+    pub(crate) fn reload_after(
+        &self,
+        zones: Result<Reloaded, StartError>,
+    ) -> Result<Reloaded, StartError> {
+        let Err(error) = self.cookies.reload() else {
+            return zones;
+        };
+        match zones {
+            Ok(Reloaded { done, kept }) => {
+                let kept = kept.map_or(error.to_string(), |kept| format!("{kept}; {error}"));
+                Ok(Reloaded {
+                    done,
+                    kept: Some(kept),
+                })
+            }
+            Err(zones) => Err(format!("{zones}; {error}").into()),
+        }
+    }
+
+    /// Returns the source of cookies.
+    pub(crate) fn cookies(&self) -> &CookieSource {
+        &self.cookies
+    }
+
+    /// Returns the limit of replies, if there is one.
+    pub(crate) fn rate_limit(&self) -> Option<&RateLimit> {
+        self.rate_limit.as_ref()
+    }
+
+    /// Returns lines for the start block.
+    pub(crate) fn loaded(&self) -> Vec<(&'static str, String)> {
+        let limit = match &self.rate_limit {
+            None => "none".to_owned(),
+            Some(limit) => {
+                let (rate, [v4, v6]) = (count(limit.rate.into()), limit.bits);
+                let except = match limit.allowed.len() as u64 {
+                    0 => String::new(),
+                    allowed => format!(", except {}", counted(allowed, "network")),
+                };
+                format!("{rate}/s to each /{v4} and /{v6} network, per worker{except}")
+            }
+        };
+        vec![("cookies", self.cookies.describe()), ("rate limit", limit)]
+    }
+}

@@ -1,0 +1,112 @@
+//! Reads zones again while their old answers are served.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use control::report::{count, counted};
+use control::{Named, NewWorker, Reloaded, StartError};
+
+use super::{LoadError, Namestorm, Source, faulty_files, locked};
+use crate::hook::Hook;
+use crate::name::Name;
+use crate::zone_files::{UnservedFile, ZoneFiles};
+
+impl<H, F> Namestorm<H, F>
+where
+    H: Hook + Named,
+    F: Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
+{
+    /// Reads the zone named `apex` again, or else all zones that have changed. Other threads cannot
+    /// help, because the rights of the reload thread are its own.
+    fn read_again(
+        &self,
+        source: &Source,
+        known: &ZoneFiles,
+        apex: Option<&[u8]>,
+    ) -> Result<ZoneFiles, StartError> {
+        let mut say = |line: String| tracing::warn!("{line}");
+        if let Some(apex) = apex {
+            let one = known.read_one(apex, &mut say).map_err(|file| {
+                self.note(|inventory| inventory.note_stale_file(&file));
+                faulty_files([&*file]).unwrap_or_default()
+            })?;
+            if let Some(files) = one {
+                if let Some(zone) = files.find(apex) {
+                    self.note(|inventory| inventory.note_correct_file(zone.file()));
+                }
+                return Ok(files);
+            }
+        }
+        let files = known.read(&source.zones.specs()?, 1, &mut say);
+        self.note(|inventory| inventory.note_stale(files.stale()));
+        Ok(files)
+    }
+
+    /// Reads the zone named `only` again, or else all zones that have changed, and hands the answers to
+    /// the workers.
+    fn reload_from(&self, source: &Source, only: Option<&str>) -> Result<Reloaded, StartError> {
+        let say = |line: String| tracing::warn!("{line}");
+        let mut known = locked(&source.files);
+        let apex = match only {
+            Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
+            None => None,
+        };
+        let files = self.read_again(source, &known, apex.as_deref())?;
+        let before: HashSet<_> = known.unserved().iter().map(UnservedFile::file).collect();
+        let is_new = |file: &&UnservedFile| !before.contains(&file.file());
+        let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
+        for file in &unserved {
+            say(file.to_string());
+        }
+        let stale = files.stale();
+        // If no other zone has changed, nothing is reloaded.
+        if (source.strict && !(stale.is_empty() && unserved.is_empty()))
+            || (!stale.is_empty() && !files.differ_from(&known))
+        {
+            let all = stale.iter().chain(unserved.iter().copied());
+            return Err(faulty_files(all).unwrap_or_default().into());
+        }
+        if files.good() == 0 {
+            return Err(LoadError::Nothing.into());
+        }
+        let kept = faulty_files(stale.iter().chain(files.unserved().iter()));
+        if let (Some(name), Some(apex)) = (only, &apex)
+            && files.find(apex).is_none()
+        {
+            let why = kept.map_or(String::new(), |why| format!("; {why}"));
+            return Err(format!("no zone is called {name:?}{why}").into());
+        }
+        let new = Arc::new(files.answers());
+        let old = self.answers();
+        let change = || *locked(&self.answers) = Arc::clone(&new);
+        self.handover.send(change, || Arc::clone(&new));
+        // This is the last reference, so no worker has to free the old answers.
+        drop(old);
+        let size = new.size();
+        let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
+            .map(|(number, of)| counted(number as u64, of));
+        let read = count(files.read_count() as u64);
+        let changes = files.changes_since(&known);
+        self.note(|inventory| inventory.note_served(&files));
+        *known = files;
+        Ok(Reloaded {
+            done: format!("{zones}, {names}; {read} read again{changes}"),
+            kept,
+        })
+    }
+
+    /// Reads the zone named `only` again, or else all zones that have changed.
+    pub(super) fn reload_zones(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
+        let source = self.source.as_ref().ok_or("the zones are not from files")?;
+        let outcome = self.reload_from(source, only);
+        // Otherwise, the reason would only be a permission that nobody has taken away.
+        match (source.folders.replaced(), outcome) {
+            (Some(why), Err(error)) => Err(format!("{error}; {why}").into()),
+            (Some(why), Ok(Reloaded { done, kept })) => Ok(Reloaded {
+                done,
+                kept: kept.map(|kept| format!("{kept}; {why}")),
+            }),
+            (None, outcome) => outcome,
+        }
+    }
+}

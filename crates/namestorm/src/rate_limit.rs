@@ -1,0 +1,131 @@
+//! Limits the replies over UDP to each network, so that forged queries do not make the server attack a
+//! third party. Each worker has a limiter of its own.
+
+mod accounts;
+
+use std::net::IpAddr;
+
+use control::Prefix;
+use nmio::Instant;
+
+use accounts::Accounts;
+
+/// Default number of replies per second to a network.
+pub const DEFAULT_RATE: u32 = 1_000;
+/// Default of [`RateLimit::slip`].
+pub const DEFAULT_SLIP: u8 = 2;
+/// Default length of IPv4 and IPv6 networks, in bits.
+pub const DEFAULT_BITS: [u8; 2] = [24, 56];
+/// Maximum length of an IPv6 network, in bits. Hosts choose the other bits of an address.
+pub const MAX_IPV6_BITS: u8 = 64;
+/// Maximum of [`RateLimit::rate`].
+pub const MAX_RATE: u32 = 1_000_000;
+/// The upper half of a key of an IPv4 network. No IPv6 address begins with it, because that would be a
+/// multicast address, which never is a source.
+const V4: u64 = 0xffff_ffff << 32;
+
+/// The limit of replies over UDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Number of replies per second to a network, from 1 to [`MAX_RATE`]. A network that has been
+    /// quiet for a second gets so many replies at once.
+    pub rate: u32,
+    /// One of this many queries over the limit gets a short reply: truncated, or BADCOOKIE. The others
+    /// get none. With 1 all of them get it, and with 0 none.
+    pub slip: u8,
+    /// Length of IPv4 and IPv6 networks, in bits: 1 to 32, and 1 to [`MAX_IPV6_BITS`].
+    pub bits: [u8; 2],
+    /// Networks without a limit. Loopback addresses have none either.
+    pub allowed: Vec<Prefix>,
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        Self {
+            rate: DEFAULT_RATE,
+            slip: DEFAULT_SLIP,
+            bits: DEFAULT_BITS,
+            allowed: Vec::new(),
+        }
+    }
+}
+
+/// What happens to a query over the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excess {
+    /// It is answered, because its client has no limit.
+    Answered,
+    /// It gets a short reply.
+    Slipped,
+    /// It gets no reply.
+    Dropped,
+}
+
+/// Limits the replies of one worker.
+#[derive(Debug)]
+pub(crate) struct RateLimiter {
+    v4_mask: u32,
+    v6_mask: u64,
+    slip: u8,
+    allowed: Vec<Prefix>,
+    accounts: Accounts,
+}
+
+impl RateLimiter {
+    /// Creates a limiter. `secret` keys its hashes, so that clients cannot choose their places.
+    pub(crate) fn new(limit: &RateLimit, secret: [u64; 4]) -> Self {
+        let [v4_bits, v6_bits] = limit.bits.map(u32::from);
+        Self {
+            v4_mask: u32::MAX << (32 - v4_bits.clamp(1, 32)),
+            v6_mask: u64::MAX << (64 - v6_bits.clamp(1, 64)),
+            slip: limit.slip,
+            allowed: limit.allowed.clone(),
+            accounts: Accounts::new(limit.rate.clamp(1, MAX_RATE), secret),
+        }
+    }
+
+    /// Returns true if the limit of the client's network allows a reply now. Charges the reply.
+    #[inline(always)]
+    pub(crate) fn admits(&mut self, client: IpAddr, now: Instant) -> bool {
+        let key = self.key(client);
+        self.accounts.charge(key, now.as_nanos())
+    }
+
+    /// Decides about a query that is not [admitted](Self::admits). `has_cookie` returns whether the
+    /// query has a valid cookie.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn excess(&mut self, client: IpAddr, has_cookie: impl FnOnce() -> bool) -> Excess {
+        let is_allowed = self.allowed.iter().any(|prefix| prefix.contains(client));
+        if client.is_loopback() || is_allowed || has_cookie() {
+            return Excess::Answered;
+        }
+        let key = self.key(client);
+        if self.accounts.slips(key, self.slip) {
+            Excess::Slipped
+        } else {
+            Excess::Dropped
+        }
+    }
+
+    /// Takes back the charge for a reply to a query with a valid cookie, which has no limit.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn give_back(&mut self, client: IpAddr) {
+        let key = self.key(client);
+        self.accounts.give_back(key);
+    }
+
+    /// Returns the key of a client's network.
+    #[inline(always)]
+    fn key(&self, client: IpAddr) -> u64 {
+        match client {
+            IpAddr::V4(address) => V4 | u64::from(address.to_bits() & self.v4_mask),
+            IpAddr::V6(address) => (address.to_bits() >> 64) as u64 & self.v6_mask,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "rate_limit_tests.rs"]
+mod tests;
