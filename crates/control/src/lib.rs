@@ -167,7 +167,8 @@ pub use program::{
 };
 pub use readers::Readers;
 pub use records::{
-    CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
+    CLIENT_LEN, FrameDestination, LogDestination, RecordLog, RecordSender, client_from_bytes,
+    client_to_bytes,
 };
 pub use run::serve;
 pub use secret::Secret;

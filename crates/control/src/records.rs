@@ -1,5 +1,5 @@
 //! Records of single requests: each worker hands them through a bounded ring to a thread that writes
-//! them as lines of a log.
+//! them as lines or frames of a log.
 //!
 //! A worker copies a few bytes and never waits. If the ring is full, the record is dropped and
 //! counted. The writer's thread turns records into text. Each log has its own, so that a log that is
@@ -7,12 +7,14 @@
 
 mod client;
 mod destination;
+mod frames;
 mod log;
 mod ring;
 mod writer;
 
 pub use client::{CLIENT_LEN, client_from_bytes, client_to_bytes};
 pub use destination::LogDestination;
+pub use frames::FrameDestination;
 pub use log::RecordLog;
 pub use ring::RecordSender;
 pub(crate) use ring::{RecordReader, ring};

@@ -281,7 +281,7 @@ where
         Self { mode, ..self }
     }
 
-    /// Opens the query log that the options name, if there is one.
+    /// Opens the query log and dnstap, as far as the options name them.
     ///
     /// # Errors
     /// If the log cannot be opened. The error names it.
@@ -289,7 +289,7 @@ where
     where
         H: Named,
     {
-        let query_log = QueryLog::open(args, H::NAME)?;
+        let query_log = QueryLog::open(args, H::NAME, H::VERSION)?;
         Ok(Self { query_log, ..self })
     }
 
@@ -462,7 +462,7 @@ where
     }
 
     fn logs(&self) -> Vec<&RecordLog> {
-        self.query_log.iter().map(QueryLog::log).collect()
+        self.query_log.iter().flat_map(QueryLog::logs).collect()
     }
 
     fn can_reload(&self) -> bool {
@@ -567,7 +567,14 @@ where
         }
         let loggers = [server.dns().query_log(), server.tcp().app().query_log()];
         for logger in loggers.into_iter().flatten() {
-            tally.event("query log lines lost", logger.lost());
+            for (event, lost) in [
+                ("query log lines lost", logger.lost_lines()),
+                ("dnstap messages lost", logger.lost_messages()),
+            ] {
+                if let Some(lost) = lost {
+                    tally.event(event, lost);
+                }
+            }
         }
         let over_tcp = server.tcp().counters();
         tally.event("queries too slow", over_tcp.deadlines_missed);

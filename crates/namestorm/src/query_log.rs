@@ -1,7 +1,9 @@
-//! The query log: a line for each query, or for one of N.
+//! The query log: a line for each query, or for one of N. Also messages of dnstap for them.
 //!
 //! A worker copies the start of the reply, which has the question, into a record. The thread that
 //! writes the log formats it.
+
+mod dnstap;
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -10,9 +12,12 @@ use std::time::SystemTime;
 use clap::{Args, ValueEnum};
 use control::args::number;
 use control::{
-    CLIENT_LEN, LogDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
+    CLIENT_LEN, FrameDestination, LogDestination, RecordLog, RecordSender, client_from_bytes,
+    client_to_bytes,
 };
+use nmio::Instant;
 
+use self::dnstap::Tap;
 use crate::edns::EXTENDED_RCODE_AT;
 use crate::name::{self, Shown};
 use crate::rtype;
@@ -45,7 +50,13 @@ pub struct QueryLogArgs {
     )]
     format: QueryFormat,
 
-    /// Log only one of N queries of each worker and transport.
+    /// Send each DNS query and its reply as dnstap (`AUTH_QUERY` and `AUTH_RESPONSE`), to the socket
+    /// of a collector or to a FILE. If messages cannot be written as fast as queries arrive, some are
+    /// dropped and counted.
+    #[arg(long, value_name = "unix:PATH|FILE")]
+    dnstap: Option<FrameDestination>,
+
+    /// Log only one of N queries of each worker and transport. This also holds for dnstap.
     #[arg(id = "query_log_sample", long = "query-log-sample", value_name = "N", default_value_t = 1,
           value_parser = number::<u32>(1..=u32::MAX))]
     sample: u32,
@@ -62,63 +73,96 @@ enum QueryFormat {
     Json,
 }
 
-/// An open query log.
+/// The open logs of queries. At least one of the two is open.
 #[derive(Debug)]
 pub(crate) struct QueryLog {
-    log: RecordLog,
+    lines: Option<RecordLog>,
+    dnstap: Option<RecordLog>,
     sample: u32,
 }
 
 impl QueryLog {
-    /// Opens the log that the options name.
+    /// Opens the logs that the options name. `program` and `version` are those of the server.
     ///
     /// # Errors
-    /// If the log cannot be opened, or if there are options of the log without a log. The error names
+    /// If a log cannot be opened, or if there are options of a log without the log. The error names
     /// it.
-    pub(crate) fn open(args: &QueryLogArgs, program: &str) -> io::Result<Option<Self>> {
-        let Some(to) = &args.to else {
-            let option = match args {
-                QueryLogArgs { sample: 2.., .. } => "--query-log-sample",
-                QueryLogArgs {
-                    format: QueryFormat::Json,
-                    ..
-                } => "--query-log-format",
-                _ => return Ok(None),
-            };
-            return Err(io::Error::other(format!(
-                "{option} has no effect without --query-log; give both, or neither"
-            )));
+    pub(crate) fn open(
+        args: &QueryLogArgs,
+        program: &str,
+        version: &str,
+    ) -> io::Result<Option<Self>> {
+        let useless = match args {
+            QueryLogArgs {
+                sample: 2..,
+                to: None,
+                dnstap: None,
+                ..
+            } => Some(("--query-log-sample", "--query-log or --dnstap")),
+            QueryLogArgs {
+                format: QueryFormat::Json,
+                to: None,
+                ..
+            } => Some(("--query-log-format", "--query-log")),
+            _ => None,
         };
+        if let Some((option, of)) = useless {
+            return Err(io::Error::other(format!(
+                "{option} has no effect without {of}; give both, or neither"
+            )));
+        }
         let form = args.format;
         let format = move |record: &[u8], line: &mut Vec<u8>| {
             write(form, SystemTime::now(), record, line);
         };
-        let log = RecordLog::open("query log", program, to, format)?;
-        Ok(Some(Self {
-            log,
+        let lines = args.to.as_ref();
+        let lines = lines.map(|to| RecordLog::open("query log", program, to, format));
+        let identity = || {
+            rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned()
+        };
+        let version = format!("{program} {version}");
+        let dnstap = args.dnstap.as_ref();
+        let dnstap = dnstap.map(|to| dnstap::open(to, identity(), version));
+        let this = Self {
+            lines: lines.transpose()?,
+            dnstap: dnstap.transpose()?,
             sample: args.sample.max(1),
-        }))
+        };
+        Ok((this.lines.is_some() || this.dnstap.is_some()).then_some(this))
     }
 
-    /// Returns the log of records.
-    pub(crate) fn log(&self) -> &RecordLog {
-        &self.log
+    /// Returns the logs of records.
+    pub(crate) fn logs(&self) -> impl Iterator<Item = &RecordLog> {
+        self.lines.iter().chain(&self.dnstap)
     }
 
     /// Opens the end of one worker and transport.
     pub(crate) fn sender(&self, is_tcp: bool) -> QueryLogger {
-        QueryLogger {
-            sender: self.log.sender(),
+        let lines = self.lines.as_ref().map(|log| LineLogger {
+            sender: log.sender(),
             is_tcp,
             sample: self.sample,
             until_next: 1,
-        }
+        });
+        let tap = self.dnstap.as_ref();
+        let tap = tap.map(|log| Tap::new(log.sender(), is_tcp, self.sample));
+        QueryLogger { lines, tap }
     }
+}
+
+/// The end of the logs that belongs to one worker and transport.
+#[derive(Debug)]
+pub(crate) struct QueryLogger {
+    lines: Option<LineLogger>,
+    tap: Option<Tap>,
 }
 
 /// The end of the query log that belongs to one worker and transport.
 #[derive(Debug)]
-pub(crate) struct QueryLogger {
+struct LineLogger {
     sender: RecordSender,
     is_tcp: bool,
     sample: u32,
@@ -127,10 +171,42 @@ pub(crate) struct QueryLogger {
 }
 
 impl QueryLogger {
+    /// Logs a query before it is answered. `ends` are the addresses of the client and of the server.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn on_query(&mut self, ends: [SocketAddr; 2], query: &[u8], now: Instant) {
+        if let Some(tap) = &mut self.tap {
+            tap.on_query(ends, query, now);
+        }
+    }
+
+    /// Logs the reply to the query. It consists of a head, a tail, and an OPT record.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn on_reply(&mut self, ends: [SocketAddr; 2], head: &[u8], tail: &[u8], opt: &[u8]) {
+        if let Some(lines) = &mut self.lines {
+            lines.log(ends[0], head, tail.len(), opt);
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.on_reply(ends, &[head, tail, opt]);
+        }
+    }
+
+    /// Number of lines of the query log that are lost, if there is one.
+    pub(crate) fn lost_lines(&self) -> Option<u64> {
+        self.lines.as_ref().map(|lines| lines.sender.lost())
+    }
+
+    /// Number of messages of dnstap that are lost, if there is dnstap.
+    pub(crate) fn lost_messages(&self) -> Option<u64> {
+        self.tap.as_ref().map(Tap::lost)
+    }
+}
+
+impl LineLogger {
     /// Logs a query, unless it is left out of the sample. The arguments after the client are the
     /// reply's head, the length of its tail, and its OPT record.
-    #[inline(never)]
-    pub(crate) fn log(&mut self, peer: SocketAddr, head: &[u8], tail_len: usize, opt: &[u8]) {
+    fn log(&mut self, peer: SocketAddr, head: &[u8], tail_len: usize, opt: &[u8]) {
         self.until_next -= 1;
         if self.until_next == 0 {
             self.until_next = self.sample;
@@ -142,11 +218,6 @@ impl QueryLogger {
             };
             self.sender.send(&entry.to_bytes(), head);
         }
-    }
-
-    /// Number of lines that are lost.
-    pub(crate) fn lost(&self) -> u64 {
-        self.sender.lost()
     }
 }
 
@@ -293,16 +364,19 @@ mod tests {
             sample: 3,
             ..QueryLogArgs::default()
         };
-        let log = QueryLog::open(&args, "test").unwrap().unwrap();
+        let log = QueryLog::open(&args, "test", "1").unwrap().unwrap();
         let mut logger = log.sender(false);
-        let peer = "192.0.2.1:53".parse().unwrap();
+        let ends = ["192.0.2.1:53".parse().unwrap(); 2];
         let left: Vec<_> = (0..7)
             .map(|_| {
-                logger.log(peer, HEAD, 0, &[]);
-                logger.until_next
+                logger.on_reply(ends, HEAD, &[], &[]);
+                logger.lines.as_ref().unwrap().until_next
             })
             .collect();
         assert_eq!(left, [3, 2, 1, 3, 2, 1, 3]);
-        assert_eq!(logger.lost(), 0);
+        assert_eq!(
+            (logger.lost_lines(), logger.lost_messages()),
+            (Some(0), None)
+        );
     }
 }

@@ -155,6 +155,9 @@ impl Dns {
     ) {
         let link = datagram.max_reply().min(MAX_UDP_MESSAGE);
         let transport = Transport::Udp { link };
+        if let Some(log) = &mut self.query_log {
+            log.on_query([datagram.peer(), datagram.local()], datagram.payload(), now);
+        }
         if let Some(limiter) = &mut self.rate_limiter
             && let client = datagram.peer().ip()
             && !limiter.admits(client, now)
@@ -187,7 +190,8 @@ impl Dns {
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
         if let Some(log) = &mut self.query_log {
             let head = datagram.payload().get(..head_len).unwrap_or_default();
-            log.log(datagram.peer(), head, tail.bytes.len(), trail);
+            let ends = [datagram.peer(), datagram.local()];
+            log.on_reply(ends, head, tail.bytes, trail);
         }
         // The result is ignored, because the UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
@@ -281,7 +285,8 @@ fn turn_around<P: Port>(
     }
     if let Some(log) = query_log {
         let head = datagram.payload().get(..reply.head_len).unwrap_or_default();
-        log.log(datagram.peer(), head, reply.tail.bytes.len(), reply.trail);
+        let ends = [datagram.peer(), datagram.local()];
+        log.on_reply(ends, head, reply.tail.bytes, reply.trail);
     }
     // The result is ignored, because the UDP layer counts failures.
     let _ = datagram.turn_around(reply.head_len, reply.tail, reply.trail);

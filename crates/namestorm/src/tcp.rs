@@ -164,6 +164,9 @@ impl<H: Hook> DnsOverTcp<H> {
     /// Builds the reply to one message in `self.reply`, with its length field. Returns `false` if
     /// the message receives no reply.
     fn answer(&mut self, message: &[u8], conn: &Connection<'_, ()>) -> bool {
+        if let Some(log) = &mut self.query_log {
+            log.on_query([conn.peer(), conn.local()], message, conn.now());
+        }
         let query = &mut self.query[..message.len()];
         query.copy_from_slice(message);
         let context = HookContext {
@@ -179,7 +182,8 @@ impl<H: Hook> DnsOverTcp<H> {
         };
         let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
         if let Some(log) = &mut self.query_log {
-            log.log(conn.peer(), head, reply.tail.bytes.len(), reply.trail);
+            let ends = [conn.peer(), conn.local()];
+            log.on_reply(ends, head, reply.tail.bytes, reply.trail);
         }
         self.reply.clear();
         self.reply.extend((reply.len() as u16).to_be_bytes());

@@ -12,13 +12,14 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 43] = [
+const EXAMPLES: [(&str, &str); 44] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
     ("workers", "1"),
     ("user", r#""www-data:www-data""#),
     ("access_log", r#""/var/log/sandstorm/access.log""#),
+    ("dnstap", r#""unix:/run/dnstap/dnstap.sock""#),
     ("query_log", r#""/var/log/namestorm/query.log""#),
     ("metrics_listen", r#""127.0.0.1:9153""#),
     ("control_socket", r#""/run/www/control.sock""#),

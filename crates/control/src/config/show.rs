@@ -48,7 +48,7 @@ impl OwnDefaults {
 }
 
 /// What holds without the options that belong to all servers.
-const WITHOUT: [(&str, &str); 9] = [
+const WITHOUT: [(&str, &str); 10] = [
     ("addresses", "the addresses of the interface"),
     ("workers", "one for each queue"),
     (
@@ -58,6 +58,7 @@ const WITHOUT: [(&str, &str); 9] = [
     ("web_addresses", "all addresses of the server"),
     ("access_log", "no log"),
     ("query_log", "no log"),
+    ("dnstap", "no dnstap"),
     ("metrics_listen", "no metrics"),
     ("pcap", "no capture"),
     ("fault", "no faults"),

@@ -24,7 +24,7 @@ const FIRST_HIGH_PORT: u16 = 1024;
 
 /// The limits on files and system calls for each [`Kind`] of thread.
 #[derive(Debug)]
-pub(super) struct Limits([ThreadLimits; 9]);
+pub(super) struct Limits([ThreadLimits; 10]);
 
 impl Limits {
     /// Prepares the limits.
@@ -39,6 +39,7 @@ impl Limits {
             ThreadLimits::new(Kind::StoringReload, table)?,
             ThreadLimits::new(Kind::Read, table)?,
             ThreadLimits::new(Kind::Log, table)?,
+            ThreadLimits::new(Kind::ConnectingLog, table)?,
             ThreadLimits::new(Kind::Watch, table)?,
             ThreadLimits::new(Kind::Helper, table)?,
             ThreadLimits::new(Kind::FollowingHelper, table)?,

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Read,
     /// The thread that writes the logs.
     Log,
+    /// The thread of a log that is sent to a socket. It connects again when that is necessary.
+    ConnectingLog,
     /// The thread that watches the files of the content.
     Watch,
     /// The only thread of the helper process.
@@ -145,7 +147,12 @@ impl Table {
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Reload | Kind::StoringReload | Kind::Read | Kind::Watch => &self.readable,
-            Kind::Worker | Kind::Control | Kind::Log | Kind::Helper | Kind::FollowingHelper => &[],
+            Kind::Worker
+            | Kind::Control
+            | Kind::Log
+            | Kind::ConnectingLog
+            | Kind::Helper
+            | Kind::FollowingHelper => &[],
         }
     }
 
@@ -158,6 +165,7 @@ impl Table {
             | Kind::Reload
             | Kind::StoringReload
             | Kind::Read
+            | Kind::ConnectingLog
             | Kind::Watch
             | Kind::Helper
             | Kind::FollowingHelper => &[],
@@ -181,6 +189,7 @@ impl Table {
             | Kind::Control
             | Kind::Read
             | Kind::Log
+            | Kind::ConnectingLog
             | Kind::Watch
             | Kind::Helper
             | Kind::FollowingHelper => &[],

@@ -10,6 +10,8 @@ use std::str::FromStr;
 use rustix::fs::fchown;
 use rustix::process::{Gid, Uid};
 
+use super::frames::{FrameStream, Unwritten};
+
 /// Where the lines of a log go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogDestination {
@@ -45,14 +47,6 @@ pub(super) const JOURNAL: &str = "/run/systemd/journal/socket";
 /// Facility `local0`, severity informational (RFC 3164, section 4.1.1).
 const PRIORITY: u8 = 16 * 8 + 6;
 
-/// Lines that could not be written.
-#[derive(Debug)]
-pub(super) struct Unwritten {
-    pub(super) error: io::Error,
-    /// Number of these lines. A line of which a part was written is one of them.
-    pub(super) lines: u64,
-}
-
 /// An open destination.
 #[derive(Debug)]
 pub(super) enum Sink {
@@ -71,6 +65,8 @@ pub(super) enum Sink {
         peer: &'static str,
         prefix: String,
     },
+    /// Frames instead of lines.
+    Frames(FrameStream),
 }
 
 impl Sink {
@@ -112,6 +108,7 @@ impl Sink {
             Self::File {
                 file, is_new: true, ..
             } => Ok(fchown(file, Some(user.0), Some(user.1))?),
+            Self::Frames(frames) => frames.give_to(user),
             _ => Ok(()),
         }
     }
@@ -119,20 +116,39 @@ impl Sink {
     /// Opens the file again, which may have been renamed. Does nothing for other destinations. On an
     /// error, lines still go to the old file.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
-        if let Self::File {
-            path, file, is_cut, ..
-        } = self
-        {
-            *file = open_file(path)?;
-            *is_cut = false;
+        match self {
+            Self::File {
+                path, file, is_cut, ..
+            } => {
+                *file = open_file(path)?;
+                *is_cut = false;
+                Ok(())
+            }
+            Self::Frames(frames) => frames.reopen(),
+            Self::Stdout | Self::Datagrams { .. } => Ok(()),
         }
-        Ok(())
     }
 
-    /// Writes complete lines.
+    /// Returns true if records can be written now. If not, they should wait.
+    pub(super) fn is_ready(&mut self) -> bool {
+        match self {
+            Self::Frames(frames) => frames.is_ready(),
+            _ => true,
+        }
+    }
+
+    /// Writes what marks the end, if there is something.
+    pub(super) fn finish(&mut self) {
+        if let Self::Frames(frames) = self {
+            frames.finish();
+        }
+    }
+
+    /// Writes complete lines or frames.
     pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
         let none = |error| unwritten(error, lines);
         match self {
+            Self::Frames(frames) => frames.write(lines),
             Self::File { file, is_cut, .. } => append(file, is_cut, lines),
             Self::Stdout => {
                 let mut out = stdout().lock();

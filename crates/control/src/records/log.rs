@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Gid, Uid};
 
-use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink, Unwritten};
+use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink};
+use super::frames::{FrameDestination, FrameStream, Unwritten, append_frame};
 use super::ring::{RecordReader, RecordSender, ring_for};
 
 /// Maximum number of records that are written at once.
@@ -24,7 +25,14 @@ type Format = dyn Fn(&[u8], &mut Vec<u8>) + Send + Sync;
 pub struct RecordLog {
     /// The log's name in messages, such as `access log`.
     name: &'static str,
-    destination: LogDestination,
+    /// The destination's name in messages.
+    place: String,
+    /// The folder in which the file is made again after a rotation, if the log is a file.
+    folder: Option<PathBuf>,
+    /// Whether the log's thread connects to a socket while the server runs.
+    connects: bool,
+    /// Whether records become frames instead of lines.
+    has_frames: bool,
     format: Box<Format>,
     /// Number of logs that belong together, with this one.
     together: usize,
@@ -42,7 +50,7 @@ impl fmt::Debug for RecordLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordLog")
             .field("name", &self.name)
-            .field("destination", &self.destination)
+            .field("place", &self.place)
             .finish_non_exhaustive()
     }
 }
@@ -70,13 +78,55 @@ impl RecordLog {
                 ),
             )
         })?;
+        let folder = match destination {
+            LogDestination::File(path) => std::path::absolute(path).ok(),
+            _ => None,
+        };
         Ok(Self {
             name,
-            destination: destination.clone(),
+            place: place(destination),
+            folder: folder.and_then(|path| path.parent().map(Path::to_owned)),
+            connects: false,
+            has_frames: false,
             format: Box::new(format),
             together: 1,
             readers: Mutex::default(),
             output: Mutex::new(Output { sink, warned: None }),
+        })
+    }
+
+    /// Opens a log with one frame for each record, in the format of Frame Streams, such as dnstap.
+    /// `content_type` is the type of the frames. `format` appends the content of a frame. If nobody
+    /// listens on the socket yet, the log waits for it.
+    ///
+    /// # Errors
+    /// If the file cannot be made. The error names it and the remedy.
+    pub fn open_frames(
+        name: &'static str,
+        destination: &FrameDestination,
+        content_type: &'static str,
+        format: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let stream = FrameStream::open(name, destination, content_type).map_err(|error| {
+            let remedy = "make its folder, or give a file that can be written";
+            io::Error::new(
+                error.kind(),
+                format!("{name}: {destination}: {error}; {remedy}"),
+            )
+        })?;
+        Ok(Self {
+            name,
+            place: destination.to_string(),
+            folder: destination.folder(),
+            connects: matches!(destination, FrameDestination::Unix(_)),
+            has_frames: true,
+            format: Box::new(format),
+            together: 1,
+            readers: Mutex::default(),
+            output: Mutex::new(Output {
+                sink: Sink::Frames(stream),
+                warned: None,
+            }),
         })
     }
 
@@ -99,13 +149,12 @@ impl RecordLog {
 
     /// The folder in which the log's file is made again after a rotation, if the log is a file.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
-        match &self.destination {
-            LogDestination::File(path) => {
-                let path = std::path::absolute(path).ok()?;
-                path.parent().map(Path::to_owned)
-            }
-            _ => None,
-        }
+        self.folder.clone()
+    }
+
+    /// Returns true if the log's thread connects to a socket while the server runs.
+    pub(super) fn connects(&self) -> bool {
+        self.connects
     }
 
     /// Gives a new file of the log to the server's user.
@@ -114,7 +163,7 @@ impl RecordLog {
             tracing::warn!(
                 "{}: {} stays a file of the user who started the server: {error}",
                 self.name,
-                place(&self.destination)
+                self.place
             );
         }
     }
@@ -122,24 +171,38 @@ impl RecordLog {
     /// Opens the log's file again, which may have been renamed.
     pub(super) fn reopen(&self) {
         match self.output().sink.reopen() {
-            Ok(()) => tracing::info!("{}: {} is open again", self.name, place(&self.destination)),
+            Ok(()) => tracing::info!("{}: {} is open again", self.name, self.place),
             Err(error) => tracing::warn!(
                 "{}: the server's user cannot open {} again, so lines still go to the old file: {error}",
                 self.name,
-                place(&self.destination)
+                self.place
             ),
         }
     }
 
-    /// Writes some of the records that have arrived. Returns `false` if there were none.
+    /// Ends the log after the last record.
+    pub(super) fn finish(&self) {
+        self.output().sink.finish();
+    }
+
+    /// Writes some of the records that have arrived. Returns `false` if there were none, or if they
+    /// have to wait.
     pub(super) fn write(&self, buffers: &mut Buffers) -> bool {
+        if !self.output().sink.is_ready() {
+            return false;
+        }
         let mut has_written = false;
         for reader in &mut *self.readers() {
             buffers.lines.clear();
             let mut records = 0;
             while records < BATCH && reader.take(&mut buffers.record) {
-                (self.format)(&buffers.record, &mut buffers.lines);
-                buffers.lines.push(b'\n');
+                let (record, lines) = (&buffers.record, &mut buffers.lines);
+                if self.has_frames {
+                    append_frame(lines, |frame| (self.format)(record, frame));
+                } else {
+                    (self.format)(record, lines);
+                    lines.push(b'\n');
+                }
                 records += 1;
             }
             if records > 0 {
@@ -165,7 +228,7 @@ impl RecordLog {
             tracing::warn!(
                 "{}: {}: {error}; {} lines of a worker are lost so far",
                 self.name,
-                place(&self.destination),
+                self.place,
                 reader.unwritten()
             );
         }

@@ -81,7 +81,7 @@ impl RecordSender {
     }
 
     /// Like [`send`](Self::send), with a body in several parts.
-    pub(crate) fn send_parts<const N: usize>(&mut self, head: &[u8; N], body: &[&[u8]]) {
+    pub fn send_parts<const N: usize>(&mut self, head: &[u8; N], body: &[&[u8]]) {
         let len = N + body.iter().map(|part| part.len()).sum::<usize>();
         if self.ring.slots() < LEN + len {
             self.dropped += 1;

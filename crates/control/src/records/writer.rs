@@ -94,7 +94,12 @@ impl Writer {
             write(log, &reopening, &stopped);
             drop(end);
         };
-        let thread = Confined::start(scope, format!("{name}-log"), Kind::Log, privileges, work)?;
+        let kind = if log.connects() {
+            Kind::ConnectingLog
+        } else {
+            Kind::Log
+        };
+        let thread = Confined::start(scope, format!("{name}-log"), kind, privileges, work)?;
         Ok(Self {
             is_reopening,
             thread,
@@ -116,6 +121,7 @@ fn write(log: &RecordLog, is_reopening: &AtomicBool, stopped: &Receiver<()>) {
         if log.write(&mut buffers) {
             pause = PAUSES[0];
         } else if is_last {
+            log.finish();
             return;
         } else {
             // Ends early when the server stops.

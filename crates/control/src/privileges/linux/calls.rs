@@ -55,6 +55,9 @@ const NIOCRXSYNC: u64 = 0x6995;
 const SIOCGIFINDEX: u64 = 0x8933;
 const SIOCETHTOOL: u64 = 0x8946;
 const PACKET_QDISC_BYPASS: u64 = 20;
+// Timeouts with 64 bits, from asm-generic/socket.h.
+const SO_RCVTIMEO_NEW: u64 = 66;
+const SO_SNDTIMEO_NEW: u64 = 67;
 // Commands of `bpf` from linux/bpf.h.
 const BPF_MAP_UPDATE_ELEM: u64 = 2;
 const BPF_MAP_DELETE_ELEM: u64 = 3;
@@ -194,6 +197,27 @@ const LOG: &[Call] = &[
     any(libc::SYS_openat),
 ];
 
+/// Calls to connect to the socket of a program that reads a log. The first one makes no other sockets.
+const CONNECTING_LOG: &[Call] = &[
+    only(
+        libc::SYS_socket,
+        Argument::OneOf(0, &[libc::AF_UNIX as u64]),
+    ),
+    any(libc::SYS_connect),
+    only(
+        libc::SYS_setsockopt,
+        Argument::OneOf(
+            2,
+            &[
+                libc::SO_RCVTIMEO as u64,
+                libc::SO_SNDTIMEO as u64,
+                SO_RCVTIMEO_NEW,
+                SO_SNDTIMEO_NEW,
+            ],
+        ),
+    ),
+];
+
 /// Calls to watch folders from a thread that does so, in addition to those for reading.
 const WATCH: &[Call] = &[
     any(libc::SYS_clone3),
@@ -270,6 +294,7 @@ pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
         Kind::Reload | Kind::Read => (RELOAD, &[]),
         Kind::StoringReload => (RELOAD, STORE),
         Kind::Log => (LOG, &[]),
+        Kind::ConnectingLog => (CONNECTING_LOG, &[]),
         Kind::Watch => (RELOAD, WATCH),
         Kind::Helper => (HELPER, &[]),
         Kind::FollowingHelper => (HELPER, FOLLOW),

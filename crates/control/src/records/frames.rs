@@ -1,0 +1,421 @@
+//! Logs in the format of Frame Streams, to a file or to a program that listens on a Unix socket.
+//!
+//! Frame Streams is the transport of dnstap. Each frame has its length in front of it. A length of 0
+//! introduces a control frame, such as START. A writer and a reader on a socket first agree on the
+//! type of the content (READY, ACCEPT). At the end, the reader confirms that it has everything (STOP,
+//! FINISH). A file has START and STOP only.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::fchown;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with,
+};
+use rustix::process::{Gid, Uid};
+
+/// Where the frames of a log go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameDestination {
+    /// The Unix socket of a program that reads frames. The server connects again if the program is
+    /// restarted.
+    Unix(PathBuf),
+    /// A file. SIGUSR1 makes the server begin a new one.
+    File(PathBuf),
+}
+
+/// Parses `unix:PATH`, or the path of a file.
+impl FromStr for FrameDestination {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("unix:").unwrap_or(text) {
+            "" | "-" => Err("give unix:PATH for a socket, or the path of a file"),
+            path if path.len() < text.len() => Ok(Self::Unix(path.into())),
+            path => Ok(Self::File(path.into())),
+        }
+    }
+}
+
+impl fmt::Display for FrameDestination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl FrameDestination {
+    /// Returns the folder in which the file is made again, if this is a file.
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::Unix(_) => None,
+            Self::File(path) => Some(std::path::absolute(path).ok()?.parent()?.to_owned()),
+        }
+    }
+}
+
+/// Lines or frames that could not be written.
+#[derive(Debug)]
+pub(super) struct Unwritten {
+    pub(super) error: io::Error,
+    /// Number of these lines. A line of which a part was written is one of them.
+    pub(super) lines: u64,
+}
+
+/// Length of the length in front of a frame, in bytes.
+const LEN: usize = size_of::<u32>();
+
+/// Appends a frame with the content that `write` appends.
+pub(super) fn append_frame(frames: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let at = frames.len();
+    frames.extend([0; LEN]);
+    write(frames);
+    let len = (frames.len() - at - LEN) as u32;
+    frames[at..at + LEN].copy_from_slice(&len.to_be_bytes());
+}
+
+// The types of control frames, and of the only field in them.
+const ACCEPT: u32 = 1;
+const START: u32 = 2;
+const STOP: u32 = 3;
+const READY: u32 = 4;
+const FINISH: u32 = 5;
+const CONTENT_TYPE: u32 = 1;
+/// Maximum length of a control frame.
+const MAX_CONTROL: usize = 512;
+/// Maximum time until a reader takes bytes or answers.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause after an attempt to connect that has failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// An open stream of frames.
+#[derive(Debug)]
+pub(super) struct FrameStream {
+    /// The log's name in messages.
+    name: &'static str,
+    content_type: &'static str,
+    output: Output,
+}
+
+#[derive(Debug)]
+enum Output {
+    File {
+        path: PathBuf,
+        file: File,
+        /// The rest of a frame that was written in part, because the disk was full.
+        rest: Vec<u8>,
+    },
+    Socket {
+        path: PathBuf,
+        /// The connection after the handshake.
+        stream: Option<UnixStream>,
+        /// When to try to connect again.
+        retry: Instant,
+        /// Whether the log names the reason why there is no connection.
+        has_warned: bool,
+    },
+}
+
+impl FrameStream {
+    /// Opens a stream. A file of an earlier run is renamed to `FILE.1`. A socket need not exist yet.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub(super) fn open(
+        name: &'static str,
+        destination: &FrameDestination,
+        content_type: &'static str,
+    ) -> io::Result<Self> {
+        let output = match destination {
+            FrameDestination::File(path) => {
+                let is_used = |found: fs::Metadata| found.is_file() && found.len() > 0;
+                if fs::metadata(path).is_ok_and(is_used) {
+                    let mut old = path.clone().into_os_string();
+                    old.push(".1");
+                    fs::rename(path, old)?;
+                }
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(true).mode(0o640);
+                let mut file = options.open(path)?;
+                file.write_all(&control(START, content_type))?;
+                Output::File {
+                    path: path.clone(),
+                    file,
+                    rest: Vec::new(),
+                }
+            }
+            FrameDestination::Unix(path) => Output::Socket {
+                path: path.clone(),
+                stream: None,
+                retry: Instant::now(),
+                has_warned: false,
+            },
+        };
+        let mut this = Self {
+            name,
+            content_type,
+            output,
+        };
+        this.is_ready();
+        Ok(this)
+    }
+
+    /// Gives a file to the server's user.
+    pub(super) fn give_to(&self, user: (Uid, Gid)) -> io::Result<()> {
+        match &self.output {
+            Output::File { file, .. } => Ok(fchown(file, Some(user.0), Some(user.1))?),
+            Output::Socket { .. } => Ok(()),
+        }
+    }
+
+    /// Ends a file that was renamed, and begins a new one. Does nothing for a socket. On an error, frames
+    /// still go to the old file.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        let Output::File { path, file, rest } = &mut self.output else {
+            return Ok(());
+        };
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o640);
+        let mut next = options.open(path)?;
+        next.write_all(&control(START, self.content_type))?;
+        // The old file is complete as far as the disk has room.
+        let _ = file
+            .write_all(rest)
+            .and_then(|()| file.write_all(&control(STOP, "")));
+        *file = next;
+        rest.clear();
+        Ok(())
+    }
+
+    /// Returns true if frames can be written now. Connects to the socket if there is no connection, or
+    /// if the reader has closed it.
+    pub(super) fn is_ready(&mut self) -> bool {
+        let Output::Socket {
+            path,
+            stream,
+            retry,
+            has_warned,
+        } = &mut self.output
+        else {
+            return true;
+        };
+        if stream.as_ref().is_some_and(is_open) {
+            return true;
+        }
+        *stream = None;
+        if Instant::now() < *retry {
+            return false;
+        }
+        match connected(path, self.content_type) {
+            Ok(new) => {
+                tracing::info!("{}: connected to unix:{}", self.name, path.display());
+                (*stream, *has_warned) = (Some(new), false);
+                true
+            }
+            Err(error) => {
+                if !*has_warned {
+                    tracing::warn!(
+                        "{}: unix:{}: {error}; the server tries again each second, and drops \
+                         messages when its ring is full; start the program that reads them, and let \
+                         the server's user write to its socket",
+                        self.name,
+                        path.display()
+                    );
+                }
+                (*retry, *has_warned) = (Instant::now() + RETRY, true);
+                false
+            }
+        }
+    }
+
+    /// Writes complete frames.
+    pub(super) fn write(&mut self, frames: &[u8]) -> Result<(), Unwritten> {
+        match &mut self.output {
+            Output::File { file, rest, .. } => write_to_file(file, rest, frames),
+            Output::Socket { stream, .. } => {
+                let Some(open) = stream else {
+                    return Err(unwritten(ErrorKind::NotConnected.into(), frames));
+                };
+                write_all(open, frames).map_err(|(error, written)| {
+                    // A part of a frame may be on its way, so this connection is of no use any more.
+                    *stream = None;
+                    unwritten(error, from_next_frame(frames, written))
+                })
+            }
+        }
+    }
+
+    /// Tells the reader that there are no more frames, and waits until it has read all of them.
+    pub(super) fn finish(&mut self) {
+        let stop = control(STOP, "");
+        // Nobody is left to be told.
+        let _ = match &mut self.output {
+            Output::File { file, rest, .. } => {
+                file.write_all(rest).and_then(|()| file.write_all(&stop))
+            }
+            Output::Socket { stream, .. } => stream.take().map_or(Ok(()), |mut stream| {
+                stream.write_all(&stop)?;
+                read_control(&mut stream, FINISH).map(drop)
+            }),
+        };
+    }
+}
+
+/// Returns true if the reader has not closed the connection.
+fn is_open(stream: &UnixStream) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match recv(stream, &mut [0; 1], flags) {
+        Ok((_, received)) => received > 0,
+        Err(error) => error == Errno::AGAIN || error == Errno::INTR,
+    }
+}
+
+/// Connects to a reader, and agrees with it on the type of the content.
+fn connected(path: &Path, content_type: &str) -> io::Result<UnixStream> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket: OwnedFd = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    // They also limit the attempt to connect, if the reader accepts nobody.
+    for direction in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, direction, Some(PATIENCE))?;
+    }
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let mut stream = UnixStream::from(socket);
+    stream.write_all(&control(READY, content_type))?;
+    let accepted = read_control(&mut stream, ACCEPT)?;
+    if !fields(&accepted).any(|field| field == content_type.as_bytes()) {
+        let why = format!("the program that listens there does not read {content_type}");
+        return Err(io::Error::new(ErrorKind::InvalidData, why));
+    }
+    stream.write_all(&control(START, content_type))?;
+    Ok(stream)
+}
+
+/// Returns a control frame. An empty `content_type` is left out.
+fn control(kind: u32, content_type: &str) -> Vec<u8> {
+    let mut payload = kind.to_be_bytes().to_vec();
+    if !content_type.is_empty() {
+        payload.extend(CONTENT_TYPE.to_be_bytes());
+        payload.extend((content_type.len() as u32).to_be_bytes());
+        payload.extend(content_type.as_bytes());
+    }
+    let mut frame = vec![0; 4];
+    frame.extend((payload.len() as u32).to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// Reads a control frame of this kind, and returns what follows the kind.
+fn read_control(stream: &mut impl Read, kind: u32) -> io::Result<Vec<u8>> {
+    let wrong = |why| Err(io::Error::new(ErrorKind::InvalidData, why));
+    let mut word = [0; 4];
+    let mut next = |stream: &mut dyn Read| -> io::Result<u32> {
+        stream
+            .read_exact(&mut word)
+            .map_err(|error| match error.kind() {
+                ErrorKind::WouldBlock => {
+                    io::Error::new(ErrorKind::TimedOut, "no answer within 1 s")
+                }
+                _ => error,
+            })?;
+        Ok(u32::from_be_bytes(word))
+    };
+    if next(stream)? != 0 {
+        return wrong("the program that listens there does not speak Frame Streams");
+    }
+    let len = next(stream)? as usize;
+    if !(4..=MAX_CONTROL).contains(&len) {
+        return wrong("a control frame has 4 to 512 bytes");
+    }
+    let found = next(stream)?;
+    let mut rest = vec![0; len - 4];
+    stream.read_exact(&mut rest)?;
+    if found != kind {
+        return wrong("the program that listens there answers with another control frame");
+    }
+    Ok(rest)
+}
+
+/// Returns the content types in a control frame.
+fn fields(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (kind, after) = rest.split_first_chunk()?;
+        let (len, after) = after.split_first_chunk()?;
+        let (value, after) = after.split_at_checked(u32::from_be_bytes(*len) as usize)?;
+        rest = after;
+        (u32::from_be_bytes(*kind) == CONTENT_TYPE).then_some(value)
+    })
+}
+
+/// Writes frames to a file. `rest` is the rest of a frame that the file ends with a part of.
+fn write_to_file(
+    file: &mut impl Write,
+    rest: &mut Vec<u8>,
+    frames: &[u8],
+) -> Result<(), Unwritten> {
+    if let Err((error, written)) = write_all(file, rest) {
+        rest.drain(..written);
+        return Err(unwritten(error, frames));
+    }
+    rest.clear();
+    write_all(file, frames).map_err(|(error, written)| {
+        let next = from_next_frame(frames, written);
+        let next_at = frames.len() - next.len();
+        rest.extend_from_slice(&frames[written..next_at]);
+        unwritten(error, next)
+    })
+}
+
+/// Writes all bytes. The error has the number of bytes that were written before it.
+fn write_all(out: &mut impl Write, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match out.write(&bytes[written..]) {
+            Ok(0) => return Err((ErrorKind::WriteZero.into(), written)),
+            Ok(len) => written += len,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err((error, written)),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the frames of which nothing is among the first `written` bytes.
+fn from_next_frame(frames: &[u8], written: usize) -> &[u8] {
+    let mut rest = frames;
+    while frames.len() - rest.len() < written {
+        rest = after_frame(rest);
+    }
+    rest
+}
+
+/// Returns what follows the first frame.
+fn after_frame(frames: &[u8]) -> &[u8] {
+    let Some((len, rest)) = frames.split_first_chunk() else {
+        return &[];
+    };
+    rest.get(u32::from_be_bytes(*len) as usize..).unwrap_or(&[])
+}
+
+/// Names the error, and counts the frames that were not written.
+fn unwritten(error: io::Error, mut frames: &[u8]) -> Unwritten {
+    let mut lines = 0;
+    while !frames.is_empty() {
+        frames = after_frame(frames);
+        lines += 1;
+    }
+    Unwritten { error, lines }
+}
+
+#[cfg(test)]
+mod tests;

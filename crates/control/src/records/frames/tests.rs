@@ -1,0 +1,186 @@
+use std::os::unix::net::UnixListener;
+use std::thread;
+
+use super::*;
+
+const TYPE: &str = "protobuf:dnstap.Dnstap";
+const START_FRAME: &[u8] =
+    b"\0\0\0\0\0\0\0\x22\0\0\0\x02\0\0\0\x01\0\0\0\x16protobuf:dnstap.Dnstap";
+const STOP_FRAME: &[u8] = b"\0\0\0\0\0\0\0\x04\0\0\0\x03";
+const FRAMES: &[u8] = b"\0\0\0\x03one\0\0\0\x03two\0\0\0\x05three";
+
+#[test]
+fn destinations_are_sockets_and_files() {
+    let parse = |text: &str| text.parse::<FrameDestination>();
+    assert_eq!(
+        parse("unix:/run/tap"),
+        Ok(FrameDestination::Unix("/run/tap".into()))
+    );
+    assert_eq!(parse("a.tap"), Ok(FrameDestination::File("a.tap".into())));
+    for text in ["", "-", "unix:"] {
+        assert!(parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_file_has_start_frames_and_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tap");
+    let destination = FrameDestination::File(path.clone());
+    fs::write(&path, "of an earlier run").unwrap();
+    let mut stream = FrameStream::open("dnstap", &destination, TYPE).unwrap();
+    stream.write(FRAMES).unwrap();
+    let refused = stream.reopen().unwrap_err();
+    assert_eq!(
+        refused.kind(),
+        ErrorKind::AlreadyExists,
+        "it was not renamed"
+    );
+    let moved = folder.path().join("moved");
+    fs::rename(&path, &moved).unwrap();
+    stream.reopen().unwrap();
+    stream.write(&FRAMES[..7]).unwrap();
+    stream.finish();
+    assert_eq!(
+        fs::read(moved).unwrap(),
+        [START_FRAME, FRAMES, STOP_FRAME].concat()
+    );
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        [START_FRAME, &FRAMES[..7], STOP_FRAME].concat()
+    );
+    assert_eq!(
+        fs::read(folder.path().join("tap.1")).unwrap(),
+        b"of an earlier run"
+    );
+}
+
+/// Reads one handshake, and then all bytes until STOP or the end of the connection. If `accepts`, takes
+/// the content type.
+fn serve(listener: &UnixListener, accepts: &str) -> Vec<u8> {
+    let (mut stream, _) = listener.accept().unwrap();
+    let ready = read_control(&mut stream, READY).unwrap();
+    assert!(fields(&ready).eq([TYPE.as_bytes()]));
+    stream.write_all(&control(ACCEPT, accepts)).unwrap();
+    let mut read = Vec::new();
+    let mut byte = [0];
+    while stream.read(&mut byte).unwrap() > 0 {
+        read.push(byte[0]);
+        if read.ends_with(STOP_FRAME) {
+            stream.write_all(&control(FINISH, "")).unwrap();
+            break;
+        }
+        if read.ends_with(b"gone") {
+            break;
+        }
+    }
+    read
+}
+
+#[test]
+fn a_reader_that_restarts_gets_the_next_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let destination = FrameDestination::Unix(path.clone());
+    let mut stream = FrameStream::open("dnstap", &destination, TYPE).unwrap();
+    assert!(!stream.is_ready(), "nobody listens");
+    let lost = stream.write(FRAMES).unwrap_err();
+    assert_eq!(
+        (lost.lines, lost.error.kind()),
+        (3, ErrorKind::NotConnected)
+    );
+    let listener = UnixListener::bind(&path).unwrap();
+    let reader = thread::spawn(move || [TYPE, TYPE].map(|accepts| serve(&listener, accepts)));
+    let mut write = |frames| {
+        while !stream.is_ready() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        stream.write(frames)
+    };
+    write(b"\0\0\0\x04gone").unwrap();
+    // The reader closes the connection.
+    thread::sleep(Duration::from_millis(100));
+    write(FRAMES).unwrap();
+    stream.finish();
+    let [first, second] = reader.join().unwrap();
+    assert_eq!(first, [START_FRAME, b"\0\0\0\x04gone"].concat());
+    assert!(second.starts_with(START_FRAME) && second.ends_with(&[FRAMES, STOP_FRAME].concat()));
+}
+
+#[test]
+fn a_program_that_reads_something_else_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let reader = thread::spawn(move || {
+        serve(&listener, "text");
+        let (mut stream, _) = listener.accept().unwrap();
+        read_control(&mut stream, READY).unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n").unwrap();
+    });
+    let refusal = || connected(&path, TYPE).unwrap_err().to_string();
+    assert_eq!(
+        refusal(),
+        format!("the program that listens there does not read {TYPE}")
+    );
+    assert_eq!(
+        refusal(),
+        "the program that listens there does not speak Frame Streams"
+    );
+    reader.join().unwrap();
+    let silent = folder.path().join("silent");
+    let _listener = UnixListener::bind(&silent).unwrap();
+    assert_eq!(
+        connected(&silent, TYPE).unwrap_err().to_string(),
+        "no answer within 1 s"
+    );
+}
+
+/// A disk with room for some bytes.
+struct Disk {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = bytes.len().min(self.room);
+        if len == 0 {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(&bytes[..len]);
+        self.room -= len;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_frame_that_a_full_disk_has_cut_is_completed_first() {
+    let last = b"\0\0\0\x04last";
+    for room in 0..FRAMES.len() {
+        let mut disk = Disk {
+            bytes: Vec::new(),
+            room,
+        };
+        let mut rest = Vec::new();
+        let lost = write_to_file(&mut disk, &mut rest, FRAMES).unwrap_err();
+        // Frames begin at 0, 7 and 14. One that was begun is not lost.
+        let begun = room.div_ceil(7).min(3);
+        assert_eq!(lost.lines, 3 - begun as u64, "{room}");
+        assert_eq!(lost.error.kind(), ErrorKind::StorageFull);
+        if !rest.is_empty() {
+            assert_eq!(
+                write_to_file(&mut disk, &mut rest, last).unwrap_err().lines,
+                1
+            );
+        }
+        disk.room = 100;
+        write_to_file(&mut disk, &mut rest, last).unwrap();
+        let whole = [0, 7, 14, FRAMES.len()][begun];
+        assert_eq!(disk.bytes, [&FRAMES[..whole], last].concat(), "{room}");
+    }
+}
