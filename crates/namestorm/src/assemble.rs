@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::answers::{Answer, Answers, Resolution, Search, ZoneAnswers};
 use crate::body::Body;
-use crate::chain::{self, Signatures};
+use crate::chain::{self, Wanted};
 use crate::counters::Counters;
 use crate::edns::ExtendedError;
 use crate::hook::{Hook, HookContext, Verdict};
@@ -65,8 +65,8 @@ impl Assembler {
             return self.ask(zone, (name, qtype, dnssec), key, context, counters);
         }
         counters.assembled += 1;
-        let wanted = Signatures::wanted(qtype, dnssec, context.over_tcp);
-        let question = (name, qtype, context.over_tcp);
+        let question = (name, qtype);
+        let wanted = wanted(qtype, dnssec, context.over_tcp);
         Some(self.compose((answers, zone), question, key, resolution, wanted))
     }
 
@@ -112,40 +112,37 @@ impl Assembler {
         counters.hooked += 1;
         // The zone cannot prove what the hook decides.
         let dnssec = dnssec && is_from_zone;
-        let wanted = Signatures::wanted(qtype, dnssec, context.over_tcp);
-        let question = (name, qtype, context.over_tcp);
+        let question = (name, qtype);
+        let wanted = wanted(qtype, dnssec, context.over_tcp);
         Some(self.compose((answers, zone), question, key, resolution, wanted))
     }
 
     /// Assembles the answer from `resolution`, the result of the lookup or the hook's decision.
-    /// `over_tcp` is whether the query came over TCP.
     #[inline(always)]
     fn compose<'a>(
         &'a mut self,
         (answers, zone): (&'a Answers, &'a ZoneAnswers),
-        (name, qtype, over_tcp): (&[u8], u16, bool),
+        question: (&[u8], u16),
         key: &mut Key,
         resolution: Resolution<'a>,
-        wanted: Signatures,
+        wanted: Wanted,
     ) -> Body<'a> {
         let scratch = &mut self.scratch[..];
         // An answer prepared for an ancestor or a wildcard can be sent for this name after its
         // pointers have been adjusted.
-        let shift = |answer: &Answer<'_>| name.len().saturating_sub(answer.name_len());
-        let is_signed = wanted != Signatures::None && zone.denial().is_some();
+        let shift = |answer: &Answer<'_>| question.0.len().saturating_sub(answer.name_len());
+        let is_signed = wanted.signatures && zone.denial().is_some();
         match resolution {
             Resolution::Broken => Body::error(rcode::SERVFAIL, ExtendedError::InvalidData),
             Resolution::Alias(_) | Resolution::Substitution(_) => {
-                let (question, keys) = ((name, qtype), (key, &mut self.search, &mut self.sort_key));
+                let keys = (key, &mut self.search, &mut self.sort_key);
                 chain::follow(answers, zone, question, resolution, wanted, keys, scratch)
             }
             _ if is_signed => {
-                let (question, keys) = ((name, qtype), (key, &mut self.search, &mut self.sort_key));
+                let keys = (key, &mut self.search, &mut self.sort_key);
                 chain::follow(answers, zone, question, resolution, wanted, keys, scratch)
             }
-            // A single RRset is of little use for attacks with forged client addresses. Over TCP,
-            // addresses are not forged (RFC 8482, sections 4.1 and 4.4).
-            Resolution::Answer(answer) if qtype == rtype::ANY && !over_tcp => {
+            Resolution::Answer(answer) if wanted.one_rrset => {
                 Body::shifted(&answer, shift(&answer), scratch).first_rrset()
             }
             Resolution::Answer(answer)
@@ -157,5 +154,15 @@ impl Assembler {
                 ..Body::shifted(&answer, shift(&answer), scratch)
             },
         }
+    }
+}
+
+/// Returns what the reply to a query for `qtype` has. `dnssec` is the query's DO bit.
+fn wanted(qtype: u16, dnssec: bool, over_tcp: bool) -> Wanted {
+    Wanted {
+        signatures: dnssec,
+        // A single RRset is of little use for attacks with forged client addresses. Over TCP,
+        // addresses are not forged (RFC 8482, sections 4.1 and 4.4).
+        one_rrset: qtype == rtype::ANY && !over_tcp,
     }
 }

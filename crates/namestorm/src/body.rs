@@ -8,6 +8,7 @@ use crate::edns::ExtendedError;
 use crate::index::At;
 use crate::query::skip_name;
 use crate::rcode;
+use crate::rtype;
 use crate::tail::{FIELDS, map_pointer};
 
 /// The part of a reply after the question, and the header fields that depend on it.
@@ -80,7 +81,7 @@ impl<'a> Body<'a> {
     pub(crate) fn first_rrset(self) -> Self {
         let [high, low, ..] = self.counts;
         let bytes = self.tail.bytes;
-        let (records, len) = first_rrset(bytes, u16::from_be_bytes([high, low]));
+        let (records, len) = first_rrset(bytes, u16::from_be_bytes([high, low]), false);
         if records == 0 || len == bytes.len() {
             return self;
         }
@@ -132,15 +133,20 @@ impl<'a> Body<'a> {
 }
 
 /// Returns the number and the length in bytes of the records at the start of `tail` that have the
-/// type of the first one. `count` is the number of records in the tail's answer section.
-fn first_rrset(tail: &[u8], count: u16) -> (u16, usize) {
+/// type of the first one. With `signatures`, the signatures behind them count too. `count` is the
+/// number of records in the tail's answer section.
+pub(crate) fn first_rrset(tail: &[u8], count: u16, signatures: bool) -> (u16, usize) {
     let mut first = None;
     let mut len = 0;
     for records in 0..count {
-        match record_at(tail, len) {
-            Some((rtype, end)) if *first.get_or_insert(rtype) == rtype => len = end,
-            _ => return (records, len),
+        let Some((rtype, end)) = record_at(tail, len) else {
+            return (records, len);
+        };
+        let is_signature = signatures && rtype == rtype::RRSIG.to_be_bytes();
+        if *first.get_or_insert(rtype) != rtype && !is_signature {
+            return (records, len);
         }
+        len = end;
     }
     (count, len)
 }

@@ -22,7 +22,7 @@ use arrayvec::ArrayVec;
 use udpip::Tail;
 
 use crate::answers::{Answer, Answers, Resolution, Search, ZoneAnswers};
-use crate::body::{Body, records_len};
+use crate::body::{Body, first_rrset, records_len};
 use crate::edns::{ExtendedError, OPT_LEN};
 use crate::key::Key;
 use crate::name;
@@ -35,27 +35,13 @@ use crate::tail::{
     split_name,
 };
 
-/// Which signatures and proofs a client wants.
+/// What a reply has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signatures {
-    /// None: the DO bit is not set.
-    None,
-    /// All but those of the last answer's data, which holds them as records.
-    Proofs,
-    /// All that there are.
-    All,
-}
-
-impl Signatures {
-    /// Returns what is wanted by a query for `qtype`, whose DO bit is `dnssec`. Over TCP, a reply to ANY
-    /// has all records of the name, also the signatures.
-    pub(crate) fn wanted(qtype: u16, dnssec: bool, over_tcp: bool) -> Self {
-        match dnssec {
-            false => Self::None,
-            true if qtype == ANY && over_tcp => Self::Proofs,
-            true => Self::All,
-        }
-    }
+pub(crate) struct Wanted {
+    /// Whether it has signatures and proofs, where there are any.
+    pub(crate) signatures: bool,
+    /// Whether its answer section ends after the first RRset and the signatures of that.
+    pub(crate) one_rrset: bool,
 }
 
 /// A prepared answer to be copied. The name that it was prepared for lies at the end of the name after
@@ -83,21 +69,21 @@ enum Stop {
 }
 
 /// Answers a query for `qtype` at `qname`, whose `resolution` in `zone` is known. `key` is the key
-/// of `qname`. `search` has found the resolution. `sort_key` is scratch space. Adds the `signatures` that are wanted, and the proofs.
+/// of `qname`. `search` has found the resolution. `sort_key` is scratch space. Writes what is `wanted`.
 #[inline(never)]
 pub(crate) fn follow<'a, 'z>(
     answers: &'z Answers,
     mut zone: &'z ZoneAnswers,
     (qname, qtype): (&[u8], u16),
     mut resolution: Resolution<'z>,
-    signatures: Signatures,
+    wanted: Wanted,
     (key, search, sort_key): (&mut Key, &mut Search, &mut Vec<u8>),
     scratch: &'a mut [u8],
 ) -> Body<'a> {
-    let mut chain = Chain::new(qname, signatures, scratch);
+    let mut chain = Chain::new(qname, wanted, scratch);
     let mut is_found = false;
     loop {
-        if signatures != Signatures::None && !is_found {
+        if wanted.signatures && !is_found {
             chain.prove(zone, key, &resolution, search, sort_key);
         }
         let step = match resolution {
@@ -202,7 +188,7 @@ struct Chain<'a, 'q, 'z> {
     /// Length in bytes and number of additional records of the tail without its optional records.
     /// It is `None` if the tail has no optional records.
     required: Option<(usize, u16)>,
-    signatures: Signatures,
+    wanted: Wanted,
     /// Whether the answer is a referral of the qname.
     is_referral: bool,
     /// The proofs that the answer needs. They follow the other records of the authority section.
@@ -210,7 +196,7 @@ struct Chain<'a, 'q, 'z> {
 }
 
 impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
-    fn new(qname: &'q [u8], signatures: Signatures, scratch: &'a mut [u8]) -> Self {
+    fn new(qname: &'q [u8], wanted: Wanted, scratch: &'a mut [u8]) -> Self {
         let whole = Place {
             at: QUESTION_AT,
             len: qname.len(),
@@ -230,7 +216,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             tail: &mut scratch[..room],
             len: 0,
             required: None,
-            signatures,
+            wanted,
             is_referral: false,
             proofs: ArrayVec::new(),
         }
@@ -279,7 +265,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             return Err(Stop::Open);
         }
         if !self.has(&dname) {
-            let signed = dname.variant(self.signatures != Signatures::None);
+            let signed = dname.variant(self.wanted.signatures);
             if !self.append(&self.piece(&signed)) {
                 return Err(Stop::NoRoom);
             }
@@ -327,7 +313,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             }
             (literal, None) => self.name.set(&[literal, name::ROOT]),
         }
-        let signed = alias.variant(self.signatures != Signatures::None);
+        let signed = alias.variant(self.wanted.signatures);
         let signatures = &signed.tail().bytes[alias.tail().bytes.len()..];
         self.step(from.bytes(), fields, Some(signatures))
     }
@@ -483,19 +469,19 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     /// Adds the answer for the chain's last name, with the proofs before its additional section. If the
     /// message has no room for that answer, the client must query the name separately.
     fn finish(&mut self, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
-        let has_data = sections(answer)[0] > 0;
-        let is_signed = match self.signatures {
-            Signatures::None => false,
-            Signatures::Proofs => !has_data,
-            Signatures::All => true,
-        };
-        let piece = self.piece(&answer.variant(is_signed));
+        let piece = self.piece(&answer.variant(self.wanted.signatures));
         let answer = &piece.answer;
         self.is_referral = self.steps == 0 && !answer.is_authoritative();
         if !self.proofs.is_empty() && sections(answer)[2] > 0 {
             return self.finish_around_proofs(&piece, rcode);
         }
         let start = self.len;
+        let [answers, ..] = sections(answer);
+        if self.wanted.one_rrset && answers > 0 {
+            let (count, len) = first_rrset(answer.tail().bytes, answers, true);
+            let fits = self.append_part(&piece, 0..len, [count, 0, 0], start);
+            return self.end(if fits { rcode } else { rcode::NOERROR });
+        }
         if !self.append(&piece) {
             return self.end(rcode::NOERROR);
         }

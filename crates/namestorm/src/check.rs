@@ -127,6 +127,16 @@ fn check_types(name: NameRef<'_>, report: &mut Report) {
     if let Some(dname) = name.rrset(DNAME) {
         only_one(name, dname, report);
     }
+    // A DS record is only of use beside the NS records of a delegation (RFC 4035, section 2.4).
+    if let Some(signers) = name.rrset(DS)
+        && (name.rrset(NS).is_none() || name.key().is_empty())
+    {
+        let message = format!(
+            "{shown} has DS records, but it is no delegation: add its NS records, or remove the DS \
+             records"
+        );
+        report.warning(signers.place(), message);
+    }
     for set in name.rrsets() {
         match set.rtype() {
             SOA if !name.key().is_empty() => report.error(

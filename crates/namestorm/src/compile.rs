@@ -226,7 +226,7 @@ impl<'z> Compiler<'z> {
     /// a signed zone.
     fn is_indexed(&self, name: NameRef<'_>) -> bool {
         let is_hidden = matches!(name.status(), NameStatus::BelowCut | NameStatus::BelowDname);
-        let is_proof = self.signed.is_some() && dnssec::is_hashed(name);
+        let is_proof = self.denial.is_some() && dnssec::is_hashed(name);
         !is_hidden && !is_proof
     }
 
@@ -443,7 +443,7 @@ impl<'z> Compiler<'z> {
 
     /// Adds the answers of a name that is neither an alias nor a cut.
     fn plain(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
-        node.any = self.own_answers(name)?;
+        (node.any, _) = self.own_answers(name, DNAME)?;
         if let Some(dname) = name.rrset(DNAME) {
             node.kind = Kind::Dname;
             node.default = self.add((0, name.owner()), true, |this, signatures| {
@@ -458,18 +458,28 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// Adds an answer for each RRset of a name, and an answer to ANY. If the name has only one
-    /// RRset, the RRset's answer is also the answer to ANY. Returns the position of the answer to
-    /// ANY.
-    fn own_answers(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
-        let mut last = NONE;
+    /// Returns true if a reply to ANY has the RRset. In a signed zone, signatures belong to their RRsets,
+    /// and proofs are left out.
+    fn is_data(&self, rrset: &RrsetRef<'_>) -> bool {
+        self.denial.is_none() || !matches!(rrset.rtype(), RRSIG | NSEC)
+    }
+
+    /// Adds an answer for each RRset of a name, and an answer to ANY. If the name has only one RRset of
+    /// data, the RRset's answer is also the answer to ANY. Returns the positions of the answer to ANY, and
+    /// of that for the type `wanted`, if there is one.
+    fn own_answers(&mut self, name: NameRef<'z>, wanted: u16) -> Result<(At, At), ArenaFull> {
+        let (mut last, mut count, mut found) = (NONE, 0, NONE);
         for rrset in name.rrsets() {
-            last = self.answer(name, rrset)?;
+            let at = self.answer(name, rrset)?;
+            if rrset.rtype() == wanted {
+                found = at;
+            }
+            if self.is_data(&rrset) {
+                (last, count) = (at, count + 1);
+            }
         }
-        if name.rrsets().len() == 1 {
-            return Ok(last);
-        }
-        self.any(name)
+        let any = if count > 1 { self.any(name)? } else { last };
+        Ok((any, found))
     }
 
     /// Adds the answer to a question for the name and type of one RRset.
@@ -489,8 +499,7 @@ impl<'z> Compiler<'z> {
     }
 
     /// Adds the answer to ANY. It holds all RRsets of a name that fit the message, and may omit
-    /// others (RFC 8482, section 4.1). The smallest RRset comes first. The signed variant has only that
-    /// RRset.
+    /// others (RFC 8482, section 4.1). The smallest RRset comes first.
     fn any(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         let smallest = smallest(name);
         let is_smallest = move |rrset: &RrsetRef<'_>| Some(rrset.rtype()) == smallest;
@@ -498,10 +507,12 @@ impl<'z> Compiler<'z> {
             this.start(name.owner());
             let first = name.rrsets().filter(is_smallest);
             let others = name.rrsets().filter(|rrset| !is_smallest(rrset));
-            let others = others.filter(|_| signatures == Signatures::Without);
-            let counts = first.chain(others);
-            let counts = counts.map(|rrset| this.rrset(name, rrset, signatures));
-            let count = counts.map(|count| count.unwrap_or(0)).sum();
+            let mut count = 0;
+            for rrset in first.chain(others) {
+                if this.is_data(&rrset) {
+                    count += this.rrset(name, rrset, signatures).unwrap_or(0);
+                }
+            }
             Written {
                 counts: [count, 0, 0],
                 required: None,
@@ -512,16 +523,7 @@ impl<'z> Compiler<'z> {
     /// Adds the answers of an alias: one for each RRset of the name itself.
     fn alias(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         node.kind = Kind::Alias;
-        for rrset in name.rrsets() {
-            let at = self.answer(name, rrset)?;
-            if rrset.rtype() == CNAME {
-                node.default = at;
-            }
-        }
-        node.any = match name.rrsets().len() {
-            1 => node.default,
-            _ => self.any(name)?,
-        };
+        (node.any, node.default) = self.own_answers(name, CNAME)?;
         Ok(node)
     }
 

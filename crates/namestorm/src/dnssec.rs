@@ -44,11 +44,19 @@ pub(crate) fn covered<'z>(name: NameRef<'z>, signature: &[u8]) -> Option<RrsetRe
     name.rrset(u16::from_be_bytes(*signature.first_chunk()?))
 }
 
-/// Returns the time at which a signature with this data expires, in seconds of the 32-bit serial
-/// arithmetic of RFC 4034, section 3.1.5.
-pub(crate) fn expiration(signature: &[u8]) -> Option<u32> {
-    let field = signature.get(8..)?.first_chunk()?;
-    Some(u32::from_be_bytes(*field))
+/// Returns the times from which and until which a signature with this data is valid, in seconds since
+/// 1970, modulo 2^32.
+fn validity(signature: &[u8]) -> Option<[u32; 2]> {
+    let (end, rest) = signature.get(8..)?.split_first_chunk()?;
+    let times = [*rest.first_chunk()?, *end];
+    Some(times.map(u32::from_be_bytes))
+}
+
+/// Returns true if a signature with this data is valid at a time in seconds since 1970, modulo 2^32.
+/// Times are compared as serial numbers (RFC 4034, section 3.1.5).
+pub(crate) fn is_valid_at(signature: &[u8], now: u32) -> bool {
+    let is_not_after = |a: u32, b: u32| b.wrapping_sub(a).cast_signed() >= 0;
+    validity(signature).is_some_and(|[from, to]| is_not_after(from, now) && is_not_after(now, to))
 }
 
 /// Returns true if the zone is signed: its SOA has a signature.
@@ -60,8 +68,9 @@ pub(crate) fn is_signed(zone: &Zone) -> bool {
 /// Returns the time at which the first signature of a signed zone expires.
 pub(crate) fn signed_until(zone: &Zone) -> Option<u32> {
     let sets = zone.names().filter_map(|name| name.rrset(RRSIG));
-    let times = sets.flat_map(RrsetRef::data).filter_map(expiration);
-    if is_signed(zone) { times.min() } else { None }
+    let times = sets.flat_map(RrsetRef::data).filter_map(validity);
+    let first = times.map(|[_, end]| end).min();
+    first.filter(|_| is_signed(zone))
 }
 
 /// Returns the chain of a signed zone, or `None` if the zone is not signed.

@@ -469,13 +469,24 @@ fn many_iterations_are_refused_and_few_are_warned_of() {
 }
 
 #[test]
+fn ds_records_without_a_delegation_are_warned_of() {
+    let text = small(Denial::Nsec);
+    for owner in ["a.b.z.", "z."] {
+        let found = findings(&format!("{text}{owner} 9 IN DS {DS}\n"));
+        let expected = format!("warning: {owner} has DS records, but it is no delegation");
+        assert!(found.contains(&expected), "{found}");
+    }
+}
+
+#[test]
 fn expired_and_missing_signatures_are_warned_of() {
     let text = small(Denial::Nsec);
     let old = "20040101000000 20030101000000";
     let found = findings(&text.replace("20400101000000 20200101000000", old));
-    let expected =
-        "warning: the NS records of z. (and those of 6 other RRsets) have no valid signature";
+    let expected = "warning: the NS records of z. (and those of 6 other RRsets) have no signature that is valid now";
     assert!(found.contains(expected), "{found}");
+    let early = findings(&text.replace(" 20200101000000 ", " 20390101000000 "));
+    assert!(early.contains(expected), "{early}");
     let is_signature = |line: &&str| line.starts_with("a.b.z. 9 IN RRSIG A ");
     let line = text.lines().find(is_signature).unwrap();
     let found = findings(&text.replace(line, ""));

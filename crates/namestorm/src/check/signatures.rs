@@ -8,12 +8,12 @@ use crate::report::Report;
 use crate::rtype::{self, DS, RRSIG};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 
-/// Warns of RRsets without signatures, and of signatures that have expired. Reports the first of each
+/// Warns of RRsets without signatures, and of signatures that are not valid now. Reports the first of each
 /// kind with the number of all, because a zone often has many.
 pub(super) fn check(zone: &Zone, report: &mut Report) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_secs() as u32);
-    let (mut unsigned, mut expired) = (Found::default(), Found::default());
+    let (mut unsigned, mut invalid) = (Found::default(), Found::default());
     for name in zone.names() {
         for rrset in name
             .rrsets()
@@ -22,18 +22,15 @@ pub(super) fn check(zone: &Zone, report: &mut Report) {
             if dnssec::signatures(name, rrset.rtype()).next().is_none() {
                 unsigned.add((name, rrset));
             }
-            let is_expired = |data: &[u8]| has_expired(data, now);
+            let is_invalid = |data: &[u8]| !dnssec::is_valid_at(data, now);
             let mut of_rrset = dnssec::signatures(name, rrset.rtype()).peekable();
-            if of_rrset.peek().is_some() && of_rrset.all(is_expired) {
-                expired.add((name, rrset));
+            if of_rrset.peek().is_some() && of_rrset.all(is_invalid) {
+                invalid.add((name, rrset));
             }
         }
     }
-    unsigned.warn("have no signature, so resolvers refuse them", report);
-    expired.warn(
-        "have no valid signature any more, so resolvers refuse them",
-        report,
-    );
+    unsigned.warn("have no signature", report);
+    invalid.warn("have no signature that is valid now", report);
 }
 
 /// Returns true if the RRset of this type at `name` must have a signature: if the zone is authoritative
@@ -44,12 +41,6 @@ fn must_be_signed(name: NameRef<'_>, rtype: u16) -> bool {
         NameStatus::Cut => rtype == DS,
         NameStatus::BelowCut | NameStatus::BelowDname => false,
     }
-}
-
-/// Returns true if a signature with this data has expired. Times are compared as serial numbers (RFC
-/// 4034, section 3.1.5).
-fn has_expired(signature: &[u8], now: u32) -> bool {
-    dnssec::expiration(signature).is_some_and(|end| now.wrapping_sub(end).cast_signed() > 0)
 }
 
 /// The first RRset with a problem, and the number of all.
@@ -75,7 +66,10 @@ impl<'z> Found<'z> {
             others => format!(" (and those of {others} other RRsets)"),
         };
         let (shown, rtype) = (Shown(name.owner()), rtype::show(rrset.rtype()));
-        let message = format!("the {rtype} records of {shown}{others} {what}");
+        let message = format!(
+            "the {rtype} records of {shown}{others} {what}, so resolvers refuse them: sign the zone \
+             again"
+        );
         report.warning(rrset.place(), message);
     }
 }

@@ -59,6 +59,13 @@ where
             say(file.to_string());
         }
         let stale = files.stale();
+        if let (Some(name), Some(apex)) = (only, &apex)
+            && files.find(apex).is_none()
+        {
+            let why = faulty_files(stale.iter().chain(files.unserved().iter()));
+            let why = why.map_or(String::new(), |why| format!("; {why}"));
+            return Err(format!("no zone is called {name:?}{why}").into());
+        }
         // If no other zone has changed, nothing is reloaded.
         if (source.strict && !(stale.is_empty() && unserved.is_empty()))
             || (!stale.is_empty() && !files.differ_from(&known))
@@ -70,12 +77,6 @@ where
             return Err(LoadError::Nothing.into());
         }
         let kept = faulty_files(stale.iter().chain(files.unserved().iter()));
-        if let (Some(name), Some(apex)) = (only, &apex)
-            && files.find(apex).is_none()
-        {
-            let why = kept.map_or(String::new(), |why| format!("; {why}"));
-            return Err(format!("no zone is called {name:?}{why}").into());
-        }
         let new = Arc::new(files.answers());
         let old = self.answers();
         let change = || *locked(&self.answers) = Arc::clone(&new);
