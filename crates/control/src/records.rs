@@ -8,6 +8,8 @@
 mod client;
 mod destination;
 mod frames;
+#[cfg(test)]
+mod full_disk;
 mod log;
 mod ring;
 mod writer;

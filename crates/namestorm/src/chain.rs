@@ -281,7 +281,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         }
         let from = self.name.clone();
         self.name.set(&[&from.bytes()[..prefix_len], to]);
-        self.step(from.bytes(), fields, None)
+        self.step(from.bytes(), fields, &[])
     }
 
     /// Returns true if the answer already holds this DNAME record.
@@ -315,12 +315,12 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         }
         let signed = alias.variant(self.wanted.signatures);
         let signatures = &signed.tail().bytes[alias.tail().bytes.len()..];
-        self.step(from.bytes(), fields, Some(signatures))
+        self.step(from.bytes(), fields, signatures)
     }
 
     /// Writes a CNAME from the name `from` to `self.name`, the new last name of the chain. `fields`
     /// supplies the class and TTL. Then writes the record's signatures, if there are any.
-    fn step(&mut self, from: &[u8], fields: &[u8], signatures: Option<&[u8]>) -> Result<(), Stop> {
+    fn step(&mut self, from: &[u8], fields: &[u8], signatures: &[u8]) -> Result<(), Stop> {
         let owner = self.names.message_offset(self.steps, 0) as u16;
         let to = self.name.bytes();
         let is_loop = (0..=self.steps).any(|step| self.is_name_after(step, to));
@@ -355,7 +355,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         self.steps += 1;
         self.names.0[self.steps] = place;
         self.counts[0] += 1;
-        self.sign(owner, signatures.unwrap_or_default())?;
+        self.sign(owner, signatures)?;
         if is_loop { Err(Stop::Open) } else { Ok(()) }
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use domain::base::iana::Rtype;
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
-use harness::records::{APEX, Records, path, show};
+use harness::records::{APEX, Records, data, path, show};
 use harness::{Client, FORMS, MODES, Query, datagram, name, prepare, rtype};
 use namestorm::ReplyMode;
 use proptest::prelude::*;
@@ -176,17 +176,10 @@ fn zones() -> impl Strategy<Value = Records> {
     let owner = names(&["a", "b", "*"]);
     let record = (owner, rtype, names(&["a", "b", "c"]), 0..4u8);
     prop::collection::vec(record, 0..14).prop_map(|list| {
-        let mut zone = Records::default();
-        zone.add(APEX, "SOA", "ns.z. h.z. 1 2 3 4 9".into());
-        zone.add(APEX, "NS", "ns.y.".into());
+        let mut zone = Records::new();
         for (owner, rtype, target, number) in list {
-            let data = match rtype {
-                "A" => format!("192.0.2.{number}"),
-                "TXT" => format!("\"{number}\""),
-                _ => target,
-            };
             if owner.ends_with(APEX) {
-                zone.add(&owner, rtype, data);
+                zone.add(&owner, rtype, data(rtype, number, target));
             }
         }
         zone

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
-use harness::records::{APEX, Records, path};
+use harness::records::{APEX, Records, data, path};
 use harness::{FORMS, Query, name, prepare, rtype};
 use namestorm::{Answers, Responder, Transport};
 use proptest::prelude::*;
@@ -327,21 +327,14 @@ fn zones() -> impl Strategy<Value = Records> {
         0..4u8,
     );
     prop::collection::vec(record, 0..14).prop_map(|list| {
-        let mut zone = Records::default();
-        zone.add(APEX, "SOA", "ns.z. h.z. 1 2 3 4 9".into());
-        zone.add(APEX, "NS", "ns.y.".into());
+        let mut zone = Records::new();
         for (owner, rtype, target, number) in list {
-            let data = match rtype {
-                "A" => format!("192.0.2.{number}"),
-                "TXT" => format!("\"{number}\""),
-                "DS" => DS.to_owned(),
-                _ => target,
-            };
+            let target = if rtype == "DS" { DS.to_owned() } else { target };
             // DS records belong to delegations, and delegations to names that have nothing else.
             let is_wrong = rtype == "DS" && !is_cut(&zone, &owner);
             let becomes_cut = rtype == "NS" && zone.at(&owner).next().is_some();
             if owner != APEX && !is_wrong && !becomes_cut {
-                zone.add(&owner, rtype, data);
+                zone.add(&owner, rtype, data(rtype, number, target));
             }
         }
         zone

@@ -113,6 +113,13 @@ impl Drop for Collector {
     }
 }
 
+/// Starts a server with this content, whose messages go to `to`.
+fn start([www, zone, socket]: &[String; 3], to: &str) -> Example {
+    let content = ["serve", "--web", www, "--zone", zone];
+    let others = ["--control-socket", socket, "--dnstap", to];
+    Example::start(STORM, &[&content[..], &others].concat())
+}
+
 #[test]
 fn a_collector_that_restarts_gets_queries_and_replies() {
     if !is_installed(&["fstrm_capture", "dnstap-read", "dig"]) {
@@ -120,21 +127,11 @@ fn a_collector_that_restarts_gets_queries_and_replies() {
     }
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let [www, zone, socket] = &content(folder.path(), "www");
+    let content = content(folder.path(), "www");
     let [tap, first, second] = ["tap", "first", "second"].map(|name| folder.path().join(name));
     let to = format!("unix:{}", tap.display());
-    let arguments = [
-        "--web",
-        www,
-        "--zone",
-        zone,
-        "--control-socket",
-        socket,
-        "--dnstap",
-        &to,
-    ];
     // Nobody listens yet, so the messages wait.
-    let storm = Example::start(STORM, &[&["serve"], &arguments[..]].concat());
+    let storm = start(&content, &to);
     let [v4, v6] = [storm.addresses[0], storm.addresses[1]];
     storm.beside(|| ask(v4, &["+notcp"]));
     let collector = Collector::start(&tap, &first);
@@ -166,7 +163,7 @@ fn a_file_is_begun_anew_after_a_rotation() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let [www, zone, socket] = &content(folder.path(), "www");
+    let content = content(folder.path(), "www");
     let taps = folder.path().join("taps");
     fs::create_dir(&taps).unwrap();
     for open in [folder.path(), &taps] {
@@ -174,17 +171,7 @@ fn a_file_is_begun_anew_after_a_rotation() {
     }
     let [tap, moved] = ["tap", "moved"].map(|name| taps.join(name));
     let to = tap.to_str().unwrap();
-    let arguments = [
-        "--web",
-        www,
-        "--zone",
-        zone,
-        "--control-socket",
-        socket,
-        "--dnstap",
-        to,
-    ];
-    let storm = Example::start(STORM, &[&["serve"], &arguments[..]].concat());
+    let storm = start(&content, to);
     let server = storm.addresses[0];
     storm.beside(|| ask(server, &["+notcp", "+edns"]));
     thread::sleep(Duration::from_millis(200));

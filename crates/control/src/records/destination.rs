@@ -215,34 +215,13 @@ fn open_file(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::full_disk::Disk;
     use super::*;
-
-    /// A disk with room for some bytes.
-    struct Disk {
-        text: Vec<u8>,
-        room: usize,
-    }
-
-    impl Write for Disk {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let len = bytes.len().min(self.room);
-            if len == 0 {
-                return Err(ErrorKind::StorageFull.into());
-            }
-            self.text.extend_from_slice(&bytes[..len]);
-            self.room -= len;
-            Ok(len)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     #[test]
     fn a_line_after_a_full_disk_begins_on_a_line_of_its_own() {
         let mut disk = Disk {
-            text: Vec::new(),
+            bytes: Vec::new(),
             room: 6,
         };
         let mut is_cut = false;
@@ -254,13 +233,13 @@ mod tests {
         disk.room = 100;
         append(&mut disk, &mut is_cut, b"five\n").unwrap();
         append(&mut disk, &mut is_cut, b"six\n").unwrap();
-        assert_eq!(disk.text, b"one\ntw\nfive\nsix\n");
+        assert_eq!(disk.bytes, b"one\ntw\nfive\nsix\n");
     }
 
     #[test]
     fn a_disk_that_is_full_after_a_whole_line_cuts_nothing() {
         let mut disk = Disk {
-            text: Vec::new(),
+            bytes: Vec::new(),
             room: 4,
         };
         let mut is_cut = false;

@@ -32,6 +32,14 @@ pub(crate) fn path(name: &str) -> Vec<String> {
 }
 
 impl Records {
+    /// Returns a zone with an SOA record and a name server.
+    pub(crate) fn new() -> Self {
+        let mut zone = Self::default();
+        zone.add(APEX, "SOA", "ns.z. h.z. 1 2 3 4 9".into());
+        zone.add(APEX, "NS", "ns.y.".into());
+        zone
+    }
+
     pub(crate) fn at<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Record> {
         self.0.iter().filter(move |record| record.0 == name)
     }
@@ -86,4 +94,13 @@ impl Records {
 /// Returns a record as a line of a zone file.
 pub(crate) fn show(owner: &str, record: &Record) -> String {
     format!("{owner} 9 IN {} {}", record.1, record.2)
+}
+
+/// Returns the data of a record: an address or a text with this number, or else `target`.
+pub(crate) fn data(rtype: &str, number: u8, target: String) -> String {
+    match rtype {
+        "A" => format!("192.0.2.{number}"),
+        "TXT" => format!("\"{number}\""),
+        _ => target,
+    }
 }

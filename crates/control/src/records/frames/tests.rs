@@ -2,6 +2,7 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 
 use super::*;
+use crate::records::full_disk::Disk;
 
 const TYPE: &str = "protobuf:dnstap.Dnstap";
 const START_FRAME: &[u8] =
@@ -134,28 +135,6 @@ fn a_program_that_reads_something_else_is_named() {
         connected(&silent, TYPE).unwrap_err().to_string(),
         "no answer within 1 s"
     );
-}
-
-/// A disk with room for some bytes.
-struct Disk {
-    bytes: Vec<u8>,
-    room: usize,
-}
-
-impl Write for Disk {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let len = bytes.len().min(self.room);
-        if len == 0 {
-            return Err(ErrorKind::StorageFull.into());
-        }
-        self.bytes.extend_from_slice(&bytes[..len]);
-        self.room -= len;
-        Ok(len)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[test]
