@@ -5,6 +5,7 @@
 
 mod dots;
 mod signatures;
+mod zonemd;
 
 use std::collections::HashMap;
 
@@ -28,6 +29,7 @@ const MAX_MESSAGE: usize = 65_535;
 pub(crate) fn check(zone: &Zone, report: &mut Report) {
     check_apex(zone, report);
     check_signed(zone, report);
+    zonemd::check(zone, report);
     let mut targets = Targets::default();
     for name in zone.names() {
         check_types(name, report);

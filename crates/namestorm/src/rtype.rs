@@ -44,6 +44,8 @@ pub(crate) const NSEC3PARAM: u16 = 51;
 pub(crate) const CDS: u16 = 59;
 /// A DNSSEC key whose delegation signer the parent zone should publish (RFC 7344).
 pub(crate) const CDNSKEY: u16 = 60;
+/// A digest of the zone (RFC 8976).
+pub(crate) const ZONEMD: u16 = 63;
 /// Service binding (RFC 9460).
 pub const SVCB: u16 = 64;
 /// Service binding for HTTPS (RFC 9460).

@@ -473,6 +473,13 @@ impl<'z> RrsetRef<'z> {
             .map(move |r| &zone.bytes[r.data.0 as usize..][..usize::from(r.data.1)])
     }
 
+    /// Returns the data of each record as [`data`](Self::data) does, and its TTL in the file. Signatures
+    /// of different RRsets have different TTLs.
+    pub(crate) fn records_with_ttl(self) -> impl Iterator<Item = (&'z [u8], u32)> {
+        self.data()
+            .zip(self.records().iter().map(|record| record.ttl))
+    }
+
     /// Returns the place in the zone's files of the RRset's first record.
     pub fn place(self) -> Place {
         self.records()[0].place

@@ -1,7 +1,7 @@
 //! Rules about several fields of a type's data, or about the content of one.
 
 use super::fault::Fault;
-use crate::rtype::{CAA, CDNSKEY, CDS, DNSKEY, DS};
+use crate::rtype::{CAA, CDNSKEY, CDS, DNSKEY, DS, ZONEMD};
 
 const GPOS: u16 = 27;
 const X25: u16 = 19;
@@ -11,7 +11,6 @@ const SSHFP: u16 = 44;
 const DHCID: u16 = 49;
 const TLSA: u16 = 52;
 const SMIMEA: u16 = 53;
-const ZONEMD: u16 = 63;
 const TA: u16 = 32_768;
 const DLV: u16 = 32_769;
 
