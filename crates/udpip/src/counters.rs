@@ -1,5 +1,7 @@
 //! Counters of received datagrams and sent answers.
 
+use crate::reflectors::is_reflector;
+
 /// Numbers of datagrams and answers, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -18,6 +20,8 @@ pub struct Counters {
     pub partial_checksum: u64,
     /// Datagrams dropped because the source port is 0, so no reply is possible.
     pub bad_source: u64,
+    /// Datagrams dropped because the service at their source port would answer our answer.
+    pub reflectors: u64,
     /// Answers not sent because the TX ring was full or no frame was free.
     pub ring_full: u64,
     /// Answers not sent because they did not fit one packet on the link, or because their head
@@ -30,13 +34,24 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Counts a datagram from this port, and returns true if it gets no reply because of the port.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refuse(&mut self, source: u16) -> bool {
+        let is_reflector = is_reflector(source);
+        self.bad_source += u64::from(source == 0);
+        self.reflectors += u64::from(is_reflector);
+        source == 0 || is_reflector
+    }
+
     /// Returns the name and count of each drop reason, for reports.
-    pub fn drops(&self) -> [(&'static str, u64); 6] {
+    pub fn drops(&self) -> [(&'static str, u64); 7] {
         [
             ("malformed UDP header", self.malformed),
             ("bad UDP checksum", self.bad_checksum),
             ("partial UDP checksum", self.partial_checksum),
             ("UDP source port 0", self.bad_source),
+            ("UDP source port of a reflector", self.reflectors),
             ("TX ring full", self.ring_full),
             ("answer too long", self.too_long),
         ]

@@ -31,6 +31,9 @@
 //! }
 //! ```
 //!
+//! A datagram whose source port belongs to a service that answers anything, such as echo, is dropped. The
+//! two servers would otherwise answer each other for ever.
+//!
 //! A service also receives messages from other threads ([`Service::on_message`]), and can set one
 //! timer ([`Service::on_timer`]).
 //!
@@ -39,6 +42,7 @@
 
 mod counters;
 mod datagram;
+mod reflectors;
 mod server;
 
 pub use counters::Counters;

@@ -5,6 +5,7 @@ use nmio::{Instant, Mailbox, Port};
 
 use crate::counters::Counters;
 use crate::datagram::{Datagram, Malformed, verify};
+use crate::reflectors::is_suspect;
 
 /// A service that answers datagrams.
 pub trait Service {
@@ -116,15 +117,15 @@ impl<S: Service> Udp<S> {
                 let header = packet.payload();
                 let src_port = u16::from_be_bytes([header[0], header[1]]);
                 let dst_port = u16::from_be_bytes([header[2], header[3]]);
-                if src_port == 0 {
-                    self.counters.bad_source += 1;
-                } else if dst_port != self.port {
-                    return Some(packet);
-                } else {
-                    self.counters.received += 1;
-                    let datagram = Datagram::new(port, packet, &mut self.counters);
-                    with(&mut self.service).on_datagram(datagram, now);
+                if is_suspect(src_port) && self.counters.refuse(src_port) {
+                    return None;
                 }
+                if dst_port != self.port {
+                    return Some(packet);
+                }
+                self.counters.received += 1;
+                let datagram = Datagram::new(port, packet, &mut self.counters);
+                with(&mut self.service).on_datagram(datagram, now);
             }
         }
         None

@@ -437,6 +437,30 @@ fn source_port_0_is_dropped_and_counted() {
     }
 }
 
+/// A service that answers anything would answer our answer, and we its answer.
+#[test]
+fn a_datagram_from_a_port_that_answers_anything_is_dropped_and_counted() {
+    for v6 in [false, true] {
+        let (mut server, mut sink) = (server(ReplyMethod::TurnAround, 0, b"tail", b""), sink(0));
+        let mut ask = |port| {
+            let peer = Peer {
+                port,
+                v6,
+                ..Peer::V4
+            };
+            handle(&mut server, &mut sink, &peer.datagram(b"hello")).is_some()
+        };
+        for port in [7, 13, 17, 19, 37, 464, 11_211] {
+            assert!(!ask(port), "from port {port}");
+        }
+        for port in [9, 53, 123, 161, 389, 1023, 1024, 1900, 11_210, 11_212] {
+            assert!(ask(port), "from port {port}");
+        }
+        assert_eq!(drops(&server), [("UDP source port of a reflector", 7)]);
+        assert_eq!(count(&server).received, 10);
+    }
+}
+
 /// Builds two datagrams whose checksums cover only the pseudo-header, as a peer with checksum
 /// offload sends them. The second datagram's checksum is wrong.
 fn partial_checksums() -> [Vec<u8>; 2] {
