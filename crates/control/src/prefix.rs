@@ -27,6 +27,11 @@ impl Prefix {
         }
     }
 
+    /// Returns true if both are the same network.
+    pub fn is_same(self, other: Self) -> bool {
+        self.bits == other.bits && self.contains(other.address)
+    }
+
     /// Returns the length of the prefix, in bits.
     pub fn bits(self) -> u8 {
         self.bits
@@ -74,5 +79,17 @@ mod tests {
             ("192.0.2.7/32", 32)
         );
         assert_eq!("::1".parse::<Prefix>().unwrap().bits(), 128);
+    }
+
+    #[test]
+    fn bits_behind_the_prefix_make_no_other_network() {
+        let same = |a: &str, b: &str| {
+            let [a, b]: [Prefix; 2] = [a, b].map(|text| text.parse().unwrap());
+            a.is_same(b)
+        };
+        assert!(same("192.0.2.0/24", "192.0.2.7/24"));
+        assert!(!same("192.0.2.0/24", "192.0.2.0/25"));
+        assert!(!same("192.0.2.0/24", "192.0.3.0/24"));
+        assert!(!same("0.0.0.0/0", "::/0"));
     }
 }

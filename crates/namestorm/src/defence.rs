@@ -12,6 +12,7 @@ use crate::cookie_source::CookieSource;
 use crate::rate_limit::{
     DEFAULT_BITS, DEFAULT_RATE, DEFAULT_SLIP, MAX_IPV6_BITS, MAX_RATE, RateLimit,
 };
+use crate::udp_size::{UdpSize, UdpSizes};
 
 /// The options for the defence against abuse, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug)]
@@ -49,6 +50,13 @@ pub struct DefenceArgs {
     /// more.
     #[arg(long = "rate-limit-allow", value_name = "ADDRESS[/BITS]")]
     rate_limit_allowed: Vec<Prefix>,
+
+    /// Maximum length of a UDP message in bytes, from 512 to 4096, for all clients or for those of a
+    /// network. Repeat the option for more networks; the longest prefix counts. Replies fit one packet of
+    /// the interface in any case, and longer ones are truncated, so that clients ask over TCP. Without
+    /// this option it is 1232, which practically no path fragments.
+    #[arg(long = "edns-size", value_name = "[PREFIX=]BYTES")]
+    edns_sizes: Vec<UdpSize>,
 }
 
 /// Maximum of `--rate-limit-slip`.
@@ -65,6 +73,7 @@ impl Default for DefenceArgs {
             rate_limit_ipv4_prefix: DEFAULT_BITS[0],
             rate_limit_ipv6_prefix: DEFAULT_BITS[1],
             rate_limit_allowed: Vec::new(),
+            edns_sizes: Vec::new(),
         }
     }
 }
@@ -73,7 +82,8 @@ impl DefenceArgs {
     /// Checks that the server can start with these options.
     ///
     /// # Errors
-    /// If a file of the options cannot be read, or if they have too many networks.
+    /// If a file of the options cannot be read, if they have too many networks, or if they contradict
+    /// each other.
     pub fn check(&self, device: &Device) -> Result<(), StartError> {
         Defence::from_args(self, device).map(drop)
     }
@@ -107,14 +117,15 @@ impl DefenceArgs {
 pub(crate) struct Defence {
     cookies: CookieSource,
     rate_limit: Option<RateLimit>,
+    udp_sizes: UdpSizes,
 }
 
 impl Defence {
     /// Creates the defence that the options describe, for a server on this device.
     ///
     /// # Errors
-    /// If a file cannot be read, if the system returns no random bytes, or if there are too many
-    /// networks.
+    /// If a file cannot be read, if the system returns no random bytes, if there are too many networks,
+    /// or if options contradict each other.
     pub(crate) fn from_args(args: &DefenceArgs, device: &Device) -> Result<Self, StartError> {
         let cookies = match &args.cookie_secret {
             Some(file) => CookieSource::from_file(file)?,
@@ -123,6 +134,7 @@ impl Defence {
         Ok(Self {
             cookies,
             rate_limit: args.limit(device)?,
+            udp_sizes: UdpSizes::new(&args.edns_sizes).map_err(|error| error.to_string())?,
         })
     }
 
@@ -157,6 +169,11 @@ impl Defence {
         self.rate_limit.as_ref()
     }
 
+    /// Returns the largest UDP message for each client.
+    pub(crate) fn udp_sizes(&self) -> &UdpSizes {
+        &self.udp_sizes
+    }
+
     /// Returns lines for the start block.
     pub(crate) fn loaded(&self) -> Vec<(&'static str, String)> {
         let limit = match &self.rate_limit {
@@ -170,6 +187,9 @@ impl Defence {
                 format!("{rate}/s to each /{v4} and /{v6} network, per worker{except}")
             }
         };
-        vec![("cookies", self.cookies.describe()), ("rate limit", limit)]
+        let mut lines = vec![("cookies", self.cookies.describe()), ("rate limit", limit)];
+        let sizes = self.udp_sizes.describe();
+        lines.extend(sizes.map(|sizes| ("UDP replies", sizes)));
+        lines
     }
 }

@@ -7,11 +7,11 @@ use crate::rtype;
 /// Maximum length of a UDP message without EDNS, in bytes (RFC 1035, section 2.3.4). Smaller sizes
 /// in OPT records count as this length (RFC 6891, section 6.2.3).
 pub const MIN_UDP_MESSAGE: usize = 512;
-/// Default maximum length of the UDP messages that we send, in bytes. Our OPT records advertise it as
-/// the maximum that we accept. Such a message fits the minimum MTU of IPv6, so practically no path
+/// Default maximum length of the UDP messages that we send, in bytes. OPT records advertise the maximum as
+/// the one that we accept. Such a message fits the minimum MTU of IPv6, so practically no path
 /// fragments it (RFC 9715, section 3.1 and appendix A).
 pub const MAX_UDP_MESSAGE: usize = 1232;
-/// The EDNS version that we support.
+/// The EDNS version that we support, which the OPT records of replies have.
 pub(crate) const VERSION: u8 = 0;
 /// Length of an OPT record without options, in bytes.
 pub(crate) const OPT_LEN: usize = 11;
@@ -28,7 +28,7 @@ pub(crate) const TCP_KEEPALIVE: u16 = 11;
 /// The code of ZONEVERSION (RFC 9660).
 pub(crate) const ZONE_VERSION: u16 = 19;
 /// The DO bit in the flags of OPT (RFC 3225).
-const DNSSEC_OK: u16 = 0x8000;
+pub(crate) const DNSSEC_OK: u16 = 0x8000;
 
 /// The reason of an error, as an extended DNS error (RFC 8914, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,19 +104,6 @@ impl Edns {
     #[inline(always)]
     pub(crate) fn udp_limit(self) -> usize {
         usize::from(self.udp_size).max(MIN_UDP_MESSAGE)
-    }
-
-    /// Returns the OPT record for a reply without options. The upper bits of the response code, which
-    /// the record carries, are 0.
-    #[inline(always)]
-    pub(crate) fn reply(self) -> [u8; OPT_LEN] {
-        let [_, kind] = rtype::OPT.to_be_bytes();
-        let [size_high, size_low] = (MAX_UDP_MESSAGE as u16).to_be_bytes();
-        let flags = if self.dnssec_ok { DNSSEC_OK } else { 0 };
-        let [flags_high, flags_low] = flags.to_be_bytes();
-        [
-            0, 0, kind, size_high, size_low, 0, VERSION, flags_high, flags_low, 0, 0,
-        ]
     }
 }
 
@@ -260,8 +247,7 @@ mod tests {
         let edns = parse(&opt(1400, 0, 0xffff, &cookie), 0, 1)
             .unwrap()
             .unwrap();
-        assert!(edns.dnssec_ok);
-        assert_eq!(edns.reply(), [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
+        assert!(edns.dnssec_ok && edns.options.contains(COOKIE));
     }
 
     #[test]

@@ -7,12 +7,17 @@ use crate::answers::ZoneVersion;
 use crate::body::Body;
 use crate::cookie::COOKIE_LEN;
 use crate::edns::{
-    COOKIE, EXPIRE, EXTENDED_RCODE_AT, Edns, ExtendedError, NSID, OPT_LEN, OptionCodes,
-    TCP_KEEPALIVE, ZONE_VERSION,
+    COOKIE, DNSSEC_OK, EXPIRE, EXTENDED_RCODE_AT, Edns, ExtendedError, MAX_UDP_MESSAGE, NSID,
+    OPT_LEN, OptionCodes, TCP_KEEPALIVE, VERSION, ZONE_VERSION,
 };
 use crate::identity::{Identity, MAX_NSID};
 use crate::rcode;
+use crate::rtype;
 
+/// Offset in an OPT record of the largest UDP message.
+const SIZE_AT: usize = 3;
+/// Offset in an OPT record of the upper byte of the flags.
+const FLAGS_AT: usize = 7;
 /// The code of extended DNS errors.
 const EXTENDED_ERROR: u16 = 15;
 
@@ -23,7 +28,7 @@ const NUMBER: usize = 2;
 /// Size of the data of EXPIRE, in bytes: seconds.
 const SECONDS: usize = 4;
 /// Size of the data of ZONEVERSION, in bytes: number of labels, type of the version, and serial.
-const VERSION: usize = 2 + 4;
+const ZONE_VERSION_DATA: usize = 2 + 4;
 /// The type of a version that is the serial of the SOA record.
 const SOA_SERIAL: u8 = 0;
 /// The response codes, as bits, that need an OPT record of their own. BADVERS and BADCOOKIE have upper
@@ -32,7 +37,7 @@ const UNUSUAL: u32 =
     1 << rcode::SERVFAIL | 1 << rcode::REFUSED | 1 << rcode::BADVERS | 1 << rcode::BADCOOKIE;
 /// Maximum length of an OPT record in a reply, in bytes.
 pub(crate) const MAX_OPT: usize =
-    OPT_LEN + 6 * OPTION_FIELDS + MAX_NSID + COOKIE_LEN + 2 * NUMBER + SECONDS + VERSION;
+    OPT_LEN + 6 * OPTION_FIELDS + MAX_NSID + COOKIE_LEN + 2 * NUMBER + SECONDS + ZONE_VERSION_DATA;
 
 /// What the options of a reply depend on.
 pub(crate) struct About<'a> {
@@ -53,7 +58,8 @@ pub(crate) struct OptWriter {
     /// The idle timeout that clients are told, in units of 100 ms. It is `None` over UDP, where
     /// edns-tcp-keepalive is ignored (RFC 7828, section 3.3.1).
     idle_timeout: Option<u16>,
-    /// The record without options, and usually without upper bits of the response code.
+    /// The record without options and without upper bits of the response code. Only its flags differ from
+    /// reply to reply.
     plain: [u8; OPT_LEN],
     /// The record with options.
     record: [u8; MAX_OPT],
@@ -62,11 +68,21 @@ pub(crate) struct OptWriter {
 impl OptWriter {
     /// Creates a writer for replies over UDP.
     pub(crate) const fn new() -> Self {
+        let ([_, kind], [high, low]) = (
+            rtype::OPT.to_be_bytes(),
+            (MAX_UDP_MESSAGE as u16).to_be_bytes(),
+        );
         Self {
             idle_timeout: None,
-            plain: [0; OPT_LEN],
+            plain: [0, 0, kind, high, low, 0, VERSION, 0, 0, 0, 0],
             record: [0; MAX_OPT],
         }
+    }
+
+    /// Sets the largest UDP message that is sent and taken, in bytes.
+    #[inline]
+    pub(crate) fn set_udp_size(&mut self, bytes: u16) {
+        self.plain[SIZE_AT..SIZE_AT + 2].copy_from_slice(&bytes.to_be_bytes());
     }
 
     /// Tells clients that ask with edns-tcp-keepalive how long a connection may be idle.
@@ -84,24 +100,23 @@ impl OptWriter {
         body: &Body<'_>,
         about: impl FnOnce() -> About<'a>,
     ) -> &[u8] {
-        self.plain = edns.reply();
+        let flags = if edns.dnssec_ok { DNSSEC_OK } else { 0 };
+        self.plain[FLAGS_AT] = (flags >> 8) as u8;
         if edns.options.may_change_reply() || UNUSUAL >> body.rcode & 1 != 0 {
-            self.plain[EXTENDED_RCODE_AT] = (body.rcode >> 4) as u8;
-            let error = body.error;
-            return self.with_options(edns.options, &about(), error);
+            return self.with_options(edns.options, &about(), (body.rcode, body.error));
         }
         &self.plain
     }
 
-    /// Adds the options that the query asks for, and the reason of an error. Adds nothing if there is
-    /// no room for them.
+    /// Adds the upper bits of the response code, the options that the query asks for, and the reason of
+    /// an error. Adds no options if there is no room for them.
     #[cold]
     #[inline(never)]
     fn with_options(
         &mut self,
         codes: OptionCodes,
         about: &About<'_>,
-        error: Option<ExtendedError>,
+        (rcode, error): (u16, Option<ExtendedError>),
     ) -> &[u8] {
         let Self {
             idle_timeout,
@@ -109,6 +124,7 @@ impl OptWriter {
             record,
         } = self;
         record[..OPT_LEN].copy_from_slice(plain);
+        record[EXTENDED_RCODE_AT] = (rcode >> 4) as u8;
         let mut len = OPT_LEN;
         let mut push = |code: u16, data: &[u8]| {
             let (fields, rest) = record[len..].split_at_mut(OPTION_FIELDS);
@@ -175,10 +191,9 @@ mod tests {
         let none = Identity::default();
         let mut writer = OptWriter::new();
         let mut write = |identity, asked: &[u16], error, room| {
-            writer.plain = OPT;
             let about = about(identity, room);
             writer
-                .with_options(OptionCodes::of(asked), &about, error)
+                .with_options(OptionCodes::of(asked), &about, (0, error))
                 .to_vec()
         };
         let record = |options: &[&[u8]]| {
@@ -194,9 +209,37 @@ mod tests {
         assert_eq!(write(&nsid, &[NSID, NSID], None, 99), record(&[id]));
         assert_eq!(write(&none, &all, None, 99), OPT);
         writer.set_idle_timeout(Duration::from_millis(10_099));
-        writer.plain = OPT;
-        let all = writer.with_options(OptionCodes::of(&all), &about(&nsid, 99), reason);
+        let all = writer.with_options(OptionCodes::of(&all), &about(&nsid, 99), (0, reason));
         assert_eq!(all, record(&[id, &[0, 11, 0, 2, 0, 100], why]));
+    }
+
+    #[test]
+    fn a_record_has_the_do_bit_the_size_and_the_upper_bits_of_its_own_reply() {
+        let identity = Identity::default();
+        let mut writer = OptWriter::new();
+        let mut write = |dnssec_ok, rcode, bytes| {
+            let edns = Edns {
+                udp_size: 512,
+                version: 0,
+                dnssec_ok,
+                options: OptionCodes::of(&[NSID]),
+            };
+            let plain = Edns {
+                options: OptionCodes::default(),
+                ..edns
+            };
+            writer.set_udp_size(bytes);
+            let body = Body::empty(rcode);
+            let room = || about(&identity, 99);
+            let record = writer.write(plain, &body, room).to_vec();
+            assert_eq!(writer.write(edns, &body, room), record);
+            record
+        };
+        let dnssec = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0];
+        assert_eq!(write(true, rcode::NOERROR, 4096), dnssec);
+        let badvers = [0, 0, 41, 2, 0, 1, 0, 0, 0, 0, 0];
+        assert_eq!(write(false, rcode::BADVERS, 512), badvers);
+        assert_eq!(write(false, rcode::NXDOMAIN, 1232), OPT);
     }
 
     #[test]

@@ -388,6 +388,9 @@ where
             dns.set_rate_limit(limit, context.secret.words());
         }
         over_tcp.set_identity(Arc::clone(&self.identity));
+        let udp_sizes = Arc::new(self.defence.udp_sizes().fitting(capabilities.mtu));
+        dns.set_udp_sizes(&udp_sizes);
+        over_tcp.set_udp_sizes(udp_sizes);
         if let Some(log) = &self.query_log {
             dns.set_query_log(Some(log.sender(false)));
             over_tcp.set_query_log(Some(log.sender(true)));

@@ -16,7 +16,7 @@ use crate::body::Body;
 use crate::cookie::{Checked, Cookies};
 use crate::cookie_check::{CookieCheck, Rest};
 use crate::counters::Counters;
-use crate::edns::{self, COOKIE, Edns, ExtendedError, MIN_UDP_MESSAGE};
+use crate::edns::{self, COOKIE, Edns, ExtendedError, MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
 use crate::exchange;
 use crate::groups::{GroupCounts, NO_GROUP};
 use crate::hashed_question::HashedQuestion;
@@ -110,6 +110,7 @@ pub struct Responder {
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
     opt: OptWriter,
+    udp_size: u16,
     identity: Arc<Identity>,
     cookies: CookieCheck,
     /// Whether the last message is a query with a cookie that is not answered yet.
@@ -189,6 +190,7 @@ impl Responder {
             expanded: NameBuf::new(),
             head: [0; MAX_HEAD],
             opt: OptWriter::new(),
+            udp_size: MAX_UDP_MESSAGE as u16,
             identity: Arc::default(),
             cookies: CookieCheck::default(),
             awaits_address: false,
@@ -203,6 +205,18 @@ impl Responder {
     /// Answers queries with a cookie with cookies of the server.
     pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
         self.cookies.set_cookies(cookies);
+    }
+
+    /// Sets the largest UDP message that the next clients get, in bytes.
+    pub(crate) fn set_udp_size(&mut self, bytes: u16) {
+        self.udp_size = bytes;
+        self.opt.set_udp_size(bytes);
+    }
+
+    /// Returns the largest UDP message that the next client gets, in bytes.
+    #[inline(always)]
+    pub(crate) fn udp_size(&self) -> usize {
+        self.udp_size.into()
     }
 
     /// Tells clients over TCP how long a connection may be idle, if they ask (RFC 7828).

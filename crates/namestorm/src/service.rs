@@ -13,13 +13,13 @@ use udpip::{AnswerCopies, Datagram, Service};
 use crate::answers::{AnswerId, Answers};
 use crate::cookie::Cookies;
 use crate::counters::Counters;
-use crate::edns::MAX_UDP_MESSAGE;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
 use crate::query_log::QueryLogger;
 use crate::rate_limit::{Excess, RateLimit, RateLimiter};
 use crate::respond::{Reply, Responder, Transport};
+use crate::udp_size::UdpSizes;
 
 /// How UDP replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +68,10 @@ pub struct Dns {
     /// The resident packets of each answer. The port's memory limits their number.
     copies: Residents,
     query_log: Option<QueryLogger>,
+    /// The largest reply for each client, if the sizes differ.
+    udp_sizes: Option<Arc<UdpSizes>>,
+    /// Whether there is a query log, or if the sizes differ. One test serves for both.
+    notes_clients: bool,
     rate_limiter: Option<RateLimiter>,
 }
 
@@ -88,6 +92,8 @@ impl Dns {
             responder: Responder::new(answers),
             copies: no_copies(),
             query_log: None,
+            udp_sizes: None,
+            notes_clients: false,
             rate_limiter: None,
         }
     }
@@ -107,9 +113,17 @@ impl Dns {
         self.rate_limiter = Some(RateLimiter::new(limit, secret));
     }
 
+    /// Limits the length of the replies to each client.
+    pub fn set_udp_sizes(&mut self, sizes: &Arc<UdpSizes>) {
+        self.responder.set_udp_size(sizes.others());
+        self.udp_sizes = sizes.differ().then(|| Arc::clone(sizes));
+        self.notes_clients = self.udp_sizes.is_some() || self.query_log.is_some();
+    }
+
     /// Logs queries through `logger`, if there is one.
     pub(crate) fn set_query_log(&mut self, logger: Option<QueryLogger>) {
         self.query_log = logger;
+        self.notes_clients = self.udp_sizes.is_some() || self.query_log.is_some();
     }
 
     /// Returns the end of the query log, if there is one.
@@ -153,11 +167,11 @@ impl Dns {
         hook: &mut H,
         now: Instant,
     ) {
-        let link = datagram.max_reply().min(MAX_UDP_MESSAGE);
-        let transport = Transport::Udp { link };
-        if let Some(log) = &mut self.query_log {
-            log.on_query([datagram.peer(), datagram.local()], datagram.payload(), now);
+        if self.notes_clients {
+            self.note_client(&datagram, now);
         }
+        let link = datagram.max_reply().min(self.responder.udp_size());
+        let transport = Transport::Udp { link };
         if let Some(limiter) = &mut self.rate_limiter
             && let client = datagram.peer().ip()
             && !limiter.admits(client, now)
@@ -214,6 +228,19 @@ impl Dns {
 }
 
 impl Dns {
+    /// Logs a query, and chooses the largest reply to its client.
+    #[cold]
+    #[inline(never)]
+    fn note_client<P: Port>(&mut self, datagram: &Datagram<'_, P>, now: Instant) {
+        let peer = datagram.peer();
+        if let Some(sizes) = &self.udp_sizes {
+            self.responder.set_udp_size(sizes.of(peer.ip()));
+        }
+        if let Some(log) = &mut self.query_log {
+            log.on_query([peer, datagram.local()], datagram.payload(), now);
+        }
+    }
+
     /// Decides about a query over the rate limit, and counts it if it is dropped.
     #[cold]
     #[inline(never)]

@@ -21,6 +21,7 @@ use crate::identity::Identity;
 use crate::query_log::QueryLogger;
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
+use crate::udp_size::UdpSizes;
 
 /// The default for three times: how long a connection may be idle, how long a query may be
 /// incomplete, and [`Config::fin_wait`]. RFC 7766, section 6.2.3, suggests an idle period "on the
@@ -82,6 +83,8 @@ pub struct DnsOverTcp<H = NoHook> {
     too_long: u64,
     request_timeout: Duration,
     query_log: Option<QueryLogger>,
+    /// The largest UDP message for each client, which OPT records advertise over TCP too.
+    udp_sizes: Arc<UdpSizes>,
 }
 
 impl DnsOverTcp {
@@ -103,6 +106,7 @@ impl<H: Hook> DnsOverTcp<H> {
             too_long: 0,
             request_timeout,
             query_log: None,
+            udp_sizes: Arc::default(),
         }
     }
 
@@ -114,6 +118,11 @@ impl<H: Hook> DnsOverTcp<H> {
     /// Answers queries with a cookie with cookies of the server.
     pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
         self.responder.set_cookies(cookies);
+    }
+
+    /// Tells each client the largest message that it gets over UDP.
+    pub fn set_udp_sizes(&mut self, sizes: Arc<UdpSizes>) {
+        self.udp_sizes = sizes;
     }
 
     /// Tells clients how long a connection may be idle, if they ask (RFC 7828).
@@ -176,6 +185,7 @@ impl<H: Hook> DnsOverTcp<H> {
             now: conn.now(),
         };
         let responder = &mut self.responder;
+        responder.set_udp_size(self.udp_sizes.of(conn.peer().ip()));
         let Some(reply) = responder.respond_to::<H, true>(query, Transport::Tcp, None, context)
         else {
             return false;

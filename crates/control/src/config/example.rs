@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 44] = [
+const EXAMPLES: [(&str, &str); 45] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -63,6 +63,7 @@ const EXAMPLES: [(&str, &str); 44] = [
     ("cookie_secret", r#""/etc/namestorm/cookie.secrets""#),
     ("rate_limit", "1000"),
     ("rate_limit_allowed", r#"["192.0.2.0/24", "2001:db8::/32"]"#),
+    ("edns_sizes", r#"["1232", "2001:db8::/32=4096"]"#),
     ("nsid", r#""ns1.example.org""#),
     ("chaos_version", r#""our name server""#),
     ("chaos_id", r#""ns1.example.org""#),
