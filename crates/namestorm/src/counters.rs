@@ -53,7 +53,7 @@ pub struct Counters {
     pub hooked: u64,
     /// Replies with SERVFAIL because the hook returned an error.
     pub hook_errors: u64,
-    /// Answered queries with a valid OPT record (EDNS).
+    /// Answered queries with an OPT record (EDNS).
     pub edns: u64,
     /// Queries with only a client cookie.
     pub new_cookies: u64,

@@ -100,6 +100,17 @@ pub(crate) struct Edns {
 }
 
 impl Edns {
+    /// Returns the content of a record with these bytes between its owner and its options.
+    #[inline(always)]
+    fn of(fixed: &[u8; 10], options: OptionCodes) -> Self {
+        Self {
+            options,
+            udp_size: u16::from_be_bytes([fixed[2], fixed[3]]),
+            version: fixed[5],
+            dnssec_ok: u16::from_be_bytes([fixed[6], fixed[7]]) & DNSSEC_OK != 0,
+        }
+    }
+
     /// Returns the maximum length of the UDP messages that this client accepts, in bytes.
     #[inline(always)]
     pub(crate) fn udp_limit(self) -> usize {
@@ -137,16 +148,28 @@ pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<
                 return Err(Malformed);
             }
             let options = read_options(data)?;
-            found = Some(Edns {
-                options,
-                udp_size: u16::from_be_bytes([fixed[2], fixed[3]]),
-                version: fixed[5],
-                dnssec_ok: u16::from_be_bytes([fixed[6], fixed[7]]) & DNSSEC_OK != 0,
-            });
+            found = Some(Edns::of(fixed, options));
         }
         at = data_at + data_len;
     }
     Ok(found)
+}
+
+/// Returns the content of the first OPT record, without its options, if [`parse`] does not accept the
+/// records. An error because of an OPT record has one too (RFC 6891, section 7).
+#[cold]
+#[inline(never)]
+pub(crate) fn of_malformed(message: &[u8], mut at: usize, count: u16) -> Option<Edns> {
+    for _ in 0..count {
+        let owner_at = at;
+        at = query::skip_name(message, at).ok()?;
+        let fixed: &[u8; 10] = message.get(at..)?.first_chunk()?;
+        if u16::from_be_bytes([fixed[0], fixed[1]]) == rtype::OPT && message[owner_at] == 0 {
+            return Some(Edns::of(fixed, OptionCodes::default()));
+        }
+        at = query::skip_record(message, owner_at).ok()?;
+    }
+    None
 }
 
 /// Returns the codes of the options in an OPT record's data.
@@ -309,6 +332,16 @@ mod tests {
         for options in [&[0, 3, 0][..], &[0, 3, 0, 5, 1], &[0, 3, 0, 0, 0]] {
             assert_eq!(parse(&opt(1232, 0, 0, options), 0, 1), Err(Malformed));
         }
+        for message in [
+            &duplicate[..],
+            &opt(1232, 0, 0x8000, &[0, 3, 0]),
+            &good[..10],
+        ] {
+            let edns = of_malformed(message, 0, 2);
+            assert_eq!(edns.is_some(), message.len() > 10);
+            assert!(edns.is_none_or(|edns| edns.options == OptionCodes::default()));
+        }
+        assert_eq!(of_malformed(&named, 0, 1), None);
         let tsig = [
             &[1, b'k', 0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 1, 9][..],
             &good,

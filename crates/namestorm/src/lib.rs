@@ -113,6 +113,7 @@
 
 mod answers;
 mod assemble;
+mod bare;
 mod body;
 mod chain;
 mod check;
@@ -125,7 +126,6 @@ mod counters;
 mod defence;
 mod dnssec;
 mod edns;
-mod exchange;
 mod fields;
 mod groups;
 mod hashed_question;

@@ -9,6 +9,8 @@ pub(crate) const HEADER_LEN: usize = QUESTION_AT;
 /// The two high bits of a byte. Both are set in the first byte of a compression pointer.
 const POINTER: u8 = 0xc0;
 const OPCODE: u16 = 0x7800;
+/// Offset of the length of a record's data behind the record's owner.
+const DATA_LEN_AT: usize = 8;
 
 /// The QR flag: the message is a response.
 pub(crate) const QR: u16 = 0x8000;
@@ -240,6 +242,14 @@ pub(crate) fn skip_name(message: &[u8], mut at: usize) -> Result<usize, Malforme
             _ => return Err(Malformed),
         }
     }
+}
+
+/// Returns the offset of the end of the record at `at`.
+pub(crate) fn skip_record(message: &[u8], at: usize) -> Result<usize, Malformed> {
+    let at = skip_name(message, at)?;
+    let len = message.get(at + DATA_LEN_AT..).ok_or(Malformed)?;
+    let len = u16::from_be_bytes(*len.first_chunk().ok_or(Malformed)?);
+    Ok(at + DATA_LEN_AT + 2 + usize::from(len))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod limited;
 
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use udpip::Tail;
 
 use crate::answers::{AnswerId, Answers, ZoneAnswers, ZoneNumber};
 use crate::assemble::Assembler;
+use crate::bare::BareReply;
 use crate::body::Body;
 use crate::cookie::{Checked, Cookies};
 use crate::cookie_check::{CookieCheck, Rest};
 use crate::counters::Counters;
 use crate::edns::{self, COOKIE, Edns, ExtendedError, MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
-use crate::exchange;
 use crate::groups::{GroupCounts, NO_GROUP};
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
@@ -318,8 +318,9 @@ impl Responder {
             Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
             _ => {
                 self.groups.count(NO_GROUP);
-                let (client, opt) = ((context.peer)().ip(), (&*cookies, opt, &**identity));
-                return Some(refuse(message, header, client, opt, counters));
+                let client = (context.peer)().ip();
+                let bare = BareReply::to(message, &header, client, cookies, counters);
+                return Some(Reply::bare(bare.write(message, opt, identity, counters)));
             }
         };
         let (question, hash, key) = (parsed.question, parsed.hash, &mut parsed.key);
@@ -457,7 +458,9 @@ fn read_rest(
     let query = Query {
         flags: header.flags,
         question,
-        edns: edns.unwrap_or(None),
+        edns: edns.unwrap_or_else(|_| {
+            edns::of_malformed(message, question.end, additional.saturating_add(ns))
+        }),
         limit,
     };
     (query, is_malformed)
@@ -560,32 +563,6 @@ fn fit<'a>(
     counters.replies[usize::from(body.rcode)] += 1;
     let ([a, b], [[c, d], [e, f], [g, h]]) = (flags.to_be_bytes(), counts.map(u16::to_be_bytes));
     (reply, [a, b, 0, 1, c, d, e, f, g, h])
-}
-
-/// Refuses a malformed or unsupported query, unless it only asks for a cookie. The reply is only a
-/// header, because the bytes after the query's header cannot be trusted.
-#[cold]
-#[inline(never)]
-fn refuse<'a>(
-    message: &mut [u8],
-    header: Header,
-    client: IpAddr,
-    (cookies, opt, identity): (&CookieCheck, &'a mut OptWriter, &Identity),
-    counters: &mut Counters,
-) -> Reply<'a> {
-    if let Some(query) = exchange::cookies(message, client, cookies, counters) {
-        return Reply::bare(query.write(message, opt, identity, counters));
-    }
-    let rcode = if header.opcode_bits() == 0 {
-        rcode::FORMERR
-    } else {
-        rcode::NOTIMP
-    };
-    counters.replies[usize::from(rcode)] += 1;
-    let flags = QR | header.opcode_bits() | header.flags & RD | rcode;
-    message[2..4].copy_from_slice(&flags.to_be_bytes());
-    message[4..HEADER_LEN].fill(0);
-    Reply::bare(&[])
 }
 
 #[cfg(test)]
