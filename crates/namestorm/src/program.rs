@@ -562,7 +562,9 @@ where
             tally.detail("queries by cookie", ("cookie", cookie), over_udp + over_tcp);
         }
         tally.event("truncated", udp.truncated);
-        tally.event("rate limited", udp.limited + udp.slipped);
+        for (reply, count) in [("slipped", udp.slipped), ("dropped", udp.limited)] {
+            tally.event_of("rate limited", ("reply", reply), count);
+        }
         tally.event("assembled", udp.assembled + tcp.assembled);
         if server.answers().has_hooked() {
             tally.event("answered by the hook", udp.hooked + tcp.hooked);

@@ -192,6 +192,18 @@ impl QueryLogger {
         }
     }
 
+    /// Number of queries that the query log and dnstap know of. Both leave out all but the first of `sample`.
+    #[cfg(test)]
+    pub(crate) fn logged(&self, sample: u32) -> [u32; 2] {
+        let lines = self.lines.as_ref().map(|lines| lines.until_next);
+        let counts = [lines, self.tap.as_ref().map(Tap::until_next)];
+        // The first query is logged, and the count begins again.
+        counts.map(|left| match left {
+            None | Some(1) => 0,
+            Some(left) => sample - left + 1,
+        })
+    }
+
     /// Number of lines of the query log that are lost, if there is one.
     pub(crate) fn lost_lines(&self) -> Option<u64> {
         self.lines.as_ref().map(|lines| lines.sender.lost())

@@ -72,6 +72,13 @@ impl Default for TcpSettings {
     }
 }
 
+/// The lengths of the first parts of a reply, in bytes. The OPT record follows them.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    head: usize,
+    tail: usize,
+}
+
 /// The DNS service for TCP.
 #[derive(Debug)]
 pub struct DnsOverTcp<H = NoHook> {
@@ -170,12 +177,9 @@ impl<H: Hook> DnsOverTcp<H> {
         &mut self.hook
     }
 
-    /// Builds the reply to one message in `self.reply`, with its length field. Returns `false` if
-    /// the message receives no reply.
-    fn answer(&mut self, message: &[u8], conn: &Connection<'_, ()>) -> bool {
-        if let Some(log) = &mut self.query_log {
-            log.on_query([conn.peer(), conn.local()], message, conn.now());
-        }
+    /// Builds the reply to one message in `self.reply`, with its length field. Returns the lengths of the
+    /// reply's parts, or `None` if the message receives no reply.
+    fn answer(&mut self, message: &[u8], conn: &Connection<'_, ()>) -> Option<Parts> {
         let query = &mut self.query[..message.len()];
         query.copy_from_slice(message);
         let context = HookContext {
@@ -186,21 +190,32 @@ impl<H: Hook> DnsOverTcp<H> {
         };
         let responder = &mut self.responder;
         responder.set_udp_size(self.udp_sizes.of(conn.peer().ip()));
-        let Some(reply) = responder.respond_to::<H, true>(query, Transport::Tcp, None, context)
-        else {
-            return false;
-        };
+        let reply = responder.respond_to::<H, true>(query, Transport::Tcp, None, context)?;
         let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
-        if let Some(log) = &mut self.query_log {
-            let ends = [conn.peer(), conn.local()];
-            log.on_reply(ends, head, reply.tail.bytes, reply.trail);
-        }
         self.reply.clear();
         self.reply.extend((reply.len() as u16).to_be_bytes());
         self.reply.extend_from_slice(head);
         self.reply.extend_from_slice(reply.tail.bytes);
         self.reply.extend_from_slice(reply.trail);
-        true
+        Some(Parts {
+            head: head.len(),
+            tail: reply.tail.bytes.len(),
+        })
+    }
+
+    /// Logs a query, and the reply in `self.reply` unless `parts` is `None`. Called when the reply has been
+    /// written, because a query whose reply has to wait is answered again.
+    fn log(&mut self, message: &[u8], parts: Option<Parts>, conn: &Connection<'_, ()>) {
+        let Some(log) = &mut self.query_log else {
+            return;
+        };
+        let ends = [conn.peer(), conn.local()];
+        log.on_query(ends, message, conn.now());
+        if let Some(Parts { head, tail }) = parts {
+            let (head, rest) = self.reply[LENGTH..].split_at(head);
+            let (tail, opt) = rest.split_at(tail);
+            log.on_reply(ends, head, tail, opt);
+        }
     }
 }
 
@@ -222,21 +237,28 @@ impl<H: Hook> Application for DnsOverTcp<H> {
             };
             conn.clear_deadline();
             let before = *self.counters();
-            if !self.answer(message, conn) {
+            let Some(parts) = self.answer(message, conn) else {
+                self.log(message, None, conn);
                 // The message is not a query, or the hook does not reply. Close gracefully, because
                 // a reset could destroy earlier replies that the client has not read yet.
                 conn.close();
                 return data.len();
-            }
+            };
             match conn.write_bytes(&self.reply) {
-                Ok(()) => consumed += LENGTH + len,
+                Ok(()) => {
+                    self.log(message, Some(parts), conn);
+                    consumed += LENGTH + len;
+                }
                 // The stack offers the data again when there is room to send. The query will then
-                // be answered again, so it must not be counted now.
+                // be answered again, so it must be neither counted nor logged now.
                 Err(WriteError::Full) => {
                     self.responder.uncount(&before);
                     return consumed;
                 }
-                Err(_) => return data.len(),
+                Err(_) => {
+                    self.log(message, None, conn);
+                    return data.len();
+                }
             }
         }
         if consumed < data.len() && conn.deadline().is_none() {
@@ -260,3 +282,7 @@ impl<H: Hook> Application for DnsOverTcp<H> {
         self.hook.on_message(message, connections.now());
     }
 }
+
+#[cfg(test)]
+#[path = "tcp_tests.rs"]
+mod tests;

@@ -215,6 +215,12 @@ impl Tap {
         self.sender.send_parts(&entry.to_bytes(), parts);
     }
 
+    /// Number of queries up to the next one that is sent, that one included.
+    #[cfg(test)]
+    pub(super) fn until_next(&self) -> u32 {
+        self.until_next
+    }
+
     /// Number of messages that are lost.
     pub(super) fn lost(&self) -> u64 {
         self.sender.lost()
