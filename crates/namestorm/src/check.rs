@@ -4,6 +4,7 @@
 //! problem that is probably a mistake, but does not prevent correct answers, is a warning.
 
 mod dots;
+mod listed;
 mod signatures;
 mod zonemd;
 
@@ -82,20 +83,24 @@ fn check_signed(zone: &Zone, report: &mut Report) {
         }
         return;
     }
-    match dnssec::chain_of(zone) {
+    let chain = dnssec::chain_of(zone);
+    if let Ok(Some(Chain::Nsec3(params, _))) = &chain
+        && params.iterations > 0
+    {
+        let place = apex
+            .rrset(NSEC3PARAM)
+            .map_or(Place::default(), RrsetRef::place);
+        let message = format!(
+            "{shown} hashes its names with {} iteration(s); resolvers may ignore its proofs: use \
+             0 (RFC 9276)",
+            params.iterations
+        );
+        report.warning(place, message);
+    }
+    match chain {
         Err(fault) => report.error(fault.place, fault.message),
-        Ok(Some(Chain::Nsec3(params, _))) if params.iterations > 0 => {
-            let place = apex
-                .rrset(NSEC3PARAM)
-                .map_or(Place::default(), RrsetRef::place);
-            let message = format!(
-                "{shown} hashes its names with {} iteration(s); resolvers may ignore its proofs: use \
-                 0 (RFC 9276)",
-                params.iterations
-            );
-            report.warning(place, message);
-        }
-        Ok(_) => {}
+        Ok(Some(chain)) => listed::check(zone, &chain, report),
+        Ok(None) => {}
     }
     if apex.rrset(DNSKEY).is_none() {
         let message = format!("{shown} is signed, but it has no DNSKEY records");

@@ -4,7 +4,7 @@
 //! The zone is signed elsewhere. A zone whose chain has a gap is refused, because resolvers would
 //! reject the negative answers from it.
 
-use data_encoding::BASE32HEX_NOPAD;
+use data_encoding::{BASE32HEX_NOPAD, HEXUPPER};
 
 use crate::name::{self, Shown};
 use crate::nsec3::{NameHash, Params, SHA1};
@@ -14,6 +14,10 @@ use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
 /// Maximum number of additional rounds of a hash. More would take too long for each query (RFC 9276,
 /// section 3.2).
 const MAX_ITERATIONS: u16 = 100;
+/// Offset of the number of labels in the data of a signature.
+const LABELS_AT: usize = 3;
+/// Offset of the signer's name in the data of a signature.
+const SIGNER_AT: usize = 18;
 /// The flag of an NSEC3 record that may leave out delegations without signers.
 const OPT_OUT: u8 = 1;
 
@@ -24,6 +28,21 @@ pub(crate) enum Chain<'z> {
     Nsec(Vec<NameRef<'z>>),
     /// The owners of all NSEC3 records, in the order of their hashes.
     Nsec3(Params, Vec<(NameHash, NameRef<'z>)>),
+}
+
+impl<'z> Chain<'z> {
+    /// Returns the place and the data of the NSEC3 record for this name, if the chain has one.
+    pub(crate) fn nsec3_of(&self, name: &[u8]) -> Option<(Place, &'z [u8])> {
+        let Self::Nsec3(params, owners) = self else {
+            return None;
+        };
+        let hash = params.hash(name);
+        let at = owners.binary_search_by_key(&hash, |(hash, _)| *hash).ok()?;
+        let rrset = owners[at].1.rrset(NSEC3)?;
+        let mut records = rrset.data();
+        let is_of_chain = |data: &&[u8]| Fields::parse(data).is_some_and(|it| it.has(params));
+        Some((rrset.place(), records.find(is_of_chain)?))
+    }
 }
 
 /// Why the proofs of a zone cannot be served.
@@ -50,6 +69,13 @@ fn validity(signature: &[u8]) -> Option<[u32; 2]> {
     let (end, rest) = signature.get(8..)?.split_first_chunk()?;
     let times = [*rest.first_chunk()?, *end];
     Some(times.map(u32::from_be_bytes))
+}
+
+/// Returns the number of labels in a signature with this data, and the name of its signer.
+pub(crate) fn labels_and_signer(signature: &[u8]) -> Option<(u8, &[u8])> {
+    let rest = signature.get(SIGNER_AT..)?;
+    let signer = rest.get(..name::prefix_len(rest)?)?;
+    Some((signature[LABELS_AT], signer))
 }
 
 /// Returns true if a signature with this data is valid at a time in seconds since 1970, modulo 2^32.
@@ -140,10 +166,7 @@ fn link(name: NameRef<'_>, rtype: u16) -> Result<&[u8], Fault> {
 
 /// Returns the chain of NSEC records (RFC 4034, section 4). Each record must name the next owner.
 fn nsec_chain(zone: &Zone) -> Result<Chain<'_>, Fault> {
-    let is_served = |name: &NameRef<'_>| {
-        matches!(name.status(), NameStatus::Authoritative | NameStatus::Cut) && !is_hashed(*name)
-    };
-    let owners: Vec<_> = zone.names().filter(is_served).collect();
+    let owners: Vec<_> = zone.names().filter(|name| is_proven(*name)).collect();
     let following = owners.iter().skip(1).chain(owners.first());
     for (owner, next) in owners.iter().zip(following) {
         let data = link(*owner, NSEC)?;
@@ -171,6 +194,33 @@ pub(crate) fn is_hashed(name: NameRef<'_>) -> bool {
             .all(|set| [NSEC3, RRSIG].contains(&set.rtype()))
 }
 
+/// Returns true if the zone proves which types the name has: if the zone is authoritative for it, or
+/// delegates it.
+pub(crate) fn is_proven(name: NameRef<'_>) -> bool {
+    matches!(name.status(), NameStatus::Authoritative | NameStatus::Cut) && !is_hashed(name)
+}
+
+/// Returns the types that a record with this data lists, in order. `kind` is NSEC or NSEC3.
+pub(crate) fn listed_types(kind: u16, data: &[u8]) -> Vec<u16> {
+    let blocks = if kind == NSEC {
+        name::prefix_len(data).and_then(|len| data.get(len..))
+    } else {
+        Fields::parse(data).and_then(|fields| fields.rest.get(1 + fields.next()?.len()..))
+    };
+    let mut blocks = blocks.unwrap_or_default();
+    let mut types = Vec::new();
+    // Each block has a window of 256 types, a length, and a bit for each type (RFC 4034, section 4.1.2).
+    while let Some((&[window, len], rest)) = blocks.split_first_chunk() {
+        let bits = rest.get(..usize::from(len)).unwrap_or_default();
+        for (at, byte) in bits.iter().enumerate() {
+            let set = (0..8).filter(|bit| byte & 0x80 >> bit != 0);
+            types.extend(set.map(|bit| u16::from(window) << 8 | (8 * at + bit) as u16));
+        }
+        blocks = rest.get(usize::from(len)..).unwrap_or_default();
+    }
+    types
+}
+
 /// The fields of an NSEC3 or NSEC3PARAM record (RFC 5155, sections 3.2 and 4.2).
 struct Fields<'a> {
     algorithm: u8,
@@ -192,6 +242,15 @@ impl<'a> Fields<'a> {
             salt,
             rest,
         })
+    }
+
+    /// Describes how the record hashes names.
+    fn describe(&self) -> String {
+        let salt = match self.salt {
+            [] => "no salt".to_owned(),
+            salt => format!("the salt {}", HEXUPPER.encode(salt)),
+        };
+        format!("{salt} and {} iterations", self.iterations)
     }
 
     /// Returns true if the record hashes names with `params`.
@@ -219,7 +278,7 @@ fn nsec3_chain<'z>(zone: &'z Zone, params: RrsetRef<'z>) -> Result<Chain<'z>, Fa
             iterations: fields.iterations,
             salt: fields.salt.into(),
         };
-        match nsec3_records(zone, place, params) {
+        match nsec3_records(zone, place, params, &fields) {
             Ok(chain) => return Ok(chain),
             Err(fault) => first = first.or(Some(fault)),
         }
@@ -253,8 +312,14 @@ struct Nsec3Records<'z> {
     links: Vec<(bool, &'z [u8])>,
 }
 
-/// Returns the chain of the NSEC3 records with these parameters. `place` is that of the parameters.
-fn nsec3_records(zone: &Zone, place: Place, params: Params) -> Result<Chain<'_>, Fault> {
+/// Returns the chain of the NSEC3 records with these parameters. `place` is that of the parameters, and
+/// `fields` are those of their record.
+fn nsec3_records<'z>(
+    zone: &'z Zone,
+    place: Place,
+    params: Params,
+    fields: &Fields<'_>,
+) -> Result<Chain<'z>, Fault> {
     if params.iterations > MAX_ITERATIONS {
         let message = format!(
             "the names of {} are hashed with {} iterations: use 0, and at most {MAX_ITERATIONS} \
@@ -265,9 +330,27 @@ fn nsec3_records(zone: &Zone, place: Place, params: Params) -> Result<Chain<'_>,
         return Err(fault(place, message));
     }
     let records = Nsec3Records::read(zone, params)?;
+    if records.owners.is_empty()
+        && let Some(others) = any_nsec3(zone)
+    {
+        let message = format!(
+            "the NSEC3PARAM record of {} says that names are hashed with {}, but the NSEC3 records have \
+             {}: sign the zone again",
+            Shown(zone.apex()),
+            fields.describe(),
+            others.describe()
+        );
+        return Err(fault(place, message));
+    }
     records.check_links()?;
     records.check_names()?;
     Ok(Chain::Nsec3(records.params, records.owners))
+}
+
+/// Returns the fields of the first NSEC3 record of the zone.
+fn any_nsec3(zone: &Zone) -> Option<Fields<'_>> {
+    let sets = zone.names().filter_map(|name| name.rrset(NSEC3));
+    sets.flat_map(RrsetRef::data).find_map(Fields::parse)
 }
 
 impl<'z> Nsec3Records<'z> {
@@ -323,10 +406,10 @@ impl<'z> Nsec3Records<'z> {
     fn check_names(&self) -> Result<(), Fault> {
         let mut last_key: &[u8] = &[];
         for name in self.zone.names() {
-            let is_delegation = name.status() == NameStatus::Cut;
-            if is_hashed(name) || !(is_delegation || name.status() == NameStatus::Authoritative) {
+            if !is_proven(name) {
                 continue;
             }
+            let is_delegation = name.status() == NameStatus::Cut;
             let may_be_left_out = is_delegation && name.rrset(DS).is_none();
             let empty = name.empty_non_terminals(last_key);
             let mut names = empty

@@ -354,6 +354,8 @@ proptest! {
         ),
     ) {
         let text = sign(APEX, 9, &zone.0, denial);
+        let found = findings(&text);
+        prop_assert!(!found.contains("sign the zone again"), "{}\n{}", found, text);
         let [answers, others] = FORMS.map(|form| prepare(&[(APEX, &text)], form));
         for (qname, qtype) in questions {
             let reply = ask(&answers, &qname, qtype, true);
@@ -494,4 +496,126 @@ fn expired_and_missing_signatures_are_warned_of() {
         found.contains("its SOA has no signature, so it is served as an unsigned zone"),
         "{found}"
     );
+}
+
+/// Returns the line of the record with this owner whose words after it begin with `rest`.
+fn line<'t>(text: &'t str, owner: &str, rest: &str) -> &'t str {
+    let start = format!("{owner} 9 IN {rest}");
+    let mut lines = text.lines();
+    lines.find(|line| line.starts_with(&start)).unwrap()
+}
+
+#[test]
+fn a_proof_that_lists_other_types_than_its_name_has_is_warned_of() {
+    for denial in [Denial::Nsec, Denial::Nsec3, Denial::OptOut] {
+        let text = small(denial);
+        let kind = if denial == Denial::Nsec {
+            "NSEC"
+        } else {
+            "NSEC3"
+        };
+        let proof = |name: &str| match denial {
+            Denial::Nsec => line(&text, name, "NSEC ").to_owned(),
+            _ => line(&text, &format!("{}.z.", denial.hashed(name)), "NSEC3 ").to_owned(),
+        };
+        let changed = |changes: &[(&str, &str, &str)]| {
+            let mut text = text.clone();
+            for (name, old, new) in changes {
+                let proof = proof(name);
+                let (start, types) = proof.split_at(proof.len() - old.len());
+                assert_eq!(types, *old, "{proof}");
+                text = text.replace(&proof, &format!("{start}{new}"));
+            }
+            findings(&text)
+        };
+        let end = if denial == Denial::Nsec {
+            " RRSIG NSEC"
+        } else {
+            " RRSIG"
+        };
+        let [a, extra, other] = ["A", "A TXT", "AAAA"].map(|types| format!("{types}{end}"));
+        let found = changed(&[("a.b.z.", &a, &extra)]);
+        let expected = format!(
+            "warning: the {kind} record of a.b.z. lists TXT, which the name does not have; resolvers \
+             refuse answers or miss records: sign the zone again"
+        );
+        assert!(found.contains(&expected), "{found}");
+        let ds = format!("DS NS{end}");
+        let found = changed(&[("a.b.z.", &a, &other), ("d.z.", &ds, &format!("NS{end}"))]);
+        let expected = format!(
+            "the {kind} record of a.b.z. lists AAAA, which the name does not have, and lacks A, which \
+             the name has; another one is wrong too; resolvers"
+        );
+        assert!(found.contains(&expected), "{found}");
+        if denial == Denial::Nsec3 {
+            let found = changed(&[("c.z.", "NS", "NS RRSIG")]);
+            assert!(found.contains("of c.z. lists RRSIG, which"), "{found}");
+            let found = changed(&[("b.z.", "", "A TYPE65280 TYPE256 SRV MX TXT")]);
+            let expected = "of b.z. lists A, MX, TXT, SRV and 2 more, which the name does";
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+}
+
+#[test]
+fn other_parameters_in_nsec3param_are_explained() {
+    for (denial, [old, new], [params, records]) in [
+        (
+            Denial::Nsec3,
+            ["1 0 0 -", "1 0 0 ab"],
+            ["the salt AB and 0", "no salt and 0"],
+        ),
+        (
+            Denial::Nsec3,
+            ["1 0 0 -", "1 0 7 -"],
+            ["no salt and 7", "no salt and 0"],
+        ),
+        (
+            Denial::OptOut,
+            ["1 0 1 ab", "1 0 1 -"],
+            ["no salt and 1", "the salt AB and 1"],
+        ),
+    ] {
+        let found = findings(&small(denial).replace(
+            &format!("NSEC3PARAM {old}\n"),
+            &format!("NSEC3PARAM {new}\n"),
+        ));
+        let expected = format!(
+            "the NSEC3PARAM record of z. says that names are hashed with {params} iterations, but the \
+             NSEC3 records have {records} iterations: sign the zone again"
+        );
+        assert!(found.starts_with("refused: f:8: "), "{found}");
+        assert!(
+            found.contains(&expected) && found.lines().count() == 1,
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn signatures_by_others_or_for_other_names_are_warned_of() {
+    for denial in [Denial::Nsec, Denial::Nsec3] {
+        let text = small(denial);
+        let a = line(&text, "a.b.z.", "RRSIG A ");
+        let by_other = text.replace(a, &a.replace(" 1 z. ", " 1 y. "));
+        assert_eq!(
+            findings(&by_other).split_once("warning: ").unwrap().1,
+            "a signature of the A records of a.b.z. is by y., not by z.; resolvers refuse such \
+             signatures: sign the zone again"
+        );
+        let by_others = text.replace(" 1 z. ", " 1 y. ");
+        let others = match denial {
+            Denial::Nsec => "is by y., not by z.; 8 others are wrong too; resolvers",
+            _ => "is by y., not by z.; 10 others are wrong too; resolvers",
+        };
+        assert!(findings(&by_others).contains(others));
+        let of_wildcard = text.replace(a, &a.replace(" A 13 3 ", " A 13 2 "));
+        assert_eq!(
+            findings(&of_wildcard).split_once("warning: ").unwrap().1,
+            "a signature of the A records of a.b.z. is for a name of 2 labels, but the name has 3; \
+             resolvers refuse such signatures: sign the zone again"
+        );
+        let in_capitals = text.replace(" 1 z. ", " 1 Z. ");
+        assert_eq!(findings(&in_capitals), "");
+    }
 }

@@ -3,10 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::dnssec;
-use crate::name::Shown;
+use crate::name::{self, Shown};
 use crate::report::Report;
 use crate::rtype::{self, DS, RRSIG};
-use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
+use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
 
 /// Warns of RRsets without signatures, and of signatures that are not valid now. Reports the first of each
 /// kind with the number of all, because a zone often has many.
@@ -31,6 +31,79 @@ pub(super) fn check(zone: &Zone, report: &mut Report) {
     }
     unsigned.warn("have no signature", report);
     invalid.warn("have no signature that is valid now", report);
+    check_fields(zone, report);
+}
+
+/// Warns of signatures that are not by the zone, or not for their owner. Reports the first of each kind
+/// with the number of all.
+fn check_fields(zone: &Zone, report: &mut Report) {
+    let (mut foreign, mut misplaced) = (Misfits::default(), Misfits::default());
+    for name in zone.names() {
+        if !matches!(name.status(), NameStatus::Authoritative | NameStatus::Cut) {
+            continue;
+        }
+        let Some(rrset) = name.rrset(RRSIG) else {
+            continue;
+        };
+        // The asterisk of a wildcard does not count (RFC 4034, section 3.1.3).
+        let labels = name::labels(name.owner()).count();
+        let labels = labels - usize::from(name::is_wildcard(name.owner()));
+        for data in rrset.data() {
+            let Some((of, signer)) = dnssec::labels_and_signer(data) else {
+                continue;
+            };
+            if !name::eq(signer, zone.apex()) {
+                let what = || format!("is by {}, not by {}", Shown(signer), Shown(zone.apex()));
+                foreign.add((name, rrset), data, what);
+            }
+            if usize::from(of) != labels {
+                let what = || format!("is for a name of {of} labels, but the name has {labels}");
+                misplaced.add((name, rrset), data, what);
+            }
+        }
+    }
+    foreign.warn(report);
+    misplaced.warn(report);
+}
+
+/// The message about the first signature with a problem, and the number of all.
+#[derive(Default)]
+struct Misfits {
+    first: Option<(Place, String)>,
+    count: usize,
+}
+
+impl Misfits {
+    fn add(
+        &mut self,
+        (name, rrset): (NameRef<'_>, RrsetRef<'_>),
+        data: &[u8],
+        what: impl FnOnce() -> String,
+    ) {
+        self.count += 1;
+        if self.first.is_none() {
+            let covered = data
+                .first_chunk()
+                .map_or(0, |rtype| u16::from_be_bytes(*rtype));
+            let (covered, shown) = (rtype::show(covered), Shown(name.owner()));
+            let message = format!("a signature of the {covered} records of {shown} {}", what());
+            self.first = Some((rrset.place(), message));
+        }
+    }
+
+    fn warn(self, report: &mut Report) {
+        let Some((place, message)) = self.first else {
+            return;
+        };
+        let others = match self.count - 1 {
+            0 => String::new(),
+            1 => "; another one is wrong too".to_owned(),
+            others => format!("; {others} others are wrong too"),
+        };
+        let message =
+            format!("{message}{others}; resolvers refuse such signatures: sign the zone again");
+        report.warning(place, message);
+    }
 }
 
 /// Returns true if the RRset of this type at `name` must have a signature: if the zone is authoritative
