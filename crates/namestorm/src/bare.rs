@@ -1,7 +1,7 @@
-//! Replies that consist of a header and perhaps an OPT record: errors because of the header or the question
-//! of a query, and replies to queries without a question that ask for a cookie (RFC 7873, section 5.4).
+//! Replies that consist of a header and perhaps an OPT record. Queries with an error in the header or the
+//! question get them. So do queries without a question, which ask for a cookie (RFC 7873, section 5.4).
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use crate::body::Body;
 use crate::cookie::{Checked, Presented};
@@ -32,7 +32,7 @@ impl BareReply {
     pub(crate) fn to(
         message: &[u8],
         header: &Header,
-        client: IpAddr,
+        client: SocketAddr,
         cookies: &CookieCheck,
         counters: &mut Counters,
     ) -> Self {
@@ -44,10 +44,10 @@ impl BareReply {
         let rest = opt
             .zip(edns)
             .map(|((at, _), edns)| Rest { message, at, edns });
-        let cookie = rest.and_then(|rest| cookies.check(rest, client, counters));
+        let cookie = rest.and_then(|rest| cookies.check(rest, client.ip(), counters));
         let is_query = header.opcode_bits() == 0;
         let has_records = header.counts[..3] != [0; 3];
-        let rcode = match cookie.map(|cookie| cookie.presented()) {
+        let rcode = match cookie.map(Checked::presented) {
             _ if edns.is_some_and(|edns| edns.version != edns::VERSION) => rcode::BADVERS,
             _ if !is_query => rcode::NOTIMP,
             _ if has_records => rcode::FORMERR,
@@ -119,7 +119,7 @@ mod tests {
         let mut message = [&header[..], rest].concat();
         let header = Header::parse(&message).unwrap();
         let (mut opt, mut counters) = (OptWriter::new(), Counters::default());
-        let client = IpAddr::from([192, 0, 2, 9]);
+        let client = SocketAddr::from(([192, 0, 2, 9], 4000));
         let cookies = CookieCheck::default();
         let bare = BareReply::to(&message, &header, client, &cookies, &mut counters);
         let rcode = bare.rcode;

@@ -318,8 +318,7 @@ impl Responder {
             Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
             _ => {
                 self.groups.count(NO_GROUP);
-                let client = (context.peer)().ip();
-                let bare = BareReply::to(message, &header, client, cookies, counters);
+                let bare = BareReply::to(message, &header, (context.peer)(), cookies, counters);
                 return Some(Reply::bare(bare.write(message, opt, identity, counters)));
             }
         };

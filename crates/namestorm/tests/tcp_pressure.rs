@@ -138,8 +138,8 @@ fn framed(text: &str, qtype: u16) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes()[..], &message].concat()
 }
 
-/// Clients that take a place and make no progress give way to those who ask and read: one that sends a
-/// query byte by byte, one that asks for much and reads nothing, and one that is silent.
+/// Clients that make no progress give way to those who ask and read. One of them sends a query byte by
+/// byte, one asks for much and reads nothing, and one is silent.
 #[test]
 fn clients_without_progress_give_way_to_those_who_ask_and_read() {
     for when_full in [WhenFull::Evict, WhenFull::Refuse] {

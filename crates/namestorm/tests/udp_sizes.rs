@@ -2,6 +2,7 @@
 
 mod harness;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use eth::{Mac, Station};
@@ -25,7 +26,7 @@ fn client(sizes: &[&str], lens: &[usize], mode: ReplyMode, v6: bool) -> Client {
         let data = len - around;
         let (whole, rest) = (data / 256, data % 256);
         let text = format!(" {}", "x".repeat(255)).repeat(whole);
-        zone += &format!("{name} 60 TXT{text} {}\n", "x".repeat(rest - 1));
+        writeln!(zone, "{name} 60 TXT{text} {}", "x".repeat(rest - 1)).unwrap();
     }
     let answers = prepare(&[("z.", &zone)], FORMS[0]);
     let mut client = Client::new(&answers, mode, v6);
