@@ -14,7 +14,7 @@ pub mod xdp;
 
 /// Secret of the DNS, HTTP and TCP servers. They derive their keys for hashes and sequence numbers
 /// from this secret.
-const SECRET: [u64; 4] = [1, 2, 3, 4];
+pub(crate) const SECRET: [u64; 4] = [1, 2, 3, 4];
 
 /// A measured workload.
 ///

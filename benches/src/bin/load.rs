@@ -1,9 +1,10 @@
 //! Generates load for a server and prints the results; see [`benches::load`].
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use benches::load::dns::Queries;
+use benches::load::dns::{Kind, Queries, zone};
 use benches::load::echo::Echo;
 use benches::load::http::{self, Client, numbered};
 use benches::load::syn::Flood;
@@ -41,10 +42,24 @@ enum Command {
         /// Query the names host0 to host(N-1) of the zone bench.test.
         #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
         hosts: u32,
+        /// What to ask for.
+        #[arg(long, value_enum, default_value_t = Kind::Plain)]
+        kind: Kind,
         /// Number of outstanding requests in a closed loop. A veth device queues 256 packets and
         /// drops further packets.
         #[arg(long, value_name = "N", default_value_t = WINDOW)]
         window: usize,
+    },
+    /// Write the zone that queries of some kinds need.
+    Zone {
+        /// File of the zone.
+        file: PathBuf,
+        /// Number of names, beginning with host0.
+        #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+        hosts: u32,
+        /// What the zone has.
+        #[arg(long, value_enum)]
+        form: zone::Form,
     },
     /// Send SYNs from made-up client addresses at the given --rate.
     Syn {
@@ -82,18 +97,20 @@ fn run(command: Command) -> Result<Option<Report>, LoadError> {
         Command::Dns {
             options,
             hosts,
+            kind,
             window,
         } => ask(
             "load dns",
-            Queries::new(hosts, options.seed),
+            Queries::new(kind, hosts, options.seed),
             window,
             &options,
         ),
         Command::Syn { options } => link::run(&options, |place| Flood::new(place, &options)),
         Command::Files { folder, count } => {
-            return (numbered::write(&folder, count))
-                .map(|()| None)
-                .map_err(|error| LoadError::Asked(format!("{}: {error}", folder.display())));
+            return written(&folder, numbered::write(&folder, count));
+        }
+        Command::Zone { file, hosts, form } => {
+            return written(&file, zone::write(&file, form, hosts));
         }
         Command::Http { options, workload } => {
             let workload = workload.read(&options)?;
@@ -103,6 +120,12 @@ fn run(command: Command) -> Result<Option<Report>, LoadError> {
         }
     };
     report.map(Some)
+}
+
+fn written(path: &Path, result: io::Result<()>) -> Result<Option<Report>, LoadError> {
+    result
+        .map(|()| None)
+        .map_err(|error| LoadError::Asked(format!("{}: {error}", path.display())))
 }
 
 fn ask(

@@ -15,6 +15,14 @@ const MEMORY: &str = "/dev/shm";
 /// Name of the zone that the DNS servers serve, without the final dot.
 pub(crate) const ORIGIN: &str = "bench.test";
 
+/// Form of the load generator's zone that is served as many zones.
+pub(crate) const HOSTER: &str = "hoster";
+
+/// Returns the name of one of many zones, without the final dot.
+pub(crate) fn origin_of(number: u32) -> String {
+    format!("host{number}.{ORIGIN}")
+}
+
 /// Sizes in bytes of the files for runs that request only one file. A file's name is `SIZE.bin`.
 #[rustfmt::skip]
 const FILES: [usize; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 30 << 20];
@@ -60,6 +68,29 @@ impl Content {
     pub(crate) fn zone(&self, names: u32) -> Result<PathBuf> {
         let name = format!("{names}.zone");
         self.once(&name, |path| write(path, zone(names).as_bytes()))
+    }
+
+    /// Returns the path of a zone file of a form that the load generator knows. The generator writes
+    /// it, because it also checks the answers.
+    pub(crate) fn zone_of(&self, form: &str, names: u32) -> Result<PathBuf> {
+        self.once(&format!("{form}-{names}.zone"), |file| {
+            let mut command = Command::new(self.programs.join("load"));
+            command.arg("zone").arg(file).args(["--form", form]);
+            shell::capture(command.args(["--hosts", &names.to_string()])).map(drop)
+        })
+    }
+
+    /// Returns a folder with the same zone file for each of `zones` zones. A file's name is that of
+    /// its zone.
+    pub(crate) fn zones(&self, zones: u32) -> Result<PathBuf> {
+        let file = self.zone_of(HOSTER, 1)?;
+        self.once(&format!("zones-{zones}"), |folder| {
+            make(folder)?;
+            (0..zones).try_for_each(|number| {
+                let link = folder.join(format!("{}.zone", origin_of(number)));
+                fs::hard_link(&file, &link).with_context(|| format!("making {}", link.display()))
+            })
+        })
     }
 
     /// Returns the path of a file with a question for each name in the zone. Each line has a name

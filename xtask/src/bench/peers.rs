@@ -11,6 +11,21 @@ pub(crate) fn fill(template: &str, words: &[(&str, String)]) -> String {
     words.iter().fold(template.to_owned(), put)
 }
 
+/// Separates a configuration of a DNS server from the part that stands once for each zone.
+const EACH_ZONE: &str = "{each zone}\n";
+
+/// Like [`fill`], but the end of a DNS server's template is repeated for each of these zones, which
+/// are names and files.
+pub(crate) fn fill_zones(
+    template: &str,
+    words: &[(&str, String)],
+    zones: impl Iterator<Item = [String; 2]>,
+) -> String {
+    let (head, zone) = template.split_once(EACH_ZONE).unwrap_or((template, ""));
+    let each = |[origin, file]: [String; 2]| fill(zone, &[("origin", origin), ("file", file)]);
+    fill(head, words) + &zones.map(each).collect::<String>()
+}
+
 pub(crate) const NGINX: &str = "\
 {modules}user root;
 daemon off;
@@ -146,15 +161,16 @@ server:
     verbosity: 0
     hide-version: yes
     minimal-responses: yes
-    rrl-ratelimit: 0
+    rrl-ratelimit: {limit}
     rrl-whitelist-ratelimit: 0
     send-buffer-size: 4194304
     receive-buffer-size: 4194304
 remote-control:
     control-enable: no
+{each zone}
 zone:
     name: {origin}
-    zonefile: {served}
+    zonefile: {file}
 ";
 
 /// Configuration of Knot DNS. It listens either on kernel sockets or on `AF_XDP`, so that a run
@@ -177,21 +193,28 @@ log:
     any: warning
 database:
     storage: {run}
-template:
+{rrl}template:
   - id: default
-    semantic-checks: off
+{uses_rrl}    semantic-checks: off
     zonefile-sync: -1
     zonefile-load: whole
     journal-content: none
 zone:
+{each zone}
   - domain: {origin}
-    file: {served}
+    file: {file}
 "
         )
     };
 }
 pub(super) const KNOT: &str = knot!("    listen: {address}@53\n");
 pub(super) const KNOT_XDP: &str = knot!("xdp:\n    listen: {link}\n    udp: on\n    tcp: off\n");
+
+/// Module of Knot DNS that limits the rate of responses, and the line that uses it in all zones.
+pub(super) const KNOT_RRL: [&str; 2] = [
+    "mod-rrl:\n  - id: default\n    rate-limit: {limit}\n    slip: 2\n",
+    "    global-module: mod-rrl/default\n",
+];
 
 pub(super) const BIND: &str = "\
 options {
@@ -217,8 +240,9 @@ logging {
     category query-errors { null; };
 };
 controls { };
+{each zone}
 zone \"{origin}\" {
     type primary;
-    file \"{served}\";
+    file \"{file}\";
 };
 ";

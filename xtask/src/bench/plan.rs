@@ -1,12 +1,13 @@
 //! The figures of the report, and the runs that each figure needs.
 
 use super::Selection;
+use super::content::HOSTER;
 use super::results::Quantity::{self, Cost, Memory, Rate, Throughput};
 use super::rig::Interrupts;
 use super::servers::{
-    CADDY, DNS_SERVERS, H2O, KNOT, LIGHTTPD, NGINX, NGINX_AIO, NGINX_BUSY_POLL, NGINX_UNCORKED,
-    NSD, Program, REFLECT, SANDSTORM, SANDSTORM_PRECOPY, STATIC_WEB_SERVER, Serves, Spec,
-    TURNAROUND,
+    BIND, CADDY, DNS_SERVERS, H2O, KNOT, KNOT_XDP, LIGHTTPD, NGINX, NGINX_AIO, NGINX_BUSY_POLL,
+    NGINX_UNCORKED, NSD, Program, REFLECT, SANDSTORM, SANDSTORM_PRECOPY, STATIC_WEB_SERVER, Serves,
+    Spec, TURNAROUND,
 };
 
 /// A figure of the report.
@@ -35,6 +36,9 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "dns-cost", "DNS at fixed rates: cost of an answer", "names", [Cost], ["dns", "all"];
     "dns-names", "DNS at full rate, by zone size (Figure 8a)", "names", [Rate], ["dns", "paper", "all"];
     "dns-batch", "DNS at full rate, by batch size (Figure 8b)", "frames in a batch", [Rate], ["dns", "paper", "all"];
+    "dns-signed", "DNS at full rate: signatures, proofs and chains", "names", [Rate, Cost], ["signed", "all"];
+    "dns-mix", "DNS at full rate: the mix of a root, a TLD and a hoster", "names, or zones", [Rate, Cost], ["signed", "all"];
+    "dns-limited", "DNS at full rate, with a limit of responses that nobody reaches", "names", [Rate, Cost], ["signed", "all"];
     "web-cost", "HTTP: cost of a request", "body", [Cost], ["web", "all"];
     "web-sizes", "HTTP at full rate, by file size (Figures 4 and 6)", "body", [Throughput, Cost], ["web", "paper", "all"];
     "web-forms", "HTTP at full rate: 304, a part, compressed forms", "body", [Cost, Rate], ["site", "all"];
@@ -51,7 +55,7 @@ pub(crate) const FIGURES: &[Figure] = figures![
 /// Returns the names of figures and groups that the command line accepts.
 pub(crate) fn words() -> Vec<&'static str> {
     let figures = FIGURES.iter().map(|figure| figure.name);
-    let groups = ["dns", "web", "site", "paper", "all"];
+    let groups = ["dns", "signed", "web", "site", "paper", "all"];
     groups.into_iter().chain(figures).collect()
 }
 
@@ -110,6 +114,8 @@ struct Sweep {
     together: bool,
     offloads: bool,
     plain: bool,
+    /// Whether DNS servers limit the rate of responses.
+    limited: bool,
     rows: &'static [Row],
 }
 
@@ -121,6 +127,7 @@ const SWEEP: Sweep = Sweep {
     together: false,
     offloads: false,
     plain: false,
+    limited: false,
     rows: &[],
 };
 
@@ -132,6 +139,9 @@ struct Row {
     /// the server. `{file}` and `{wrk}` stand for the options that request a file. `{kept}` and
     /// `{new}` stand for the rates in [`WEB_RATES`].
     load: &'static str,
+    /// What a DNS server is asked, in the words of the load generator, and the size of the frames
+    /// that the reflector gets instead. It is the mean of a query's and a reply's frame.
+    asks: (&'static str, u32),
     /// Values of the variable to run. Empty means all.
     xs: &'static [u32],
     /// Number of programs to run. They are the first of the sweep's programs.
@@ -145,6 +155,7 @@ const fn row(figure: &'static str, panel: &'static str, load: &'static str) -> R
         figure,
         panel,
         load,
+        asks: ("plain", 77),
         xs: &[],
         programs: usize::MAX,
         quick: true,
@@ -156,14 +167,16 @@ impl Row {
     fn load(&self, x: u32, program: &Program) -> String {
         let rates = WEB_RATES.iter().find(|(size, _, _)| *size == x);
         let (kept, new) = rates.map_or((0, 0), |(_, kept, new)| (*kept, *new));
-        // The reflector gets frames as long as the queries in a zone of a hundred names.
+        let (kind, size) = self.asks;
         let ask = if *program == REFLECT {
-            "echo --size 77"
+            format!("echo --size {size}")
+        } else if kind == "plain" {
+            "dns --hosts {x}".to_owned()
         } else {
-            "dns --hosts {x}"
+            format!("dns --kind {kind} --hosts {{x}}")
         };
         let wrk = "-t 1 -s {script} -d {seconds} http://{address}/{x}.bin";
-        let load = self.load.replace("{ask}", ask).replace("{wrk}", wrk);
+        let load = self.load.replace("{ask}", &ask).replace("{wrk}", wrk);
         let load = load.replace("{file}", "--site {files} --path /{x}.bin");
         let load = load
             .replace("{kept}", &kept.to_string())
@@ -175,6 +188,13 @@ impl Row {
         Self {
             xs,
             programs,
+            ..self
+        }
+    }
+
+    const fn asks(self, kind: &'static str, frame: u32) -> Self {
+        Self {
+            asks: (kind, frame),
             ..self
         }
     }
@@ -199,6 +219,10 @@ const KERNEL: [&[&Program]; 2] = [&[&SANDSTORM, &NGINX, &LIGHTTPD, &H2O], WEB[1]
 #[rustfmt::skip]
 const STATIC: &[&Program] = &[&SANDSTORM, &NGINX, &NGINX_UNCORKED, &NGINX_AIO, &H2O, &CADDY, &STATIC_WEB_SERVER];
 const INTERVALS: [&[u32]; 2] = [&[0, 20, 40, 80, 160, 320], &[0, 80, 320]];
+
+/// Servers of signed zones, and the sizes of these zones in names.
+const SIGNED: [&[&Program]; 2] = [&[&REFLECT, &TURNAROUND, &KNOT_XDP, &NSD, &BIND]; 2];
+const SIGNED_ZONES: [&[u32]; 2] = [&[100, 1_000_000], &[100]];
 
 /// Zone sizes, in names, at which costs are compared at fixed rates.
 const COST_ZONES: &[u32] = &[100, 1_000_000];
@@ -226,8 +250,11 @@ const UNREPEATED_CONNECTIONS: u32 = 100_000;
 const SPARE_CONNECTIONS: u32 = 1_024;
 const USUAL_CONNECTIONS: u32 = 8_192;
 
-// `--window 240` keeps 240 datagrams in flight. They keep every server busy, and fit into the 256
-// slots of a veth queue. All DNS servers reach 100,000 queries per second, and those with `AF_XDP`
+/// Load that keeps 240 datagrams in flight. They keep every server busy, and fit into the 256 slots
+/// of a veth queue.
+const WINDOW: &str = "load {ask} --window 240";
+
+// All DNS servers reach 100,000 queries per second, and those with `AF_XDP`
 // reach 400,000. With 16 connections or fewer, wrk also fetches the largest file. With more, it
 // times out on most requests for that file.
 #[rustfmt::skip]
@@ -237,10 +264,33 @@ const SWEEPS: &[Sweep] = &[
     ], ..SWEEP },
     Sweep { xs: [&[1, 10, 100, 1_000, 10_000, 1_000_000], &[100, 10_000]],
         programs: [DNS_SERVERS, DNS_SERVERS.split_at(6).0], serves: Serves::Zone(None), rows: &[
-        row("dns-names", "", "load {ask} --window 240"),
+        row("dns-names", "", WINDOW),
         row("dns-cost", "100,000/s", "load {ask} --rate 100000").only(COST_ZONES, 6),
         row("dns-cost", "100,000/s in bursts of 32", "load {ask} --rate 100000 --burst 32").only(COST_ZONES, 6),
         row("dns-cost", "400,000/s", "load {ask} --rate 400000").only(COST_ZONES, 3).full(),
+    ], ..SWEEP },
+    Sweep { xs: SIGNED_ZONES, programs: SIGNED, serves: Serves::ZoneOf("nsec", None), rows: &[
+        row("dns-signed", "signed", WINDOW).asks("signed", 153),
+        row("dns-signed", "NXDOMAIN with NSEC", WINDOW).asks("missing", 335),
+        row("dns-signed", "wildcard with NSEC", WINDOW).asks("wildcard", 234),
+        row("dns-signed", "two DNAMEs", WINDOW).asks("dname", 316),
+    ], ..SWEEP },
+    Sweep { xs: SIGNED_ZONES, programs: SIGNED, serves: Serves::ZoneOf("nsec3", None), rows: &[
+        row("dns-signed", "NXDOMAIN with NSEC3", WINDOW).asks("missing", 450),
+        row("dns-signed", "wildcard with NSEC3", WINDOW).asks("wildcard", 246),
+    ], ..SWEEP },
+    Sweep { xs: [&[1_500]; 2], programs: SIGNED, serves: Serves::ZoneOf("root", None), rows: &[
+        row("dns-mix", "root", WINDOW).asks("root", 250),
+    ], ..SWEEP },
+    Sweep { xs: [&[1_000_000], &[10_000]], programs: SIGNED, serves: Serves::ZoneOf("tld", None), rows: &[
+        row("dns-mix", "TLD", WINDOW).asks("tld", 250),
+    ], ..SWEEP },
+    Sweep { xs: [&[10_000], &[1_000]], programs: SIGNED, serves: Serves::ZoneOf(HOSTER, None), rows: &[
+        row("dns-mix", "hoster", WINDOW).asks("hoster", 100),
+    ], ..SWEEP },
+    Sweep { xs: [&[100]; 2], programs: [&[&REFLECT, &TURNAROUND, &KNOT_XDP, &KNOT, &NSD]; 2], serves: Serves::Zone(None),
+        limited: true, rows: &[
+        row("dns-limited", "", WINDOW),
     ], ..SWEEP },
     Sweep { xs: [&[1, 2, 4, 8, 16, 32, 64, 128, 256], &[1, 32, 256]], programs: [&[&TURNAROUND]; 2],
         serves: Serves::Zone(Some(10_000)), options: "--batch {x}", together: true, rows: &[
@@ -400,6 +450,7 @@ impl Sweep {
             serves: match self.serves {
                 _ if *program == REFLECT => Serves::Echo,
                 Serves::Zone(None) => Serves::Zone(Some(x)),
+                Serves::ZoneOf(form, None) => Serves::ZoneOf(form, Some(x)),
                 Serves::Numbered(None) => Serves::Numbered(Some(x)),
                 serves => serves,
             },
@@ -411,6 +462,7 @@ impl Sweep {
             connections,
             offloads: self.offloads,
             plain: self.plain,
+            limited: self.limited,
             interrupts: if *program == NGINX_BUSY_POLL {
                 Interrupts::Polled
             } else {

@@ -150,6 +150,7 @@ impl Case {
             connections: CONNECTIONS,
             offloads: false,
             plain: false,
+            limited: false,
             interrupts: Interrupts::Immediate,
         };
         let rig = Rig::build(spec.tuning())?;

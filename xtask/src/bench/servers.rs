@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::content::{Content, ORIGIN};
-use super::peers::fill;
+use super::content::{Content, HOSTER, ORIGIN, origin_of};
+use super::peers::{fill, fill_zones};
 use super::rig::{self, Interrupts, Rig, SERVER_ADDRESS, SERVER_LINK, Tuning};
 use super::{busy_poll, peers, usage};
 use crate::server::Server;
@@ -20,6 +20,9 @@ const START_LIMIT: Duration = Duration::from_mins(2);
 /// Number of files that a process may open in addition to the clients' connections, such as
 /// listening sockets.
 const SPARE_FILES: u32 = 512;
+
+/// Responses per second to one network, where servers limit them. No run reaches this rate.
+const LIMIT: u32 = 1_000_000;
 
 /// Minimum number of files that nginx keeps open.
 const MIN_CACHED: u32 = 4_000;
@@ -63,7 +66,7 @@ macro_rules! namestorm {
         concat!(
             "namestorm serve --mode ",
             $mode,
-            " --zone {origin}={served} --drain 0 --rate-limit 0 --device {device}"
+            " {zones} --drain 0 --rate-limit {limit} --device {device}"
         )
     };
 }
@@ -114,6 +117,9 @@ pub(crate) enum Serves {
     Echo,
     /// A zone with this number of names. `None` stands for the value of the figure's variable.
     Zone(Option<u32>),
+    /// A zone of one of the load generator's forms, with this number of names. `None` stands for the
+    /// value of the figure's variable. The form [`HOSTER`] has as many zones instead.
+    ZoneOf(&'static str, Option<u32>),
     /// Files of fixed sizes. Each run requests only one of them.
     Files,
     /// Files of many sizes, which runs request in a mix.
@@ -135,6 +141,8 @@ pub(crate) struct Spec {
     pub(crate) offloads: bool,
     /// Whether the rig is [plain](Tuning::plain).
     pub(crate) plain: bool,
+    /// Whether a DNS server limits the rate of its responses, to a rate that no run reaches.
+    pub(crate) limited: bool,
     pub(crate) interrupts: Interrupts,
 }
 
@@ -205,6 +213,8 @@ impl Spec {
         let served = match self.serves {
             Serves::Echo => PathBuf::new(),
             Serves::Zone(names) => content.zone(names.unwrap_or(1))?,
+            Serves::ZoneOf(HOSTER, zones) => content.zones(zones.unwrap_or(1))?,
+            Serves::ZoneOf(form, names) => content.zone_of(form, names.unwrap_or(1))?,
             Serves::Files => content.files()?,
             Serves::Mix => content.mix()?.0,
             Serves::Numbered(files) => content.numbered(files.unwrap_or(1))?,
@@ -220,7 +230,7 @@ impl Spec {
         let config = content.configs.join(format!("{name}.conf"));
         let words = self.words(&served, &run, &config, rig::open_files())?;
         if !program.config.is_empty() {
-            let text = fill(program.config, &words);
+            let text = fill_zones(program.config, &words, self.serves.zones(&served));
             fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
         }
         let own = content.programs.join(program.executable());
@@ -268,13 +278,26 @@ impl Spec {
         } else {
             "on"
         };
+        let limit = if self.limited { LIMIT } else { 0 };
+        let rrl = peers::KNOT_RRL.map(|lines| {
+            let lines = if self.limited { lines } else { "" };
+            lines.replace("{limit}", &limit.to_string())
+        });
+        let [rrl, uses_rrl] = rrl;
+        let zones = match self.serves {
+            Serves::ZoneOf(HOSTER, _) => format!("--zones-from {}/*.zone", served.display()),
+            _ => format!("--zone {ORIGIN}={}", served.display()),
+        };
         // nginx may keep all other files open.
         let cached = files.saturating_sub(n + 2 * SPARE_FILES);
         Ok(vec![
             ("device", format!("xdp:{SERVER_LINK}{checksums}")),
             ("address", SERVER_ADDRESS.to_owned()),
             ("link", SERVER_LINK.to_owned()),
-            ("origin", ORIGIN.to_owned()),
+            ("zones", zones),
+            ("limit", limit.to_string()),
+            ("rrl", rrl),
+            ("uses_rrl", uses_rrl),
             ("served", served.display().to_string()),
             ("run", run.display().to_string()),
             ("config", config.display().to_string()),
@@ -291,11 +314,33 @@ impl Spec {
 }
 
 impl Serves {
+    /// Returns the name and the file of each zone. `served` is the file or the folder of zones.
+    fn zones(self, served: &Path) -> impl DoubleEndedIterator<Item = [String; 2]> {
+        let many = match self {
+            Self::ZoneOf(HOSTER, zones) => zones,
+            _ => None,
+        };
+        (0..many.unwrap_or(1)).map(move |number| match many {
+            Some(_) => {
+                let origin = origin_of(number);
+                let file = served.join(format!("{origin}.zone"));
+                [origin, file.display().to_string()]
+            }
+            None => [ORIGIN.to_owned(), served.display().to_string()],
+        })
+    }
+
     /// Returns true if a client receives an answer. Always returns true for the reflector.
     fn answers(self, rig: &Rig) -> bool {
         let probe = match self {
             Self::Echo => return true,
-            Self::Zone(_) => format!("dig @{SERVER_ADDRESS} {ORIGIN} SOA +short +tries=1 +time=1"),
+            Self::Zone(_) | Self::ZoneOf(..) => {
+                let mut origins = self.zones(Path::new(""));
+                let last = origins
+                    .next_back()
+                    .map_or_else(String::new, |[origin, _]| origin);
+                format!("dig @{SERVER_ADDRESS} {last} SOA +short +tries=1 +time=1")
+            }
             Self::Files => format!("curl -sf -m 1 -r 0-9 http://{SERVER_ADDRESS}/1024.bin"),
             Self::Mix => format!("curl -sf -m 1 -r 0-9 http://{SERVER_ADDRESS}/0.bin"),
             Self::Numbered(_) => {
@@ -331,11 +376,13 @@ mod tests {
             connections,
             offloads: false,
             plain: false,
+            limited: true,
             interrupts: Interrupts::Immediate,
         };
         let path = Path::new("/p");
         let words = spec.words(path, path, path, files)?;
-        Ok(fill(program.config, &words) + &fill(program.command, &words))
+        let config = fill_zones(program.config, &words, spec.serves.zones(path));
+        Ok(config + &fill(program.command, &words))
     }
 
     #[test]

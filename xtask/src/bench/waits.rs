@@ -198,6 +198,7 @@ impl Bench<'_> {
             connections: CONNECTIONS,
             offloads: false,
             plain: false,
+            limited: false,
             interrupts: policy.2,
         };
         let rig = Rig::build(Tuning {

@@ -70,6 +70,13 @@ const ZONES: &[f64] = &[1.0, 10.0, 100.0, 1e3, 1e4];
 #[rustfmt::skip]
 const COMPARISONS: &[Comparison] = comparisons![
     "Namestorm's rate to the reflector's", AtLeast(0.85), Rate, "dns-names", "", At(&[100.0]), TURNAROUND, &["reflector"], true;
+    "Namestorm's rate to the reflector's, signed answers", AtLeast(0.85), Rate, "dns-signed", "signed", All, TURNAROUND, &["reflector"], true;
+    "Namestorm's rate to the reflector's, proofs", AtLeast(0.75), Rate, "dns-signed", "NXDOMAIN with NSEC", All, TURNAROUND, &["reflector"], true;
+    "Namestorm's rate to the reflector's, proofs", AtLeast(0.6), Rate, "dns-signed", "NXDOMAIN with NSEC3", All, TURNAROUND, &["reflector"], true;
+    "Namestorm's rate to the reflector's, proofs", AtLeast(0.75), Rate, "dns-signed", "wildcard*", All, TURNAROUND, &["reflector"], true;
+    "Namestorm's rate to the reflector's, chains", AtLeast(0.75), Rate, "dns-signed", "two DNAMEs", All, TURNAROUND, &["reflector"], true;
+    "Namestorm's rate to Knot DNS XDP's", AtLeast(1.5), Rate, "dns-signed", "*", All, TURNAROUND, &["Knot DNS XDP"], true;
+    "Namestorm's rate to NSD's", AtLeast(3.0), Rate, "dns-signed", "*", All, TURNAROUND, &["NSD"], true;
     "Namestorm's cost to Knot DNS XDP's", AtMost(0.8), Cost, "dns-cost", "*", At(&[100.0]), TURNAROUND, &["Knot DNS XDP"], true;
     "Namestorm's cost to Knot DNS XDP's, full rate", AtMost(0.8), Cost, "dns-names", "", At(&[100.0]), TURNAROUND, &["Knot DNS XDP"], true;
     "Namestorm's cost to NSD's", AtMost(0.25), Cost, "dns-cost", "*", At(&[100.0]), TURNAROUND, &["NSD"], true;
