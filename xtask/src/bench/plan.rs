@@ -271,22 +271,22 @@ const SWEEPS: &[Sweep] = &[
     ], ..SWEEP },
     Sweep { xs: SIGNED_ZONES, programs: SIGNED, serves: Serves::ZoneOf("nsec", None), rows: &[
         row("dns-signed", "signed", WINDOW).asks("signed", 153),
-        row("dns-signed", "NXDOMAIN with NSEC", WINDOW).asks("missing", 335),
-        row("dns-signed", "wildcard with NSEC", WINDOW).asks("wildcard", 234),
-        row("dns-signed", "two DNAMEs", WINDOW).asks("dname", 316),
+        row("dns-signed", "NXDOMAIN with NSEC", WINDOW).asks("missing", 314),
+        row("dns-signed", "wildcard with NSEC", WINDOW).asks("wildcard", 230),
+        row("dns-signed", "two DNAMEs", WINDOW).asks("dname", 312),
     ], ..SWEEP },
     Sweep { xs: SIGNED_ZONES, programs: SIGNED, serves: Serves::ZoneOf("nsec3", None), rows: &[
-        row("dns-signed", "NXDOMAIN with NSEC3", WINDOW).asks("missing", 450),
-        row("dns-signed", "wildcard with NSEC3", WINDOW).asks("wildcard", 246),
+        row("dns-signed", "NXDOMAIN with NSEC3", WINDOW).asks("missing", 445),
+        row("dns-signed", "wildcard with NSEC3", WINDOW).asks("wildcard", 248),
     ], ..SWEEP },
     Sweep { xs: [&[1_500]; 2], programs: SIGNED, serves: Serves::ZoneOf("root", None), rows: &[
-        row("dns-mix", "root", WINDOW).asks("root", 250),
+        row("dns-mix", "root", WINDOW).asks("root", 229),
     ], ..SWEEP },
     Sweep { xs: [&[1_000_000], &[10_000]], programs: SIGNED, serves: Serves::ZoneOf("tld", None), rows: &[
-        row("dns-mix", "TLD", WINDOW).asks("tld", 250),
+        row("dns-mix", "TLD", WINDOW).asks("tld", 217),
     ], ..SWEEP },
     Sweep { xs: [&[10_000], &[1_000]], programs: SIGNED, serves: Serves::ZoneOf(HOSTER, None), rows: &[
-        row("dns-mix", "hoster", WINDOW).asks("hoster", 100),
+        row("dns-mix", "hoster", WINDOW).asks("hoster", 105),
     ], ..SWEEP },
     Sweep { xs: [&[100]; 2], programs: [&[&REFLECT, &TURNAROUND, &KNOT_XDP, &KNOT, &NSD]; 2], serves: Serves::Zone(None),
         limited: true, rows: &[
@@ -506,10 +506,10 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_measures_for_less_than_90_s_and_all_for_less_than_40_minutes() {
+    fn a_quick_run_measures_for_less_than_90_s_and_all_for_less_than_48_minutes() {
         // These limits are for the measurements only. Warm-up and the start of servers take the
-        // rest of the documented time: 3 minutes for a quick run, an hour for `all`.
-        for (figures, quick, most) in [(&[][..], true, 90.0), (&["all"], false, 2_400.0)] {
+        // rest of the documented time: 3 minutes for a quick run, 70 minutes for `all`.
+        for (figures, quick, most) in [(&[][..], true, 90.0), (&["all"], false, 2_880.0)] {
             let sets = of(figures, quick);
             let seconds = |set: &Set| {
                 let jobs = set.groups.iter().flat_map(|group| &group.jobs);
