@@ -108,6 +108,7 @@ mod memory;
 mod metrics;
 mod named;
 mod new_worker;
+mod notices;
 mod observed;
 mod peers;
 mod port_args;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::ops::Add;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use eth::{Mac, Station};
 use glob::Pattern;
@@ -256,6 +257,12 @@ pub trait ContentList: Send + Sync {
     /// other work, and goes on. Therefore the iterator must hold no lock, and a line should cost
     /// little.
     fn lines(&self, names: Vec<String>, counts: &Tally) -> Box<dyn Iterator<Item = String> + Send>;
+
+    /// Notices what the passing of time changes, such as signatures that expire, and logs it. Called once a
+    /// minute while the workers serve. The default does nothing.
+    fn notice(&self, now: SystemTime) {
+        let _ = now;
+    }
 }
 
 /// Names the content that connections send. The control thread uses it, after privileges are dropped.

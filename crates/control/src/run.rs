@@ -24,6 +24,7 @@ use crate::launch::{Launch, Lines, services};
 use crate::live::Published;
 use crate::log;
 use crate::memory;
+use crate::notices::Notices;
 use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::Program;
@@ -190,7 +191,7 @@ impl Start<'_> {
                 writers,
                 watcher,
                 reading,
-                server,
+                server: Arc::clone(&server),
                 supervisor,
                 drain_seconds: args.drain,
                 may_return: interface.may_return(),
@@ -202,7 +203,7 @@ impl Start<'_> {
                 tokio::select! {
                     () = watched => {}
                     never = self.keep_following(follower) => match never {},
-                    never = housekeeping(supervisor, &published) => match never {},
+                    never = housekeeping(supervisor, &published, &server) => match never {},
                 }
             });
             conclude::<P>(workers.outcome(), !watch.finish())
@@ -262,9 +263,14 @@ fn configuration() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// Does what the control thread does from time to time.
-async fn housekeeping(supervisor: &Supervisor, published: &[Published]) -> Infallible {
+async fn housekeeping(
+    supervisor: &Supervisor,
+    published: &[Published],
+    server: &Observed,
+) -> Infallible {
     tokio::select! {
         never = StatusLog::new(published).keep_logging() => never,
+        never = Notices::new(server).keep_looking() => never,
         never = supervisor.keep_alive(published) => never,
         never = memory::give_back() => never,
         never = progress::keep_showing() => never,

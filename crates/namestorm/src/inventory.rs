@@ -1,16 +1,21 @@
 //! The zones of a running server as its operator sees them, and their list for the command `zones`.
 
+mod expiry;
 mod line;
+mod signature_watch;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use control::{ContentList, Tally};
 
+use self::expiry::Signatures;
 pub(crate) use self::line::{Heading, Line};
 use self::line::{Row, State, Summary};
+use self::signature_watch::SignatureWatch;
 use crate::name::{self, Name};
 use crate::zone_files::{UnservedFile, ZoneFacts, ZoneFiles};
 
@@ -26,6 +31,10 @@ pub(crate) struct Inventory {
     contents: Mutex<Arc<Contents>>,
     /// Number of zones in each state. A worker reports them.
     counts: [AtomicU64; State::ALL.len()],
+    /// Number of signed zones whose signatures are in each state. A worker reports them.
+    signed: [AtomicU64; Signatures::ALL.len()],
+    /// The control thread warns of signatures.
+    watch: Mutex<SignatureWatch>,
 }
 
 /// The zones at one time.
@@ -74,6 +83,33 @@ impl Inventory {
         for (count, number) in self.counts.iter().zip(counts) {
             count.store(number, Ordering::Relaxed);
         }
+        self.count_signatures(&now.served, SystemTime::now());
+    }
+
+    /// Counts the signed zones by the state of their signatures.
+    fn count_signatures(&self, served: &[Arc<ZoneFacts>], now: SystemTime) {
+        let now = expiry::seconds(now);
+        let mut counts = [0; Signatures::ALL.len()];
+        for (_, state) in served.iter().filter_map(|zone| expiry::of_zone(zone, now)) {
+            counts[state as usize] += 1;
+        }
+        for (count, number) in self.signed.iter().zip(counts) {
+            count.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns each state of signatures with the number of signed zones. Takes no lock.
+    pub(crate) fn by_signatures(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let states = Signatures::ALL.iter().zip(&self.signed);
+        states.map(|(state, count)| (state.name(), count.load(Ordering::Relaxed)))
+    }
+
+    /// Counts the signed zones, and returns warnings about those whose signatures expire.
+    fn warnings(&self, now: SystemTime) -> Vec<String> {
+        let contents = Arc::clone(&self.lock());
+        self.count_signatures(&contents.served, now);
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        watch.lines(&contents.served, now)
     }
 
     /// Returns the name of each state with the number of zones in it. Takes no lock.
@@ -115,6 +151,12 @@ impl ContentList for Inventory {
         let contents = Arc::clone(&self.lock());
         Box::new(Listing::new(contents, names, counts))
     }
+
+    fn notice(&self, now: SystemTime) {
+        for line in self.warnings(now) {
+            tracing::warn!("{line}");
+        }
+    }
 }
 
 /// A list of zones that is being made.
@@ -127,6 +169,8 @@ struct Listing {
     replies: HashMap<String, u64>,
     /// Number of zones that were visited.
     visited: usize,
+    /// The time when the list began, in seconds since 1970, modulo 2^32.
+    now: u32,
     summary: Summary,
     has_ended: bool,
 }
@@ -158,6 +202,7 @@ impl Listing {
             wanted,
             replies,
             visited: 0,
+            now: expiry::seconds(SystemTime::now()),
             summary,
             has_ended: false,
         }
@@ -179,7 +224,10 @@ impl Listing {
             let (state, row) = if let Some(zone) = contents.served.get(self.visited) {
                 let (state, error) = contents.state_of(zone);
                 let is_wanted = self.wants(Some(zone.apex()));
-                (state, is_wanted.then(|| self.row(zone, state, error)))
+                let signatures = expiry::of_zone(zone, self.now).map(|(_, state)| state);
+                self.summary.add_signatures(signatures);
+                let row = is_wanted.then(|| self.row(zone, state, error));
+                (state, row.map(|row| row.with_signatures(signatures)))
             } else {
                 let at = self.visited - contents.served.len();
                 let file = contents.unserved.get(at)?;

@@ -556,6 +556,9 @@ where
             for (state, count) in inventory.by_state() {
                 tally.level_detail("zones", ("state", state), count);
             }
+            for (state, count) in inventory.by_signatures() {
+                tally.level_detail("signed zones", ("signatures", state), count);
+            }
         }
         for ((cookie, over_udp), (_, over_tcp)) in udp.by_cookie().into_iter().zip(tcp.by_cookie())
         {

@@ -19,6 +19,7 @@ use crate::follower::{self, Follower};
 use crate::interface_state::InterfaceState;
 use crate::launch::{Launch, services};
 use crate::live::Published;
+use crate::notices::Notices;
 use crate::observed::Observed;
 use crate::privileges::{Plan, Privileges, Table};
 use crate::program::Program;
@@ -199,12 +200,14 @@ fn watch(
     begun: impl FnOnce(Block),
 ) {
     let mut begun = Some(begun);
+    let mut notices = Notices::new(observed);
     let mut next_log = Instant::now();
     let mut next_look = next_log;
     while !workers.has_ended() {
         let now = Instant::now();
         if now >= next_log {
             log.log(now);
+            notices.look(now);
             next_log = now + status_log::PERIOD;
         }
         if now >= next_look {

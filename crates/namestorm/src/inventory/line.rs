@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use control::report::count;
 use serde::{Deserialize, Serialize};
 
+use super::expiry::Signatures;
 use crate::name;
 use crate::zone_files::{UnservedFile, ZoneFacts};
 
@@ -64,6 +65,8 @@ pub(crate) struct Row {
     loaded_unix_time: Option<f64>,
     /// When the first signature of the zone expires.
     signed_until_unix_time: Option<u64>,
+    /// Whether the signatures of the zone are still valid.
+    signatures: Option<Signatures>,
     error: Option<String>,
 }
 
@@ -78,6 +81,12 @@ pub(crate) struct Summary {
     pub(super) old: u64,
     pub(super) broken: u64,
     pub(super) twice: u64,
+    /// Number of zones with signatures that expire within a day.
+    #[serde(default)]
+    pub(super) expiring: u64,
+    /// Number of zones with signatures that have expired.
+    #[serde(default)]
+    pub(super) expired: u64,
     /// The names that were asked for and that no zone has.
     pub(crate) unknown: Vec<String>,
 }
@@ -105,8 +114,14 @@ impl Row {
                 .version()
                 .and_then(|version| version.signed_until)
                 .map(u64::from),
+            signatures: None,
             error,
         }
+    }
+
+    /// Sets whether the signatures of the zone are still valid.
+    pub(super) fn with_signatures(self, signatures: Option<Signatures>) -> Self {
+        Self { signatures, ..self }
     }
 
     /// Creates the line of a file that is not served.
@@ -121,6 +136,7 @@ impl Row {
             file: file.file(),
             loaded_unix_time: None,
             signed_until_unix_time: None,
+            signatures: None,
             error: Some(file.error()),
         }
     }
@@ -137,6 +153,15 @@ impl Summary {
             State::Broken => &mut self.broken,
             State::Twice => &mut self.twice,
         } += 1;
+    }
+
+    /// Adds the state of the signatures of a zone, if it is signed.
+    pub(super) fn add_signatures(&mut self, signatures: Option<Signatures>) {
+        match signatures {
+            Some(Signatures::Expiring) => self.expiring += 1,
+            Some(Signatures::Expired) => self.expired += 1,
+            Some(Signatures::Valid) | None => {}
+        }
     }
 }
 
@@ -186,7 +211,12 @@ impl fmt::Display for Row {
             ],
         )?;
         if let Some(until) = self.signed_until_unix_time {
-            writeln!(f, "     signed until {}", shown(until as f64))?;
+            let note = match self.signatures {
+                Some(Signatures::Expired) => ", so signatures have expired: sign the zone again",
+                Some(Signatures::Expiring) => ", within a day: sign the zone again",
+                Some(Signatures::Valid) | None => "",
+            };
+            writeln!(f, "     signed until {}{note}", shown(until as f64))?;
         }
         if let Some(error) = &self.error {
             writeln!(f, "     {error}")?;
@@ -196,7 +226,7 @@ impl fmt::Display for Row {
 }
 
 /// Shows a time in seconds since 1970.
-fn shown(time: f64) -> String {
+pub(super) fn shown(time: f64) -> String {
     // A time that cannot be shown comes from no server.
     let since = Duration::try_from_secs_f64(time).unwrap_or_default();
     let at = UNIX_EPOCH
@@ -220,6 +250,8 @@ impl fmt::Display for Summary {
             (self.old, "old because of an error"),
             (self.broken, "not loaded"),
             (self.twice, "given twice"),
+            (self.expired, "with expired signatures"),
+            (self.expiring, "with signatures that expire within a day"),
         ] {
             if number > 0 {
                 write!(f, "; {what}: {}", count(number))?;

@@ -211,10 +211,116 @@ fn lines_for_people_are_columns() {
         old: 2,
         broken: 1,
         twice: 1,
+        expiring: 5,
+        expired: 4,
         unknown: Vec::new(),
     };
     assert_eq!(
         summary.to_string(),
-        "zones: 1,204, of which 3 match; old because of an error: 2; not loaded: 1; given twice: 1"
+        "zones: 1,204, of which 3 match; old because of an error: 2; not loaded: 1; given twice: 1; \
+         with expired signatures: 4; with signatures that expire within a day: 5"
     );
+    for (state, note) in [
+        (Signatures::Valid, ""),
+        (Signatures::Expiring, ", within a day: sign the zone again"),
+        (
+            Signatures::Expired,
+            ", so signatures have expired: sign the zone again",
+        ),
+    ] {
+        row = row.with_signatures(Some(state));
+        let expected = format!("\n     signed until 9999-12-31T23:59:59Z{note}\n");
+        assert!(row.to_string().ends_with(&expected), "{row}");
+    }
+}
+
+/// Returns the text of a zone whose signatures expire at this time.
+fn signed(until: &str) -> String {
+    let apex = "$ORIGIN z.example.\n@ 60 IN SOA ns.y. h 7 2 3 4 60\n@ 60 IN NS ns.y.\n";
+    let signature = |rtype: &str, until: &str| {
+        format!("@ 60 IN RRSIG {rtype} 13 2 60 {until} 20200101000000 1 z.example. AAAA\n")
+    };
+    let [soa, ns] =
+        [("SOA", "20400101000000"), ("NS", until)].map(|(rtype, until)| signature(rtype, until));
+    let nsec = signature("NSEC", "20400101000000");
+    format!("{apex}{soa}{ns}@ 60 IN NSEC @ NS SOA RRSIG NSEC\n{nsec}")
+}
+
+#[test]
+fn each_state_of_the_signatures_of_a_zone_is_warned_of_once() {
+    let mut server = Server::new(&["a", "b", "c"]);
+    let of =
+        |name: &str, until: &str| signed(until).replace("z.example.", &format!("{name}.example."));
+    server.write("a", &of("a", "20300102000000"));
+    server.write("b", &of("b", "20300103120000"));
+    server.write("c", &format!("$ORIGIN c.example.\n{GOOD}"));
+    server.read();
+    let at = |text: &str| humantime::parse_rfc3339(text).unwrap();
+    let states = |server: &Server| {
+        server
+            .inventory
+            .by_signatures()
+            .map(|(_, n)| n)
+            .collect::<Vec<_>>()
+    };
+    let warned = |server: &Server, time: &str| server.inventory.warnings(at(time));
+    assert!(warned(&server, "2029-12-31T00:00:00Z").is_empty());
+    assert_eq!(states(&server), [2, 0, 0]);
+    let expiring = "signatures of a.example. expire within a day, the first at 2030-01-02T00:00:00Z: \
+                    sign the zone again, and reload it";
+    assert_eq!(warned(&server, "2030-01-01T00:00:01Z"), [expiring]);
+    assert_eq!(states(&server), [1, 1, 0]);
+    assert!(
+        warned(&server, "2030-01-01T12:00:00Z").is_empty(),
+        "it is told once"
+    );
+    let expired = "signatures of a.example. have expired, the first at 2030-01-02T00:00:00Z, so \
+                   resolvers refuse answers: sign the zone again, and reload it";
+    assert_eq!(warned(&server, "2030-01-02T00:00:01Z"), [expired]);
+    assert_eq!(states(&server), [1, 0, 1]);
+    let next = warned(&server, "2030-01-02T12:00:01Z");
+    assert!(
+        next[0].starts_with("signatures of b.example. expire within a day"),
+        "{next:?}"
+    );
+    assert_eq!(states(&server), [0, 1, 1]);
+    // A zone that was signed again has not been told.
+    server.write("a", &(of("a", "20300102033000") + "; signed again\n"));
+    server.read();
+    assert_eq!(states(&server), [2, 0, 0], "the clock of this host");
+    assert!(warned(&server, "2030-01-01T00:00:01Z").is_empty());
+    // The clock was set back, which is no reason to wait. One line an hour is enough.
+    server.write("b", &(of("b", "20300102034000") + "; signed again\n"));
+    server.read();
+    assert_eq!(warned(&server, "2030-01-02T03:29:00Z").len(), 1);
+    let expired = warned(&server, "2030-01-02T03:31:00Z");
+    assert!(
+        expired[0].starts_with("signatures of a.example. have expired"),
+        "{expired:?}"
+    );
+    assert!(warned(&server, "2030-01-02T04:30:59Z").is_empty());
+    let expired = warned(&server, "2030-01-02T04:31:00Z");
+    assert!(
+        expired[0].starts_with("signatures of b.example. have expired"),
+        "{expired:?}"
+    );
+    server.specs.clear();
+    server.read();
+    assert_eq!(states(&server), [0, 0, 0]);
+}
+
+#[test]
+fn the_list_says_which_signatures_have_expired() {
+    let mut server = Server::new(&["a", "b", "c"]);
+    server.write("a", &signed("20200102000000"));
+    server.write(
+        "b",
+        &signed("20390102000000").replace("z.example.", "b.example."),
+    );
+    server.write("c", &format!("$ORIGIN c.example.\n{GOOD}"));
+    server.read();
+    let (rows, summary) = server.list(&[], &counts());
+    let states: Vec<_> = rows.iter().map(|row| row["signatures"].as_str()).collect();
+    assert_eq!(states, [Some("expired"), Some("valid"), None]);
+    assert_eq!((summary.expired, summary.expiring), (1, 0));
 }
