@@ -12,6 +12,7 @@ mod many;
 mod matrix;
 mod options;
 mod passwords;
+mod peers;
 mod pressure;
 mod privileges;
 mod refusals;
@@ -19,6 +20,7 @@ mod rig;
 mod secrets;
 mod stations;
 pub(crate) mod supers;
+mod validators;
 pub(crate) mod web;
 
 use std::io::{BufRead as _, BufReader};
@@ -71,7 +73,9 @@ pub(crate) struct Options {
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that run by default, by name. Those that take longest come first.
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 11] = [
+    ("validators", validators::sample),
+    ("other DNS servers", peers::sample),
     ("who gives way", pressure::sample),
     ("privileges", privileges::run),
     ("bad input", refusals::run),
@@ -93,7 +97,11 @@ const PRESSURE: [(&str, Part); 4] = [
 ];
 
 /// Tests that take minutes, by name. They run only by name or with `--full`.
-const LONG: [(&str, Part); 1] = [("crawl", crawl::run)];
+const LONG: [(&str, Part); 3] = [
+    ("validators of many zones", validators::whole),
+    ("crawl", crawl::run),
+    ("DNS servers with many seeds", peers::whole),
+];
 
 impl Options {
     fn scenarios(&self) -> Vec<Scenario> {

@@ -54,19 +54,22 @@ const REPLIES: &str = "\
     the question is echoed as it came | NoWhere.storm.test. A | ;NoWhere.storm.test.
     the question is echoed as it came | X.wIlD.storm.test. A | ;X.wIlD.storm.test.";
 
+/// Index of the type among the words of a record.
+pub(super) const TYPE: usize = 2;
+
 /// A reply that dig printed, or a correct reply from the file `storm.test.expected`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
     /// The question, as `NAME IN TYPE`.
     pub(crate) question: String,
-    rcode: String,
+    pub(super) rcode: String,
     /// Header flags as dig prints them, such as `qr aa`.
-    flags: String,
+    pub(super) flags: String,
     /// Records of the answer, authority and additional sections. They lack the class, and single
     /// spaces separate their fields.
-    sections: [Vec<String>; 3],
+    pub(super) sections: [Vec<String>; 3],
     /// What dig printed for this reply after `;; Got answer:`; empty in an expected reply.
-    text: String,
+    pub(super) text: String,
 }
 
 /// Parses the correct replies in `text`, the contents of `storm.test.expected`. The comment at the
@@ -107,7 +110,7 @@ fn words(line: &str) -> String {
 }
 
 /// Splits dig's output into replies.
-fn replies(text: &str) -> Vec<Message> {
+pub(super) fn replies(text: &str) -> Vec<Message> {
     let texts = text.split(";; Got answer:").skip(1);
     texts.map(reply).collect()
 }
@@ -135,11 +138,25 @@ fn reply(text: &str) -> Message {
 }
 
 impl Message {
-    fn has(&self, flag: &str) -> bool {
+    pub(super) fn has(&self, flag: &str) -> bool {
         self.flags.split(' ').any(|set| set == flag)
     }
 
-    fn came_by_tcp(&self) -> bool {
+    /// Returns true if a section has a record of this type.
+    pub(super) fn has_type(&self, section: usize, rtype: &str) -> bool {
+        let mut records = self.sections[section].iter();
+        records.any(|record| record.split(' ').nth(TYPE) == Some(rtype))
+    }
+
+    /// Returns dig's line about the OPT record. It is empty if there is none.
+    pub(super) fn edns(&self) -> &str {
+        let mut lines = self.text.lines();
+        lines
+            .find(|line| line.starts_with("; EDNS:"))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn came_by_tcp(&self) -> bool {
         self.text.contains("(TCP)")
     }
 
@@ -167,7 +184,7 @@ impl Message {
 
 /// Returns records as a set, with names in lower case. The case of names does not matter, because a
 /// server may take a name from the zone or let it point to the question.
-fn set(records: &[String]) -> BTreeSet<String> {
+pub(super) fn set(records: &[String]) -> BTreeSet<String> {
     const DATA_IS_NAMES: [&str; 6] = ["NS", "CNAME", "SOA", "PTR", "MX", "SRV"];
     let lower = |record: &String| match record.splitn(4, ' ').collect::<Vec<_>>()[..] {
         [owner, ttl, kind, data] if !DATA_IS_NAMES.contains(&kind) => {
