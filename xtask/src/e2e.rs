@@ -8,7 +8,9 @@ mod disk;
 mod dns;
 mod flood;
 pub(crate) mod http;
+mod mangled;
 mod many;
+mod many_zones;
 mod matrix;
 mod options;
 mod passwords;
@@ -73,7 +75,9 @@ pub(crate) struct Options {
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that run by default, by name. Those that take longest come first.
-const PARTS: [(&str, Part); 11] = [
+const PARTS: [(&str, Part); 13] = [
+    ("mangled messages", mangled::sample),
+    ("many zones", many_zones::sample),
     ("validators", validators::sample),
     ("other DNS servers", peers::sample),
     ("who gives way", pressure::sample),
@@ -97,7 +101,9 @@ const PRESSURE: [(&str, Part); 4] = [
 ];
 
 /// Tests that take minutes, by name. They run only by name or with `--full`.
-const LONG: [(&str, Part); 3] = [
+const LONG: [(&str, Part); 5] = [
+    ("a minute of mangled messages", mangled::whole),
+    ("100,000 zones", many_zones::whole),
     ("validators of many zones", validators::whole),
     ("crawl", crawl::run),
     ("DNS servers with many seeds", peers::whole),

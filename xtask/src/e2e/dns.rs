@@ -463,7 +463,7 @@ fn rcode_of(message: &[u8]) -> u8 {
 }
 
 /// Returns an error unless `message` is the correct answer to [`question`].
-fn expect_address(id: u16, message: &[u8]) -> Result<()> {
+pub(super) fn expect_address(id: u16, message: &[u8]) -> Result<()> {
     let found = message.windows(4).any(|four| four == [192, 0, 2, 80]);
     let is_right = id_of(message)? == id && message[2] & 0x80 != 0 && rcode_of(message) == 0;
     ensure!(
