@@ -108,8 +108,8 @@
 //! 8482), and errors have extended errors (RFC 8914) if the query has an OPT record.
 //!
 //! The following features are deliberately absent: recursion, zone transfers, dynamic update,
-//! NOTIFY, TSIG, DNSSEC proofs, and rotation of the records in an RRset. A zone's DNSSEC records
-//! are served as plain data.
+//! NOTIFY, TSIG, DNSSEC signing, and rotation of the records in an RRset. Signed zones are served with
+//! their signatures and proofs.
 
 mod answers;
 mod assemble;
