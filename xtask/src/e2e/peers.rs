@@ -287,6 +287,7 @@ fn tags<'a>(line: &'a str, words: &'a str, ours: &Message) -> BTreeSet<&'a str> 
         ("below DNAME", ours.has_type(0, "DNAME")),
         ("negative", ours.has_type(1, "SOA")),
         ("referral", !ours.has("aa")),
+        ("truncated", ours.has("tc")),
         ("opt-out", line.to_lowercase().contains("-optout.")),
         ("wildcard", line.starts_with("*.")),
         ("loop", is_loop(&ours.sections[0])),
