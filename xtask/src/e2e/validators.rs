@@ -37,7 +37,7 @@ const PROGRAMS: [[&str; 4]; 3] = [
     [
         "drill",
         "ldnsutils",
-        "-S -k {folder}/key @{server} {name} {type}",
+        "-t -S -k {folder}/key @{server} {name} {type}",
         "Chase successful",
     ],
     [
