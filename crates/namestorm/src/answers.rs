@@ -18,9 +18,9 @@ use std::sync::Arc;
 pub(crate) use answer::{Answer, Required, Variant};
 pub(crate) use apexes::ZoneNumber;
 pub(crate) use builder::ZoneBuilder;
-pub(crate) use denial::{Denial, Hashes, Names};
+pub(crate) use denial::{Denial, Descent, Hashes, Names};
 pub(crate) use node::{Kind, NONE, Node, Proofs};
-pub(crate) use resolve::{Resolution, Search};
+pub(crate) use resolve::{Foreseen, Resolution, Search};
 pub use size::Size;
 pub(crate) use zone_answers::{ZoneAnswers, ZoneVersion};
 
@@ -44,6 +44,7 @@ pub struct AnswerId {
 pub struct Answers {
     apexes: Apexes,
     has_hooked: bool,
+    has_signed: bool,
     size: Size,
     group_labels: GroupLabels,
 }
@@ -62,6 +63,7 @@ impl Answers {
             size += *zone.size();
         }
         Self {
+            has_signed: zones.iter().any(|zone| zone.denial().is_some()),
             apexes: Apexes::new(hashing, zones),
             has_hooked,
             size,
@@ -142,6 +144,12 @@ impl Answers {
     #[inline(always)]
     pub(crate) fn has_many_zones(&self) -> bool {
         self.apexes.are_many()
+    }
+
+    /// Returns true if a zone is signed.
+    #[inline(always)]
+    pub(crate) fn has_signed_zones(&self) -> bool {
+        self.has_signed
     }
 
     /// Prefetches where the search for the zone of a name begins: the first memory access of a search.

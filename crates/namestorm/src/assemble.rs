@@ -8,9 +8,10 @@ use crate::body::Body;
 use crate::chain::{self, Wanted};
 use crate::counters::Counters;
 use crate::edns::ExtendedError;
+use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, Verdict};
 use crate::key::Key;
-use crate::name::MAX_NAME;
+use crate::name::MAX_SORT_KEY;
 use crate::rcode;
 use crate::records::Composer;
 use crate::rtype;
@@ -35,25 +36,26 @@ impl Assembler {
         }
         Self {
             search: Search::new(),
-            sort_key: Vec::with_capacity(2 * MAX_NAME),
+            sort_key: Vec::with_capacity(MAX_SORT_KEY),
             scratch: vec![0; MAX_TCP_MESSAGE].into_boxed_slice(),
             composer,
         }
     }
 
-    /// Assembles the answer to a query for `qtype` at `name`, whose key is `key` and which is in
-    /// `zone`, if it is in any. Adds signatures and proofs if `dnssec` is set. If the hook chooses not
-    /// to reply, counts the query and returns `None`.
+    /// Assembles the answer to a query for `qtype` at `name`, which is in `zone`, if it is in any. The
+    /// parsed question has the key of the name. Adds signatures and proofs if `dnssec` is set. If the
+    /// hook chooses not to reply, counts the query and returns `None`.
     #[cold]
     #[inline(never)]
     pub(crate) fn assemble<'a, H: Hook>(
         &'a mut self,
         (answers, zone): (&'a Answers, Option<&'a ZoneAnswers>),
         (name, qtype, dnssec): (&[u8], u16, bool),
-        key: &mut Key,
+        HashedQuestion { key, foreseen, .. }: &mut HashedQuestion,
         context: HookContext<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
     ) -> Option<Body<'a>> {
+        self.search.foreseen = *foreseen;
         let Some(zone) = zone else {
             counters.assembled += 1;
             let error = ExtendedError::NotAuthoritative;

@@ -21,7 +21,7 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 use udpip::Tail;
 
-use crate::answers::{Answer, Answers, Resolution, Search, ZoneAnswers};
+use crate::answers::{Answer, Answers, Foreseen, Resolution, Search, ZoneAnswers};
 use crate::body::{Body, first_rrset, records_len};
 use crate::edns::{ExtendedError, OPT_LEN};
 use crate::key::Key;
@@ -112,6 +112,7 @@ pub(crate) fn follow<'a, 'z>(
         if qtype == CNAME || qtype == ANY {
             return chain.end(rcode::NOERROR);
         }
+        search.foreseen = Foreseen::NONE;
         let name = chain.name.bytes();
         key.set(answers.form(), name);
         // The client must also query a target outside our zones separately.

@@ -1,6 +1,6 @@
 //! A parsed question with the hash for its lookup.
 
-use crate::answers::{Answers, ZoneNumber};
+use crate::answers::{Answers, Foreseen, ZoneNumber};
 use crate::key::Key;
 use crate::query::{Malformed, NameBuf, RawQuestion, parse_question};
 
@@ -13,6 +13,8 @@ pub(crate) struct HashedQuestion {
     pub(crate) zone: ZoneNumber,
     pub(crate) hash: u64,
     pub(crate) key: Key,
+    /// What was found in advance for the answer.
+    pub(crate) foreseen: Foreseen,
 }
 
 impl HashedQuestion {
@@ -29,6 +31,7 @@ impl HashedQuestion {
             zone: ZoneNumber::NONE,
             hash: 0,
             key: Key::new(),
+            foreseen: Foreseen::NONE,
         }
     }
 

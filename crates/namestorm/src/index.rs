@@ -17,6 +17,13 @@ pub(crate) const UNIT: usize = 8;
 /// Size of a cache line, in bytes.
 const CACHE_LINE: usize = 64;
 
+/// Prefetches all cache lines of some values.
+pub(crate) fn prefetch_lines<T>(values: &[T]) {
+    let each = (CACHE_LINE / size_of::<T>().max(1)).max(1);
+    let lines = values.iter().step_by(each).chain(values.last());
+    lines.for_each(nmio::prefetch);
+}
+
 /// An immutable hash table with open addressing. Eight slots share a cache line, and at most two
 /// thirds of the slots are in use. Most lookups thus touch only one cache line of the table.
 #[derive(Debug)]
@@ -155,6 +162,13 @@ impl Entries {
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: At) {
         nmio::prefetch(self.at(at));
+    }
+
+    /// Prefetches this number of cache lines, from that of an entry on.
+    pub(crate) fn prefetch_lines(&self, at: At, lines: usize) {
+        let first = at as usize * UNIT / CACHE_LINE;
+        let lines = self.lines.iter().skip(first).take(lines);
+        lines.for_each(nmio::prefetch);
     }
 
     /// Returns the size in memory, in bytes.

@@ -14,6 +14,8 @@ pub(crate) const MAX_NAME: usize = 255;
 pub(crate) const MAX_LABEL: usize = 63;
 /// Maximum number of labels in a name, not counting the root label.
 pub(crate) const MAX_LABELS: usize = 127;
+/// Maximum length of a sort key in bytes. Each byte of a name may take two bytes.
+pub(crate) const MAX_SORT_KEY: usize = 2 * MAX_NAME;
 /// The root name.
 pub(crate) const ROOT: &[u8] = &[0];
 /// The label `*` with its length byte.

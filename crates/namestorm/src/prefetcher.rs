@@ -10,11 +10,16 @@
 //! wasted. The parsed questions are kept, so that they need not be parsed again when their queries
 //! are handled.
 
+mod parsed_question;
+mod proofs;
+
 use ip::Input;
 use nmio::MAX_BATCH;
 
-use crate::answers::Answers;
+use self::parsed_question::ParsedQuestion;
+use crate::answers::{Answers, Foreseen};
 use crate::hashed_question::HashedQuestion;
+use crate::name::MAX_SORT_KEY;
 use crate::query::NameBuf;
 
 /// Minimum total size in bytes of the answers and their index for which prefetching pays off.
@@ -28,17 +33,8 @@ pub(crate) struct Prefetcher {
     expanded: NameBuf,
     /// The parsed questions, indexed by the packet's position in the batch.
     questions: Box<[ParsedQuestion]>,
-}
-
-/// The parsed question of one packet of a batch.
-#[derive(Clone, Debug)]
-struct ParsedQuestion {
-    /// Whether `question` holds a complete question. A question with a compressed name does not
-    /// count, because the batch has only one buffer for a decompressed name.
-    is_complete: bool,
-    /// The hash of the zone's probable name, if there are several zones.
-    apex_hash: u64,
-    question: HashedQuestion,
+    /// The sort keys of names that need proofs.
+    sort_keys: Vec<u8>,
 }
 
 impl Prefetcher {
@@ -52,6 +48,7 @@ impl Prefetcher {
             is_worthwhile: answers.size().memory >= MIN_PREFETCHED,
             expanded: NameBuf::new(),
             questions: vec![empty; MAX_BATCH].into_boxed_slice(),
+            sort_keys: Vec::with_capacity(MAX_BATCH * MAX_SORT_KEY),
         }
     }
 
@@ -79,6 +76,7 @@ impl Prefetcher {
             let question = &mut parsed.question;
             let result = question.parse(message, answers, &mut self.expanded);
             parsed.is_complete = result.is_ok() && !question.question.is_compressed;
+            question.foreseen = Foreseen::NONE;
         }
         if answers.has_many_zones() {
             fetch_zones(answers, questions);
@@ -94,6 +92,10 @@ impl Prefetcher {
             if let Some(zone) = answers.zone(question.zone) {
                 zone.fetch_answer(question.hash);
             }
+        }
+        if answers.has_signed_zones() {
+            let message = |packet: usize| message(&inputs[packet]);
+            proofs::fetch(answers, questions, message, &mut self.sort_keys);
         }
     }
 

@@ -1,7 +1,9 @@
 //! Finds the proofs that an answer of a signed zone needs (RFC 4035, section 3.1.3; RFC 5155, section
 //! 7.2). They show that a name or type does not exist, or that no closer name than a wildcard does.
 
-use crate::answers::{Answer, Denial, Hashes, Kind, NONE, Node, Resolution, Search, ZoneAnswers};
+use crate::answers::{
+    Answer, Denial, Foreseen, Hashes, Kind, NONE, Node, Resolution, Search, ZoneAnswers,
+};
 use crate::index::At;
 use crate::key::Key;
 use crate::name;
@@ -25,6 +27,7 @@ pub(crate) fn find<'z>(
         denial,
         name,
         key,
+        foreseen: search.foreseen,
         sort_key,
         add,
     };
@@ -55,6 +58,7 @@ struct Finder<'s, 'z, F> {
     denial: &'z Denial,
     name: &'s [u8],
     key: &'s Key,
+    foreseen: Foreseen,
     sort_key: &'s mut Vec<u8>,
     add: F,
 }
@@ -76,7 +80,7 @@ impl<'z, F: FnMut(Answer<'z>)> Finder<'_, 'z, F> {
             Denial::Nsec(_) => self.covered(start),
             // The name was left out of the chain (RFC 5155, section 7.2.4).
             Denial::Nsec3(hashes) => {
-                if let Some(encloser) = self.above(start) {
+                if let Some(encloser) = above(self.zone, (self.name, self.key), start) {
                     self.no_closer_by_hash(hashes, encloser, true);
                 }
             }
@@ -85,13 +89,25 @@ impl<'z, F: FnMut(Answer<'z>)> Finder<'_, 'z, F> {
 
     /// Adds the NSEC record that covers the ancestor of the name at offset `start`.
     fn covered(&mut self, start: usize) {
-        if let Denial::Nsec(names) = self.denial {
+        let Denial::Nsec(names) = self.denial else {
+            return;
+        };
+        let at = if let Some(at) = self.foreseen(start) {
+            at
+        } else {
             self.sort_key.clear();
-            let apex_len = self.zone.apex_len();
-            let apex = &self.name[self.name.len() - apex_len..];
-            name::append_sort_key(self.sort_key, &self.name[start..], apex);
-            self.push(names.covering(self.sort_key).unwrap_or(NONE));
-        }
+            self.zone
+                .append_sort_key(self.sort_key, &self.name[start..]);
+            names.covering(self.sort_key).unwrap_or(NONE)
+        };
+        self.push(at);
+    }
+
+    /// Returns the record that covers the ancestor of the name at offset `start`, if it was found in
+    /// advance.
+    fn foreseen(&self, start: usize) -> Option<At> {
+        let Foreseen { start: known, at } = self.foreseen;
+        (at != NONE && known == start).then_some(at)
     }
 
     /// Proves that no name between the name and its closest encloser exists. The encloser is at offset
@@ -107,37 +123,84 @@ impl<'z, F: FnMut(Answer<'z>)> Finder<'_, 'z, F> {
         }
     }
 
-    /// Like [`no_closer`](Self::no_closer). If the encloser has no NSEC3 record, the closest ancestor
-    /// that has one takes its place (RFC 5155, section 7.2.1).
+    /// Like [`no_closer`](Self::no_closer).
     fn no_closer_by_hash(
         &mut self,
         hashes: &Hashes,
         encloser: (usize, Node),
         is_needed: bool,
     ) -> Node {
-        let (mut start, mut encloser) = encloser;
-        while encloser.proofs.name == NONE
-            && let Some(above) = self.above(start)
-        {
-            (start, encloser) = above;
-        }
+        let (start, encloser) = proven(self.zone, (self.name, self.key), encloser);
         if is_needed {
             self.push(encloser.proofs.name);
         }
-        let next_closer = name::label_starts(self.name).take_while(|label| *label < start);
-        if let Some(next_closer) = next_closer.last() {
-            let hash = hashes.params().hash(&self.name[next_closer..]);
-            self.push(hashes.covering(&hash).unwrap_or(NONE));
+        if let Some(next_closer) = next_closer(self.name, start) {
+            let hash = || hashes.params().hash(&self.name[next_closer..]);
+            let at = self.foreseen(next_closer);
+            self.push(at.or_else(|| hashes.covering(&hash())).unwrap_or(NONE));
         }
         encloser
     }
+}
 
-    /// Returns the offset and the node of the name directly above the one at offset `start`. Returns
-    /// `None` above the apex.
-    fn above(&self, start: usize) -> Option<(usize, Node)> {
-        let above = start + 1 + usize::from(*self.name.get(start)?);
-        let is_within = above + self.zone.apex_len() <= self.name.len();
-        let node = is_within.then(|| self.zone.node(self.key.suffix(above)));
-        Some((above, node.flatten()?))
+/// A name and its key.
+type Keyed<'a> = (&'a [u8], &'a Key);
+
+/// Returns the offset and the node of the name directly above the one at offset `start`. Returns `None`
+/// above the apex.
+fn above(zone: &ZoneAnswers, (name, key): Keyed<'_>, start: usize) -> Option<(usize, Node)> {
+    let above = start + 1 + usize::from(*name.get(start)?);
+    let is_within = above + zone.apex_len() <= name.len();
+    let node = is_within.then(|| zone.node(key.suffix(above)));
+    Some((above, node.flatten()?))
+}
+
+/// Returns the closest encloser, or else the closest ancestor of it that has an NSEC3 record (RFC 5155,
+/// section 7.2.1).
+fn proven(zone: &ZoneAnswers, name: Keyed<'_>, encloser: (usize, Node)) -> (usize, Node) {
+    let (mut start, mut encloser) = encloser;
+    while encloser.proofs.name == NONE
+        && let Some(found) = above(zone, name, start)
+    {
+        (start, encloser) = found;
+    }
+    (start, encloser)
+}
+
+/// Returns the offset of the name that is one label longer than the encloser at offset `start`.
+fn next_closer(name: &[u8], start: usize) -> Option<usize> {
+    name::label_starts(name)
+        .take_while(|label| *label < start)
+        .last()
+}
+
+/// Returns the offset of the part of a name that a record must cover in the answer, if there is one.
+/// `found` is the name's closest encloser in the zone: its offset, and its node.
+pub(crate) fn uncovered(
+    zone: &ZoneAnswers,
+    name: Keyed<'_>,
+    found: (usize, Node),
+) -> Option<usize> {
+    let (start, node) = found;
+    let is_listed = node.proofs.name != NONE;
+    // Whether the record is about the types of the encloser, or about names below it.
+    let about_types = match node.kind {
+        Kind::Cut if node.has_signers || is_listed => return None,
+        Kind::Cut => true,
+        _ if start == 0 && is_listed => return None,
+        _ if start == 0 => true,
+        Kind::Dname => return None,
+        Kind::Plain | Kind::Alias => false,
+    };
+    match zone.denial()? {
+        Denial::Nsec(_) => Some(if about_types { start } else { 0 }),
+        Denial::Nsec3(_) => {
+            let encloser = if about_types {
+                above(zone, name, start)?
+            } else {
+                found
+            };
+            next_closer(name.0, proven(zone, name, encloser).0)
+        }
     }
 }

@@ -322,7 +322,7 @@ impl Responder {
                 return Some(Reply::bare(bare.write(message, opt, identity, counters)));
             }
         };
-        let (question, hash, key) = (parsed.question, parsed.hash, &mut parsed.key);
+        let (question, hash) = (parsed.question, parsed.hash);
         let (query, is_malformed) = read_rest(message, &header, question, transport);
         if !COOKIES && query.has_cookie() {
             counters.queries -= 1;
@@ -339,13 +339,13 @@ impl Responder {
             group = NO_GROUP;
             without_lookup(rcode, &question, question.name(message, expanded), identity)
         } else if let Some(zone) = zone
-            && let Some(answer) = zone.find(hash, question.qtype, key.bytes())
+            && let Some(answer) = zone.find(hash, question.qtype, parsed.key.bytes())
         {
             Body::of(&answer, query.wants_signatures())
         } else {
             let name = question.name(message, expanded);
             let question = (name, question.qtype, query.wants_signatures());
-            assembler.assemble((answers, zone), question, key, context, counters)?
+            assembler.assemble((answers, zone), question, parsed, context, counters)?
         };
         let trail: &[u8] = match query.edns {
             Some(edns) => {

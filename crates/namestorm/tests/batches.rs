@@ -4,14 +4,16 @@
 mod harness;
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use eth::{Mac, Station};
 use harness::{FORMS, MODES, PORT, Query, datagram, name, payload, prepare};
 use ip::Host;
-use namestorm::{Server, UdpAndTcp};
+use namestorm::{Answers, ReplyMode, Responder, Server, Transport, UdpAndTcp};
 use nmio::sim::{LinkConfig, SimPort};
 use nmio::{Frame, Handler, Instant, Port};
+use testkit::dnssec::{Denial, sign};
 use testkit::{Link, SERVER, SERVER_MAC, send};
 
 /// A client that stores all received frames.
@@ -39,6 +41,16 @@ fn zone(names: usize) -> String {
     zone
 }
 
+/// Returns a server of UDP and TCP at the link's server end.
+fn server(link: &Link, answers: &Arc<Answers>, mode: ReplyMode) -> Server {
+    let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
+    let capabilities = link.server.capabilities();
+    Server::new(
+        host,
+        UdpAndTcp::new(PORT, answers, mode, &capabilities, [1; 4]),
+    )
+}
+
 #[test]
 fn every_query_of_a_batch_gets_its_own_reply() {
     for names in [100, 40_000] {
@@ -48,13 +60,7 @@ fn every_query_of_a_batch_gets_its_own_reply() {
             assert_eq!(answers.size().memory > 4 << 20, names > 100);
             for mode in MODES {
                 let mut link = Link::new(&LinkConfig::default(), 1);
-                let station = Station::new(Mac(SERVER_MAC), &SERVER);
-                let capabilities = link.server.capabilities();
-                let host = Host::own(station);
-                let mut server = Server::new(
-                    host,
-                    UdpAndTcp::new(PORT, &answers, mode, &capabilities, [1; 4]),
-                );
+                let mut server = server(&link, &answers, mode);
                 let queried: Vec<_> = (0..200).map(|i| i * 197 % names).collect();
                 for (id, number) in queried.iter().enumerate() {
                     let mut query = Query::new(&name(&format!("host{number}.example.org")), 1);
@@ -109,4 +115,86 @@ fn check(frames: &[Vec<u8>], queried: &[usize]) {
         answered += 1;
     }
     assert_eq!(answered, queried.len());
+}
+
+/// Returns a signed zone that is large enough for prefetching.
+fn signed_zone(denial: Denial) -> String {
+    let mut records = Vec::new();
+    let mut add = |labels: &str, rtype, data: &str| {
+        records.push((format!("{labels}example.org."), rtype, data.to_owned()));
+    };
+    add("", "SOA", "ns host 1 7200 3600 1209600 300");
+    add("", "NS", "ns");
+    add("ns.", "A", "192.0.2.1");
+    add("*.wild.", "A", "192.0.2.2");
+    add("a.b.wild.", "TXT", "x");
+    add("old.", "DNAME", "wild");
+    add("alias.", "CNAME", "host7.wild");
+    for n in 0..6_000 {
+        add(&format!("host{n}."), "A", "192.0.2.3");
+        if n % 3 == 0 {
+            add(&format!("child{n}."), "NS", "ns.example.net.");
+        }
+        if n % 6 == 0 {
+            let digest = "5a".repeat(32);
+            add(&format!("child{n}."), "DS", &format!("1 13 2 {digest}"));
+        }
+        if n % 50 == 0 {
+            add(&format!("deep.of{n}.tree."), "A", "192.0.2.4");
+        }
+    }
+    sign("example.org.", 300, &records, denial)
+}
+
+#[test]
+fn proofs_that_are_found_in_advance_are_those_of_a_query_alone() {
+    for denial in [Denial::Nsec, Denial::Nsec3, Denial::OptOut] {
+        let zone = signed_zone(denial);
+        for form in FORMS {
+            let answers = prepare(&[("example.org.", &zone)], form);
+            assert!(answers.size().memory > 2 << 20);
+            let mut link = Link::new(&LinkConfig::default(), 1);
+            let mut server = server(&link, &answers, ReplyMode::Turnaround);
+            let mut alone = Responder::new(Arc::clone(&answers));
+            let mut expected = Vec::new();
+            for id in 0..440u16 {
+                let number = usize::from(id);
+                let n = number * 197 % 6_000;
+                let labels = [
+                    format!("HOST{n}"),
+                    format!("host{n}-"),
+                    format!("x.y.host{n}"),
+                    format!("host{n}.wild"),
+                    "x.b.wild".to_owned(),
+                    format!("host{n}.old"),
+                    format!("www.child{n}"),
+                    format!("child{n}"),
+                    format!("of{n}.tree"),
+                    format!("x.of{n}.tree"),
+                    "alias".to_owned(),
+                ];
+                let qname = name(&format!("{}.example.org", labels[number % labels.len()]));
+                let mut query = Query::new(&qname, [1, 16, 43][number % 3]);
+                query.id = id;
+                query.edns = Some((1232, 0, if id % 4 > 0 { 0x8000 } else { 0 }));
+                let mut message = query.bytes();
+                send(&mut link.client, &datagram(false, &message));
+                link.client.flush().unwrap();
+                let transport = Transport::Udp { link: 1472 };
+                let reply = alone.respond(&mut message, transport).unwrap();
+                let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
+                expected.push([&message[..head_len], tail, trail].concat());
+            }
+            let mut client = Client::default();
+            link.run(&mut client, &mut server, Duration::from_secs(1), |_, _| {
+                false
+            });
+            assert_eq!(client.0.len(), expected.len());
+            for frame in &client.0 {
+                let reply = payload(false, frame);
+                let id = usize::from(u16::from_be_bytes([reply[0], reply[1]]));
+                assert_eq!(reply, expected[id], "{denial:?}, {form}");
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ mod hashes;
 mod names;
 
 pub(crate) use hashes::Hashes;
-pub(crate) use names::Names;
+pub(crate) use names::{Descent, Names};
 
 use super::node::{NONE, Proofs};
 use crate::name::{MAX_NAME, WILDCARD};

@@ -34,6 +34,20 @@ pub(crate) struct Search {
     wildcard: Key,
     /// The name, or its closest encloser: its offset in the name, and its node.
     found: Option<(usize, Node)>,
+    /// The record that covers a part of the name, if it is known in advance.
+    pub(crate) foreseen: Foreseen,
+}
+
+/// A record of a signed zone that covers the name from an offset on, which was found in advance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Foreseen {
+    pub(crate) start: usize,
+    pub(crate) at: At,
+}
+
+impl Foreseen {
+    /// No record was found.
+    pub(crate) const NONE: Self = Self { start: 0, at: NONE };
 }
 
 impl Search {
@@ -41,6 +55,7 @@ impl Search {
         Self {
             wildcard: Key::new(),
             found: None,
+            foreseen: Foreseen::NONE,
         }
     }
 
@@ -128,6 +143,13 @@ impl ZoneAnswers {
             }
             Kind::Plain | Kind::Alias => Resolution::NxDomain(self.answer(node.negative)),
         }
+    }
+
+    /// Returns the node of `name` or of its closest ancestor in the index, and the offset of that in
+    /// `name`.
+    pub(crate) fn encloser(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
+        let itself = self.node(key.bytes()).map(|node| (0, node));
+        itself.or_else(|| self.closest(name, key))
     }
 
     /// Returns the node of the closest ancestor of `name` in the index, and the ancestor's offset

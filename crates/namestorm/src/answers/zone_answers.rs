@@ -7,6 +7,10 @@ use super::size::Size;
 use crate::groups::NO_GROUP;
 use crate::index::{At, Entries, Table};
 use crate::key::{self, Form, Hashing, Key};
+use crate::name;
+
+/// Number of cache lines of most proofs.
+const PROOF_LINES: usize = 4;
 
 /// The prepared answers of one zone. They hold data of this zone only, so another zone can change
 /// without them.
@@ -176,6 +180,29 @@ impl ZoneAnswers {
         }
     }
 
+    /// Returns true if an answer probably exists. The slot should already be in the cache.
+    #[inline(always)]
+    pub(crate) fn has_probably(&self, hash: u64) -> bool {
+        self.by_type.guess(hash).is_some()
+    }
+
+    /// Prefetches the slot of the name with this key.
+    pub(crate) fn fetch_node_slot(&self, key: &[u8]) {
+        self.by_name.prefetch(self.hashing.hash_of_name(key));
+    }
+
+    /// Prefetches the node of the name with this key. Its slot should already be in the cache.
+    pub(crate) fn fetch_node(&self, key: &[u8]) {
+        if let Some(at) = self.by_name.guess(self.hashing.hash_of_name(key)) {
+            self.nodes.prefetch(at);
+        }
+    }
+
+    /// Prefetches an answer of several cache lines, such as a proof.
+    pub(crate) fn fetch_proof(&self, at: At) {
+        self.prepared.prefetch_lines(at, PROOF_LINES);
+    }
+
     /// Returns the answer at this position.
     #[inline(always)]
     pub(crate) fn answer(&self, at: At) -> Answer<'_> {
@@ -185,6 +212,12 @@ impl ZoneAnswers {
     /// Returns the wire-format length of the zone's name.
     pub(crate) fn apex_len(&self) -> usize {
         key::wire_len(self.form, self.apex.len())
+    }
+
+    /// Appends the sort key of a name of the zone.
+    pub(crate) fn append_sort_key(&self, sort_key: &mut Vec<u8>, name: &[u8]) {
+        let apex = &name[name.len() - self.apex_len()..];
+        name::append_sort_key(sort_key, name, apex);
     }
 
     /// Returns true if there is a zone cut at the name with this key.

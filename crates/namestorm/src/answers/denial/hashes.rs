@@ -1,6 +1,8 @@
 //! The NSEC3 records of a zone, by the hashes in their owners.
 
-use crate::index::At;
+use std::ops::Range;
+
+use crate::index::{At, prefetch_lines};
 use crate::nsec3::{NameHash, Params};
 
 /// Average number of hashes that share an entry of the table of first bits.
@@ -13,8 +15,8 @@ const SHARED: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Hashes {
     params: Params,
-    sorted: Box<[NameHash]>,
-    places: Box<[At]>,
+    /// Hash and position lie side by side, so that a search reads them together.
+    sorted: Box<[(NameHash, At)]>,
     /// For each value of the first bits, the number of hashes whose bits are lower.
     starts: Box<[u32]>,
     /// Number of bits of a hash, among its first 32, that the table does not use.
@@ -24,17 +26,17 @@ pub(crate) struct Hashes {
 impl Hashes {
     /// Creates the index from hashes, in order, and the positions of their records.
     pub(crate) fn new(params: Params, sorted: impl Iterator<Item = (NameHash, At)>) -> Self {
-        let (hashes, places): (Vec<_>, Vec<_>) = sorted.unzip();
-        let bits = (hashes.len() / SHARED).max(2).ilog2().min(31);
+        let sorted: Box<[_]> = sorted.collect();
+        let bits = (sorted.len() / SHARED).max(2).ilog2().min(31);
         let shift = u32::BITS - bits;
         let bits_of = |hash: &NameHash| first_bits(hash, shift);
         let starts = 0..=1usize << bits;
-        let starts = starts.map(|bits| hashes.partition_point(|hash| bits_of(hash) < bits) as u32);
+        let starts =
+            starts.map(|bits| sorted.partition_point(|(hash, _)| bits_of(hash) < bits) as u32);
         Self {
             params,
             starts: starts.collect(),
-            sorted: hashes.into(),
-            places: places.into(),
+            sorted,
             shift,
         }
     }
@@ -47,23 +49,44 @@ impl Hashes {
     /// Returns the position of the NSEC3 record that covers or matches this hash. It has the last hash
     /// that is not above this one, or the last of all.
     pub(crate) fn covering(&self, hash: &NameHash) -> Option<At> {
+        let range = self.candidates(hash);
+        let not_above = self.sorted[range.clone()].partition_point(|(known, _)| known <= hash);
+        let last = (range.start + not_above).checked_sub(1);
+        let last = last.or_else(|| self.sorted.len().checked_sub(1))?;
+        self.sorted.get(last).map(|(_, at)| *at)
+    }
+
+    /// Returns the range of the hashes that have the same first bits.
+    fn candidates(&self, hash: &NameHash) -> Range<usize> {
         let bits = first_bits(hash, self.shift);
-        let [start, end] = [self.starts[bits], self.starts[bits + 1]].map(|at| at as usize);
-        let not_above = self.sorted[start..end].partition_point(|known| known <= hash);
-        let last = (start + not_above).checked_sub(1);
-        let last = last.or_else(|| self.places.len().checked_sub(1))?;
-        self.places.get(last).copied()
+        self.starts[bits] as usize..self.starts[bits + 1] as usize
+    }
+
+    /// Prefetches where the search for a hash begins: the first memory access of
+    /// [`covering`](Self::covering).
+    pub(crate) fn fetch_start(&self, hash: &NameHash) {
+        nmio::prefetch(&self.starts[first_bits(hash, self.shift)]);
+    }
+
+    /// Prefetches the hashes with the same first bits: the second memory access.
+    pub(crate) fn fetch_candidates(&self, hash: &NameHash) {
+        let range = self.candidates(hash);
+        // The hash before is the covering one if all of these are above.
+        prefetch_lines(&self.sorted[range.start.saturating_sub(1)..range.end]);
     }
 
     /// Returns the position of the NSEC3 record that matches this hash, if there is one.
     pub(crate) fn matching(&self, hash: &NameHash) -> Option<At> {
-        let index = self.sorted.binary_search(hash).ok()?;
-        self.places.get(index).copied()
+        let index = self
+            .sorted
+            .binary_search_by_key(hash, |(known, _)| *known)
+            .ok()?;
+        self.sorted.get(index).map(|(_, at)| *at)
     }
 
     /// Returns the size in memory, in bytes.
     pub(super) fn memory(&self) -> usize {
-        size_of_val(&*self.sorted) + size_of_val(&*self.places) + size_of_val(&*self.starts)
+        size_of_val(&*self.sorted) + size_of_val(&*self.starts)
     }
 }
 

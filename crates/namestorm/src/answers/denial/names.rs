@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::index::At;
+use crate::index::{At, prefetch_lines};
 
 /// Number of keys in a group, which one key of the next level stands for.
 const GROUP: usize = 16;
@@ -51,10 +51,42 @@ impl Level {
         start
     }
 
+    /// Prefetches the ends of keys.
+    fn fetch_ends(&self, range: Range<usize>) {
+        prefetch_lines(&self.ends[range.start.saturating_sub(1)..range.end]);
+    }
+
+    /// Prefetches keys. Their ends should already be in the cache.
+    fn fetch_keys(&self, range: Range<usize>) {
+        let start = range
+            .start
+            .checked_sub(1)
+            .map_or(0, |before| self.ends[before]);
+        let end = self.ends[..range.end].last().copied().unwrap_or(start);
+        prefetch_lines(&self.bytes[start as usize..end as usize]);
+    }
+
+    /// Returns the range of a group, which is given by the index of its key in the level above.
+    fn group(&self, index: usize) -> Range<usize> {
+        let start = index * GROUP;
+        start..self.ends.len().min(start + GROUP)
+    }
+
     fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
+}
+
+/// A search in steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Descent {
+    /// Number of levels that are left.
+    levels: usize,
+    /// The group to search in the next level.
+    group: usize,
+    /// Whether the ends of the group's keys were read.
+    has_ends: bool,
 }
 
 impl Names {
@@ -91,11 +123,52 @@ impl Names {
     pub(crate) fn covering(&self, key: &[u8]) -> Option<At> {
         let mut group = 0;
         for level in self.levels.iter().rev() {
-            let start = group * GROUP;
-            let end = level.ends.len().min(start + GROUP);
-            group = level.last_not_above(key, start..end);
+            group = level.last_not_above(key, level.group(group));
         }
         self.places.get(group).copied()
+    }
+
+    /// Begins a search in steps, between which the memory of the next step is prefetched.
+    pub(crate) fn descend(&self) -> Descent {
+        Descent {
+            levels: self.levels.len(),
+            group: 0,
+            has_ends: false,
+        }
+    }
+
+    /// Goes one step in a search for the position that [`covering`](Self::covering) returns, and
+    /// prefetches what the next step reads. Returns true after the last step.
+    pub(crate) fn step(&self, descent: &mut Descent, key: &[u8]) -> bool {
+        let Some(below) = descent.levels.checked_sub(1) else {
+            return true;
+        };
+        let level = &self.levels[below];
+        let range = level.group(descent.group);
+        if !descent.has_ends {
+            level.fetch_keys(range);
+            descent.has_ends = true;
+            return false;
+        }
+        descent.group = level.last_not_above(key, range);
+        (descent.levels, descent.has_ends) = (below, false);
+        match below.checked_sub(1) {
+            Some(next) => {
+                let level = &self.levels[next];
+                level.fetch_ends(level.group(descent.group));
+            }
+            None => self
+                .places
+                .get(descent.group)
+                .into_iter()
+                .for_each(nmio::prefetch),
+        }
+        false
+    }
+
+    /// Returns the position that a search in steps has found.
+    pub(crate) fn place(&self, descent: &Descent) -> Option<At> {
+        self.places.get(descent.group).copied()
     }
 
     /// Returns the size in memory, in bytes.
@@ -124,6 +197,9 @@ mod tests {
                 assert_eq!(names.covering(key), Some(at), "{count}");
                 let above = [key, &b"x"[..]].concat();
                 assert_eq!(names.covering(&above), Some(at), "{count}");
+                let mut descent = names.descend();
+                while !names.step(&mut descent, &above) {}
+                assert_eq!(names.place(&descent), Some(at), "{count}");
                 let below = &key[..key.len() - 1];
                 assert_eq!(names.covering(below), Some(at - 1), "{count}");
             }
