@@ -5,6 +5,7 @@
 
 mod dots;
 mod listed;
+mod problems;
 mod signatures;
 mod zonemd;
 

@@ -2,6 +2,7 @@
 //! refuses a proof that lists a type for which it got no records. It takes a type that is not listed for
 //! missing, and answers so without a question (RFC 8198).
 
+use super::problems::Problems;
 use crate::dnssec::{self, Chain};
 use crate::name::Shown;
 use crate::report::Report;
@@ -13,30 +14,32 @@ const NAMED: usize = 4;
 
 /// Warns of proofs that list other types than their names have. Reports the first with the number of all.
 pub(super) fn check(zone: &Zone, chain: &Chain<'_>, report: &mut Report) {
-    let mut wrong = Wrong::default();
+    let mut wrong = Problems::default();
     match chain {
         Chain::Nsec(owners) => {
             for owner in owners {
                 let rrset = owner.rrset(NSEC);
                 let proof = rrset.and_then(|rrset| Some((rrset.place(), rrset.data().next()?)));
-                wrong.add(owner.owner(), NSEC, &types_of(*owner), proof);
+                compare(&mut wrong, owner.owner(), NSEC, &types_of(*owner), proof);
             }
         }
         Chain::Nsec3(..) => {
             let mut last_key: &[u8] = &[];
             for name in zone.names().filter(|name| dnssec::is_proven(*name)) {
                 for (owner, _) in name.empty_non_terminals(last_key) {
-                    wrong.add(owner, NSEC3, &[], chain.nsec3_of(owner));
+                    compare(&mut wrong, owner, NSEC3, &[], chain.nsec3_of(owner));
                 }
                 last_key = name.key();
                 // A zone that changes its chain may have records of the other one, too.
                 let mut types = types_of(name);
                 types.retain(|rtype| *rtype != NSEC);
-                wrong.add(name.owner(), NSEC3, &types, chain.nsec3_of(name.owner()));
+                let (owner, proof) = (name.owner(), chain.nsec3_of(name.owner()));
+                compare(&mut wrong, owner, NSEC3, &types, proof);
             }
         }
     }
-    wrong.warn(report);
+    let remedy = "resolvers refuse answers or miss records: sign the zone again";
+    wrong.warn(remedy, report);
 }
 
 /// Returns the types that the proof of a name must list, in order. A delegation has only its own types
@@ -50,59 +53,40 @@ fn types_of(name: NameRef<'_>) -> Vec<u16> {
     types.filter(is_listed).collect()
 }
 
-/// The first proof that lists other types than its name has, and the number of all.
-#[derive(Default)]
-struct Wrong {
-    first: Option<(Place, String)>,
-    count: usize,
-}
-
-impl Wrong {
-    /// Compares the types of a name with those that its proof lists. `kind` is the type of the proof.
-    fn add(&mut self, owner: &[u8], kind: u16, types: &[u16], proof: Option<(Place, &[u8])>) {
-        let Some((place, data)) = proof else {
-            return;
-        };
-        let mut listed = dnssec::listed_types(kind, data);
-        if kind == NSEC3 {
-            listed.retain(|rtype| *rtype != NSEC);
-        }
-        if listed == types {
-            return;
-        }
-        self.count += 1;
-        if self.first.is_none() {
-            let without = |a: &[u16], b: &[u16]| {
-                let types = a.iter().filter(|rtype| !b.contains(rtype));
-                types.copied().collect::<Vec<_>>()
-            };
-            let lists = [
-                ("lists", without(&listed, types), "does not have"),
-                ("lacks", without(types, &listed), "has"),
-            ];
-            let lists = lists.iter().filter(|(_, types, _)| !types.is_empty());
-            let lists = lists
-                .map(|(verb, types, of)| format!("{verb} {}, which the name {of}", shown(types)));
-            let lists = lists.collect::<Vec<_>>().join(", and ");
-            let (kind, owner) = (rtype::show(kind), Shown(owner));
-            self.first = Some((place, format!("the {kind} record of {owner} {lists}")));
-        }
+/// Compares the types of a name with those that its proof lists. `kind` is the type of the proof.
+fn compare(
+    wrong: &mut Problems,
+    owner: &[u8],
+    kind: u16,
+    types: &[u16],
+    proof: Option<(Place, &[u8])>,
+) {
+    let Some((place, data)) = proof else {
+        return;
+    };
+    let mut listed = dnssec::listed_types(kind, data);
+    if kind == NSEC3 {
+        listed.retain(|rtype| *rtype != NSEC);
     }
-
-    fn warn(self, report: &mut Report) {
-        let Some((place, what)) = self.first else {
-            return;
-        };
-        let others = match self.count - 1 {
-            0 => String::new(),
-            1 => "; another one is wrong too".to_owned(),
-            others => format!("; {others} others are wrong too"),
-        };
-        let message = format!(
-            "{what}{others}; resolvers refuse answers or miss records: sign the zone again"
-        );
-        report.warning(place, message);
+    if listed == types {
+        return;
     }
+    wrong.add(place, || {
+        let without = |a: &[u16], b: &[u16]| {
+            let types = a.iter().filter(|rtype| !b.contains(rtype));
+            types.copied().collect::<Vec<_>>()
+        };
+        let lists = [
+            ("lists", without(&listed, types), "does not have"),
+            ("lacks", without(types, &listed), "has"),
+        ];
+        let lists = lists.iter().filter(|(_, types, _)| !types.is_empty());
+        let lists =
+            lists.map(|(verb, types, of)| format!("{verb} {}, which the name {of}", shown(types)));
+        let lists = lists.collect::<Vec<_>>().join(", and ");
+        let (kind, owner) = (rtype::show(kind), Shown(owner));
+        format!("the {kind} record of {owner} {lists}")
+    });
 }
 
 /// Names the first types.

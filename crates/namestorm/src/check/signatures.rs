@@ -2,11 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::problems::Problems;
 use crate::dnssec;
 use crate::name::{self, Shown};
 use crate::report::Report;
 use crate::rtype::{self, DS, RRSIG};
-use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
+use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 
 /// Warns of RRsets without signatures, and of signatures that are not valid now. Reports the first of each
 /// kind with the number of all, because a zone often has many.
@@ -37,7 +38,7 @@ pub(super) fn check(zone: &Zone, report: &mut Report) {
 /// Warns of signatures that are not by the zone, or not for their owner. Reports the first of each kind
 /// with the number of all.
 fn check_fields(zone: &Zone, report: &mut Report) {
-    let (mut foreign, mut misplaced) = (Misfits::default(), Misfits::default());
+    let (mut foreign, mut misplaced) = (Problems::default(), Problems::default());
     for name in zone.names() {
         if !matches!(name.status(), NameStatus::Authoritative | NameStatus::Cut) {
             continue;
@@ -52,58 +53,26 @@ fn check_fields(zone: &Zone, report: &mut Report) {
             let Some((of, signer)) = dnssec::labels_and_signer(data) else {
                 continue;
             };
+            let message = |what| {
+                let covered = data
+                    .first_chunk()
+                    .map_or(0, |rtype| u16::from_be_bytes(*rtype));
+                let (covered, shown) = (rtype::show(covered), Shown(name.owner()));
+                format!("a signature of the {covered} records of {shown} {what}")
+            };
             if !name::eq(signer, zone.apex()) {
                 let what = || format!("is by {}, not by {}", Shown(signer), Shown(zone.apex()));
-                foreign.add((name, rrset), data, what);
+                foreign.add(rrset.place(), || message(what()));
             }
             if usize::from(of) != labels {
                 let what = || format!("is for a name of {of} labels, but the name has {labels}");
-                misplaced.add((name, rrset), data, what);
+                misplaced.add(rrset.place(), || message(what()));
             }
         }
     }
-    foreign.warn(report);
-    misplaced.warn(report);
-}
-
-/// The message about the first signature with a problem, and the number of all.
-#[derive(Default)]
-struct Misfits {
-    first: Option<(Place, String)>,
-    count: usize,
-}
-
-impl Misfits {
-    fn add(
-        &mut self,
-        (name, rrset): (NameRef<'_>, RrsetRef<'_>),
-        data: &[u8],
-        what: impl FnOnce() -> String,
-    ) {
-        self.count += 1;
-        if self.first.is_none() {
-            let covered = data
-                .first_chunk()
-                .map_or(0, |rtype| u16::from_be_bytes(*rtype));
-            let (covered, shown) = (rtype::show(covered), Shown(name.owner()));
-            let message = format!("a signature of the {covered} records of {shown} {}", what());
-            self.first = Some((rrset.place(), message));
-        }
-    }
-
-    fn warn(self, report: &mut Report) {
-        let Some((place, message)) = self.first else {
-            return;
-        };
-        let others = match self.count - 1 {
-            0 => String::new(),
-            1 => "; another one is wrong too".to_owned(),
-            others => format!("; {others} others are wrong too"),
-        };
-        let message =
-            format!("{message}{others}; resolvers refuse such signatures: sign the zone again");
-        report.warning(place, message);
-    }
+    let remedy = "resolvers refuse such signatures: sign the zone again";
+    foreign.warn(remedy, report);
+    misplaced.warn(remedy, report);
 }
 
 /// Returns true if the RRset of this type at `name` must have a signature: if the zone is authoritative
