@@ -3,7 +3,7 @@ use eth::{Mac, Station};
 use ip::Host;
 use nmio::sim::Sink;
 use nmio::{Handler as _, Instant, Port as _};
-use testkit::{ACK, Layout, Opt, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
+use testkit::{ACK, Layout, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
 
 use super::*;
 use crate::key::Form;
@@ -42,13 +42,7 @@ impl Client {
             seq: 0,
             ack: 0,
         };
-        let syn = Segment {
-            bits: SYN,
-            options: vec![Opt::Mss(1460)],
-            window: u16::MAX,
-            ..Segment::default()
-        };
-        client.exchange(&syn);
+        client.exchange(&Segment::of_client(SYN, 0, 0, b""));
         client
     }
 
@@ -56,14 +50,7 @@ impl Client {
     /// calls only if `reads` is set.
     fn send(&mut self, data: &[u8], reads: bool) -> bool {
         let ack = self.ack;
-        let has_reply = self.exchange(&Segment {
-            bits: ACK,
-            seq: self.seq,
-            ack,
-            window: u16::MAX,
-            data: data.to_vec(),
-            ..Segment::default()
-        });
+        let has_reply = self.exchange(&Segment::of_client(ACK, self.seq, ack, data));
         if !reads {
             self.ack = ack;
         }

@@ -13,7 +13,7 @@ use namestorm::{Dns, DnsOverTcp, IDLE_TIMEOUT, NoHook, ReplyMode, Server, TcpSet
 use nmio::sim::Sink;
 use nmio::{Handler as _, Instant, Port as _};
 use tcpip::{Config, WhenFull};
-use testkit::{ACK, Layout, Opt, RST, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
+use testkit::{ACK, Layout, RST, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
 
 /// A server with room for four connections, and the time.
 struct Rig {
@@ -86,13 +86,7 @@ impl Client {
             seq: 7,
             ack: 0,
         };
-        let syn = Segment {
-            bits: SYN,
-            options: vec![Opt::Mss(1460)],
-            window: u16::MAX,
-            seq: client.seq,
-            ..Segment::default()
-        };
+        let syn = Segment::of_client(SYN, client.seq, 0, b"");
         let reply = rig.exchange(client.route, &syn)?;
         client.seq += 1;
         client.ack = reply.seq.wrapping_add(1);
@@ -102,14 +96,7 @@ impl Client {
 
     /// Sends the next bytes. Returns the last segment that the server sends in response, if any.
     fn send(&mut self, rig: &mut Rig, data: &[u8]) -> Option<Segment> {
-        let segment = Segment {
-            bits: ACK,
-            seq: self.seq,
-            ack: self.ack,
-            window: u16::MAX,
-            data: data.to_vec(),
-            ..Segment::default()
-        };
+        let segment = Segment::of_client(ACK, self.seq, self.ack, data);
         self.seq += data.len() as u32;
         rig.exchange(self.route, &segment)
     }
