@@ -121,7 +121,7 @@ fn compare(env: &Env, seed: u64, checks: &mut Checks) -> Result<BTreeSet<&'stati
     let rig = Rig::build(&Scenario::DNS.on("tap"))?;
     let (server, place) = start(&rig, env, &files)?;
     let questions = Questions::random(folder.path(), &zones, &mut rng);
-    let ours = questions.ask(rig.client(), &place.v4.to_string(), place.port)?;
+    let ours = questions.ask(rig.client(), &place.v4.to_string())?;
     checks.check(format_args!("seed {seed}: dig finds no fault"), || {
         ours.iter().try_for_each(expect_well_formed)
     });
@@ -131,7 +131,7 @@ fn compare(env: &Env, seed: u64, checks: &mut Checks) -> Result<BTreeSet<&'stati
         let run = folder.path().join(peer.name);
         shell::make_folder(&run)?;
         let _other = peer.start(rig.client(), &run, &files)?;
-        let theirs = questions.ask(rig.client(), ADDRESS, peer.port)?;
+        let theirs = questions.ask(rig.client(), ADDRESS)?;
         let name = format!("{}, seed {seed}", peer.name);
         checks.check(&name, || {
             let same = questions.compare(peer.name, &theirs, &ours, &mut used)?;
@@ -165,10 +165,10 @@ impl Questions {
     }
 
     /// Asks a server all questions over UDP, and then over TCP.
-    fn ask(&self, home: &Namespace, address: &str, port: u16) -> Result<Vec<Message>> {
+    fn ask(&self, home: &Namespace, address: &str) -> Result<Vec<Message>> {
         let mut all = Vec::new();
         for transport in ["+notcp", "+tcp"] {
-            let options = format!("@{address} -p {port} {transport} {DIG}");
+            let options = format!("@{address} {transport} {DIG}");
             let lines = self.lines.iter().map(|(line, _)| line.as_str());
             all.extend(ask(home, &self.folder, &options, lines)?);
         }

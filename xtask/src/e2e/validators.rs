@@ -157,7 +157,7 @@ impl Lab<'_> {
             .iter()
             .map(|(apex, _)| (apex.clone(), self.server.clone()));
         let unbound = UNBOUND.start(self.home, &run, &stubs.collect::<Vec<_>>())?;
-        let options = format!("@{ADDRESS} -p {} +dnssec +timeout=5 +tries=2", UNBOUND.port);
+        let options = format!("@{ADDRESS} +dnssec +timeout=5 +tries=2");
         let questions: Vec<_> = asked.iter().map(|asked| asked.question.clone()).collect();
         let replies = self.ask(&options, &questions)?;
         let secure = replies.iter().filter(|reply| reply.has("ad")).count();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::bench::peers::fill;
+use crate::bench::peers::{self, fill_zones};
 use crate::interrupt;
 use crate::netns::Namespace;
 use crate::server::Server;
@@ -13,21 +13,18 @@ use crate::shell;
 
 /// Time limit for a server to load its zones.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// The address of all other servers. Each has a port of its own.
+/// The address of all other servers, of which one runs at a time.
 pub(crate) const ADDRESS: &str = "127.0.0.1";
 
-/// Another program. In its texts, `{run}` stands for its folder, `{origin}` for the name of a zone, and
-/// `{file}` for the file of this zone.
+/// Another program.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     program: &'static str,
     /// The Debian package of the program.
     package: &'static str,
     arguments: &'static str,
-    pub(crate) port: u16,
+    /// Template for [`fill_zones`].
     config: &'static str,
-    /// The part of the configuration that each zone has.
-    zone: &'static str,
 }
 
 pub(crate) const PEERS: [Peer; 3] = [
@@ -36,76 +33,21 @@ pub(crate) const PEERS: [Peer; 3] = [
         program: "nsd",
         package: "nsd",
         arguments: "-d -c",
-        port: 5301,
-        config: "\
-server:
-    ip-address: 127.0.0.1
-    port: 5301
-    username: \"\"
-    zonesdir: \"\"
-    database: \"\"
-    zonelistfile: {run}/zones
-    xfrdfile: {run}/xfrd
-    xfrdir: {run}
-    pidfile: \"\"
-    minimal-responses: yes
-    rrl-ratelimit: 0
-    rrl-whitelist-ratelimit: 0
-remote-control:
-    control-enable: no
-",
-        zone: "zone:\n    name: {origin}\n    zonefile: {file}\n",
+        config: peers::NSD,
     },
     Peer {
         name: "Knot",
         program: "knotd",
         package: "knot",
         arguments: "-c",
-        port: 5302,
-        config: "\
-server:
-    rundir: {run}
-    listen: 127.0.0.1@5302
-log:
-  - target: stderr
-    any: warning
-database:
-    storage: {run}
-template:
-  - id: default
-    semantic-checks: off
-    zonefile-sync: -1
-    zonefile-load: whole
-    journal-content: none
-zone:
-",
-        zone: "  - domain: {origin}\n    file: {file}\n",
+        config: peers::KNOT,
     },
     Peer {
         name: "BIND",
         program: "named",
         package: "bind9",
         arguments: "-f -n 1 -c",
-        port: 5303,
-        config: "\
-options {
-    directory \"{run}\";
-    pid-file none;
-    session-keyfile none;
-    lock-file none;
-    listen-on port 5303 { 127.0.0.1; };
-    listen-on-v6 { none; };
-    recursion no;
-    minimal-responses yes;
-    minimal-any no;
-    empty-zones-enable no;
-    dnssec-validation no;
-    notify no;
-};
-logging { category default { default_stderr; }; };
-controls { };
-",
-        zone: "zone \"{origin}\" { type primary; file \"{file}\"; check-names ignore; };\n",
+        config: peers::BIND,
     },
 ];
 
@@ -115,11 +57,9 @@ pub(crate) const UNBOUND: Peer = Peer {
     program: "unbound",
     package: "unbound",
     arguments: "-d -c",
-    port: 5310,
     config: "\
 server:
-    interface: 127.0.0.1
-    port: 5310
+    interface: {address}
     do-daemonize: no
     username: \"\"
     chroot: \"\"
@@ -135,8 +75,11 @@ server:
     aggressive-nsec: no
     root-hints: \"\"
     local-zone: test. nodefault
+{each zone}
+stub-zone:
+    name: {origin}
+    stub-addr: {file}
 ",
-    zone: "stub-zone:\n    name: {origin}\n    stub-addr: {file}\n",
 };
 
 impl Peer {
@@ -152,26 +95,21 @@ impl Peer {
         run: &Path,
         zones: &[(String, String)],
     ) -> Result<Server> {
-        let words = |origin: &str, file: &str| {
-            [
-                ("run", run.display().to_string()),
-                ("origin", origin.to_owned()),
-                ("file", file.to_owned()),
-            ]
-        };
-        let mut config = fill(self.config, &words("", ""));
-        config.extend(
-            zones
-                .iter()
-                .map(|(origin, file)| fill(self.zone, &words(origin, file))),
-        );
+        let words = [
+            ("run", run.display().to_string()),
+            ("address", ADDRESS.to_owned()),
+            // All questions come from one address.
+            ("limit", "0".to_owned()),
+            ("rrl", String::new()),
+            ("uses_rrl", String::new()),
+        ];
         let path = run.join("config");
-        shell::write(&path, config)?;
+        let list = zones.iter().cloned().map(<[String; 2]>::from);
+        shell::write(&path, fill_zones(self.config, &words, list))?;
         let mut command = home.command(self.program);
         command.args(self.arguments.split(' ')).arg(path);
-        let port = self.port;
         let (last, _) = zones.last().context("no zone")?;
-        let question = format!("dig @{ADDRESS} -p {port} +tries=1 +time=1 {last}. SOA");
+        let question = format!("dig @{ADDRESS} +tries=1 +time=1 {last}. SOA");
         Server::start_when(command, START_LIMIT, |_| {
             interrupt::check()?;
             let words = question.split(' ').collect::<Vec<_>>();
