@@ -6,6 +6,7 @@
 
 use std::process::ExitCode;
 
+use benches::load::dns::zone::Form::{Nsec, Nsec3};
 use benches::workload::Workload;
 use benches::workload::dns::Zone;
 use benches::workload::http::{Httparse, KeepAlive, OwnConnection};
@@ -17,7 +18,6 @@ use clap::Parser;
 use namestorm::Form;
 use namestorm::ReplyMode::{MemCopy, PreCopy, Turnaround};
 use tcpip::SendMode;
-use testkit::dnssec::Denial::{Nsec, Nsec3};
 
 /// Runs a workload for a given number of requests and checks the results.
 #[derive(Parser, Debug)]

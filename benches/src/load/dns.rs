@@ -112,6 +112,14 @@ pub(crate) fn request(labels: &str) -> Vec<u8> {
     message(&Query::address(labels.to_owned()))
 }
 
+/// Like [`request`], from a client that wants signatures.
+pub(crate) fn signed_request(labels: &str) -> Vec<u8> {
+    message(&Query {
+        wants_signatures: Some(true),
+        ..Query::address(labels.to_owned())
+    })
+}
+
 /// Builds the message of a query, without the identifier.
 fn message(query: &Query) -> Vec<u8> {
     let mut message = REQUEST.to_vec();

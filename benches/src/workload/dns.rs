@@ -8,10 +8,9 @@ use namestorm::{
 };
 use nmio::sim::Sink;
 use nmio::{Batch, Frame, Handler, Instant, Port};
-use testkit::dnssec::{self, Denial};
 
 use super::{SECRET, Workload};
-use crate::load::dns::request;
+use crate::load::dns::{request, signed_request, zone};
 
 /// Distance between the names of two successive queries. It is coprime to the number of names, so a
 /// name is repeated only after all other queries have been sent.
@@ -46,29 +45,16 @@ impl Zone {
         }
     }
 
-    /// Creates a signed zone with `names` names and a wildcard, `*.wild.bench.test`.
+    /// Creates a signed zone of this form with `names` names, beginning with `host0.bench.test`.
     ///
     /// # Panics
     /// Panics if the zone's text has an error.
-    pub fn signed(names: usize, denial: Denial) -> Self {
-        let apex = "bench.test.";
-        let record = |owner: &str, rtype, data: &str| (owner.to_owned(), rtype, data.to_owned());
-        let mut records = vec![
-            record(apex, "SOA", "ns host 1 7200 3600 1209600 300"),
-            record(apex, "NS", "ns"),
-            record("ns.bench.test.", "A", "192.0.2.53"),
-            record("*.wild.bench.test.", "A", "192.0.2.54"),
-        ];
-        let hosts = (0..names).map(|i| record(&format!("host{i}.{apex}"), "A", "192.0.2.80"));
-        records.extend(hosts);
-        let text = format!(
-            "$ORIGIN {apex}\n{}",
-            dnssec::sign(apex, 300, &records, denial)
-        );
+    pub fn signed(names: u32, form: zone::Form) -> Self {
+        let text = zone::text(form, names);
         let answers = prepare_text(&text, Form::Wire).expect("the zone has no errors");
         Self {
             answers: answers.into(),
-            names,
+            names: names as usize,
         }
     }
 
@@ -114,20 +100,20 @@ impl Zone {
     /// Like [`answer`](Self::answer), for clients that want signatures.
     pub fn answer_signed(&self, mode: ReplyMode) -> Answer {
         let names = (0..self.names).map(|i| format!("host{}", i * STRIDE % self.names));
-        let queries = names.map(|name| query_with_do(&name)).collect();
+        let queries = names.map(|name| signed_query(&name)).collect();
         Answer(Setup::new(self, mode, queries, NOERROR))
     }
 
     /// Like [`no_such_name`](Self::no_such_name), for clients that want signatures.
     pub fn deny(&self, mode: ReplyMode) -> Answer {
-        let queries = (0..self.names).map(|i| query_with_do(&format!("none{i}")));
+        let queries = (0..self.names).map(|i| signed_query(&format!("none{i}")));
         Answer(Setup::new(self, mode, queries.collect(), NXDOMAIN))
     }
 
     /// Creates a workload that queries names that only a wildcard matches, for clients that want
     /// signatures.
     pub fn match_wildcard(&self, mode: ReplyMode) -> Answer {
-        let queries = (0..self.names).map(|i| query_with_do(&format!("none{i}.wild")));
+        let queries = (0..self.names).map(|i| signed_query(&format!("none{i}.wild")));
         Answer(Setup::new(self, mode, queries.collect(), NOERROR))
     }
 
@@ -154,17 +140,17 @@ fn zone_text(names: usize) -> String {
     zone
 }
 
-fn query(label: &str) -> Vec<u8> {
-    let message = [&[0x12, 0x34], request(label).as_slice()].concat();
-    crate::datagram(4096, 53, &message)
+fn query(labels: &str) -> Vec<u8> {
+    datagram(&request(labels))
 }
 
-/// Like [`query`], with an OPT record whose DO bit is set.
-fn query_with_do(labels: &str) -> Vec<u8> {
-    let mut message = [&[0x12, 0x34], request(labels).as_slice()].concat();
-    message[11] = 1;
-    message.extend([0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
-    crate::datagram(4096, 53, &message)
+fn signed_query(labels: &str) -> Vec<u8> {
+    datagram(&signed_request(labels))
+}
+
+/// Adds an identifier and the headers to a message.
+fn datagram(message: &[u8]) -> Vec<u8> {
+    crate::datagram(4096, 53, &[&[0x12, 0x34], message].concat())
 }
 
 struct Setup {

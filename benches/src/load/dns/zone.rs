@@ -37,7 +37,8 @@ pub fn write(file: &Path, form: Form, names: u32) -> io::Result<()> {
     fs::write(file, text(form, names))
 }
 
-fn text(form: Form, names: u32) -> String {
+/// Returns the text of a zone with `names` names, beginning with `host0`.
+pub(crate) fn text(form: Form, names: u32) -> String {
     let text = match form {
         Form::Nsec => sign(APEX, TTL, &addresses(names), Denial::Nsec),
         Form::Nsec3 => sign(APEX, TTL, &addresses(names), Denial::Nsec3),
