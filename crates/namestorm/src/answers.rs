@@ -44,7 +44,6 @@ pub struct AnswerId {
 pub struct Answers {
     apexes: Apexes,
     has_hooked: bool,
-    has_signed: bool,
     size: Size,
     group_labels: GroupLabels,
 }
@@ -63,7 +62,6 @@ impl Answers {
             size += *zone.size();
         }
         Self {
-            has_signed: zones.iter().any(|zone| zone.denial().is_some()),
             apexes: Apexes::new(hashing, zones),
             has_hooked,
             size,
@@ -144,12 +142,6 @@ impl Answers {
     #[inline(always)]
     pub(crate) fn has_many_zones(&self) -> bool {
         self.apexes.are_many()
-    }
-
-    /// Returns true if a zone is signed.
-    #[inline(always)]
-    pub(crate) fn has_signed_zones(&self) -> bool {
-        self.has_signed
     }
 
     /// Prefetches where the search for the zone of a name begins: the first memory access of a search.

@@ -29,10 +29,10 @@ use crate::name;
 use crate::proofs;
 use crate::query::NameBuf;
 use crate::rcode;
+use crate::redirect;
 use crate::rtype::{ANY, CNAME, DNAME};
 use crate::tail::{
     FIELDS, MAX_CHAIN, MAX_POINTER, POINTER, QUESTION_AT, QUESTION_REST, map_pointer, map_pointers,
-    split_name,
 };
 
 /// What a reply has.
@@ -150,7 +150,7 @@ struct Place {
 }
 
 /// The places of the chain's names: the qname, and the name after each step.
-struct Names([Place; MAX_CHAIN + 1]);
+struct Names(ArrayVec<Place, { MAX_CHAIN + 1 }>);
 
 impl Names {
     /// Finds the byte at `offset` in the name after `step` steps. Returns the step that wrote it, and
@@ -175,12 +175,10 @@ struct Chain<'a, 'q, 'z> {
     qname: &'q [u8],
     /// The last name that the chain has reached.
     name: NameBuf,
-    /// The first `steps + 1` places are valid.
     names: Names,
     steps: usize,
-    /// The prepared DNAME records that the answer holds. Each is at the index of the step that wrote
-    /// the record.
-    dnames: [Option<Answer<'z>>; MAX_CHAIN],
+    /// The prepared DNAME records that the answer holds.
+    dnames: ArrayVec<Answer<'z>, MAX_CHAIN>,
     /// Number of records in the answer, authority and additional sections.
     counts: [u16; 3],
     /// The part of the message after the question. Its first `len` bytes are written.
@@ -210,9 +208,9 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         Self {
             qname,
             name,
-            names: Names([whole; MAX_CHAIN + 1]),
+            names: Names(ArrayVec::from_iter([whole])),
             steps: 0,
-            dnames: [None; MAX_CHAIN],
+            dnames: ArrayVec::new(),
             counts: [0; 3],
             tail: &mut scratch[..room],
             len: 0,
@@ -270,24 +268,17 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             if !self.append(&self.piece(&signed)) {
                 return Err(Stop::NoRoom);
             }
-            self.dnames[self.steps] = Some(dname);
-        }
-        let record = dname.tail().bytes;
-        // The record's owner is a pointer, unless the owner is the root, which is never compressed.
-        let fields_at = if record[0] == 0 { 1 } else { POINTER };
-        let (fields, to) = record[fields_at..].split_at(FIELDS);
-        let prefix_len = self.name.bytes().len() - dname.name_len();
-        if prefix_len + to.len() > name::MAX_NAME {
-            return Err(Stop::NameTooLong);
+            // Each step adds at most one.
+            let _ = self.dnames.try_push(dname);
         }
         let from = self.name.clone();
-        self.name.set(&[&from.bytes()[..prefix_len], to]);
-        self.step(from.bytes(), fields, &[])
+        let fields = redirect::substitute(&dname, from.bytes(), &mut self.name);
+        self.step(from.bytes(), fields.map_err(|_| Stop::NameTooLong)?, &[])
     }
 
     /// Returns true if the answer already holds this DNAME record.
     fn has(&self, dname: &Answer<'_>) -> bool {
-        self.dnames.iter().flatten().any(|known| known.is(dname))
+        self.dnames.iter().any(|known| known.is(dname))
     }
 
     /// Returns true if the answer already holds the DNAME record whose owner in `zone` has this key.
@@ -301,19 +292,8 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         if self.steps == MAX_CHAIN {
             return Err(Stop::Open);
         }
-        let shift = self.name.bytes().len() - alias.name_len();
-        let (fields, data) = alias.tail().bytes[POINTER..].split_at(FIELDS);
-        let len = usize::from(u16::from_be_bytes([fields[8], fields[9]]));
         let from = self.name.clone();
-        match split_name(&data[..len]) {
-            // The CNAME is the first record of the prepared answer, so the qname is the only name
-            // before it. A pointer in its data thus leads into the qname.
-            (literal, Some(to)) => {
-                let to = usize::from(to) - QUESTION_AT + shift;
-                self.name.set(&[literal, &from.bytes()[to..]]);
-            }
-            (literal, None) => self.name.set(&[literal, name::ROOT]),
-        }
+        let fields = redirect::target(alias, from.bytes(), &mut self.name);
         let signed = alias.variant(self.wanted.signatures);
         let signatures = &signed.tail().bytes[alias.tail().bytes.len()..];
         self.step(from.bytes(), fields, signatures)
@@ -354,7 +334,8 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         }
         self.len += POINTER + FIELDS + data_len;
         self.steps += 1;
-        self.names.0[self.steps] = place;
+        // The number of steps is bounded.
+        let _ = self.names.0.try_push(place);
         self.counts[0] += 1;
         self.sign(owner, signatures)?;
         if is_loop { Err(Stop::Open) } else { Ok(()) }

@@ -149,6 +149,7 @@ mod rate_limit;
 pub mod rcode;
 mod rdata;
 mod records;
+mod redirect;
 mod report;
 mod respond;
 pub mod rtype;

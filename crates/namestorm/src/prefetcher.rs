@@ -11,20 +11,24 @@
 //! are handled.
 
 mod parsed_question;
-mod proofs;
+mod searches;
 
+use arrayvec::ArrayVec;
 use ip::Input;
 use nmio::MAX_BATCH;
 
 use self::parsed_question::ParsedQuestion;
+use self::searches::{Missing, Scratch};
 use crate::answers::{Answers, Foreseen};
 use crate::hashed_question::HashedQuestion;
-use crate::name::MAX_SORT_KEY;
 use crate::query::NameBuf;
 
 /// Minimum total size in bytes of the answers and their index for which prefetching pays off.
 /// Smaller data stays in the core's private caches.
 const MIN_PREFETCHED: usize = 2 << 20;
+
+/// Offset of the last byte of ARCOUNT in a message.
+const ARCOUNT_AT: usize = 11;
 
 /// The prefetcher of one worker, with the questions of the current batch.
 #[derive(Debug)]
@@ -33,8 +37,7 @@ pub(crate) struct Prefetcher {
     expanded: NameBuf,
     /// The parsed questions, indexed by the packet's position in the batch.
     questions: Box<[ParsedQuestion]>,
-    /// The sort keys of names that need proofs.
-    sort_keys: Vec<u8>,
+    scratch: Scratch,
 }
 
 impl Prefetcher {
@@ -48,7 +51,7 @@ impl Prefetcher {
             is_worthwhile: answers.size().memory >= MIN_PREFETCHED,
             expanded: NameBuf::new(),
             questions: vec![empty; MAX_BATCH].into_boxed_slice(),
-            sort_keys: Vec::with_capacity(MAX_BATCH * MAX_SORT_KEY),
+            scratch: Scratch::new(),
         }
     }
 
@@ -88,14 +91,21 @@ impl Prefetcher {
                 zone.fetch_slot(question.hash);
             }
         }
-        for ParsedQuestion { question, .. } in questions.iter_mut().filter(complete) {
-            if let Some(zone) = answers.zone(question.zone) {
-                zone.fetch_answer(question.hash);
+        let mut missing: ArrayVec<Missing, MAX_BATCH> = ArrayVec::new();
+        for (packet, parsed) in questions.iter().enumerate() {
+            let question = &parsed.question;
+            if parsed.is_complete
+                && let Some(zone) = answers.zone(question.zone)
+            {
+                let is_signed = zone.denial().is_some() && may_want_proofs(&inputs[packet]);
+                if !zone.fetch_answer(question.hash, is_signed) {
+                    missing.push(Missing { packet, is_signed });
+                }
             }
         }
-        if answers.has_signed_zones() {
+        if !missing.is_empty() {
             let message = |packet: usize| message(&inputs[packet]);
-            proofs::fetch(answers, questions, message, &mut self.sort_keys);
+            self.scratch.fetch(answers, questions, &missing, message);
         }
     }
 
@@ -106,6 +116,12 @@ impl Prefetcher {
         let parsed = &mut self.questions[position];
         parsed.is_complete.then_some(&mut parsed.question)
     }
+}
+
+/// Returns true if a query may ask for proofs: if it has additional records.
+#[inline(always)]
+fn may_want_proofs(input: &Input) -> bool {
+    message(input).is_some_and(|message| message[ARCOUNT_AT] != 0)
 }
 
 /// Prefetches the zones of questions, and the slots of their answers, one memory access after another

@@ -106,8 +106,8 @@ impl<'z, F: FnMut(Answer<'z>)> Finder<'_, 'z, F> {
     /// Returns the record that covers the ancestor of the name at offset `start`, if it was found in
     /// advance.
     fn foreseen(&self, start: usize) -> Option<At> {
-        let Foreseen { start: known, at } = self.foreseen;
-        (at != NONE && known == start).then_some(at)
+        let (known, at) = self.foreseen.covering?;
+        (known == start).then_some(at)
     }
 
     /// Proves that no name between the name and its closest encloser exists. The encloser is at offset

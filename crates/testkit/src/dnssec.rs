@@ -154,6 +154,39 @@ pub fn sign(apex: &str, ttl: u32, records: &[Record], denial: Denial) -> String 
     text
 }
 
+/// Returns the text of a signed zone with names of all kinds, which is large enough for a server to
+/// prefetch its answers.
+pub fn large_zone(apex: &str, denial: Denial) -> String {
+    let mut records = Vec::new();
+    let mut add = |labels: &str, rtype, data: &str| {
+        records.push((format!("{labels}{apex}"), rtype, data.to_owned()));
+    };
+    add("", "SOA", "ns host 1 7200 3600 1209600 300");
+    add("", "NS", "ns");
+    add("ns.", "A", "192.0.2.1");
+    add("*.wild.", "A", "192.0.2.2");
+    add("a.b.wild.", "TXT", "x");
+    add("old.", "DNAME", "wild");
+    add("older.", "DNAME", apex);
+    add("alias.", "CNAME", "host7.wild");
+    for n in 0..2_400 {
+        add(&format!("host{n}."), "A", "192.0.2.3");
+        add(&format!("alias{n}."), "CNAME", &format!("host{n}.older"));
+        if n % 3 == 0 {
+            add(&format!("child{n}."), "NS", "ns.example.net.");
+        }
+        if n % 6 == 0 {
+            let digest = "5a".repeat(32);
+            add(&format!("child{n}."), "DS", &format!("1 13 2 {digest}"));
+        }
+        if n % 50 == 0 {
+            add(&format!("deep.of{n}.tree."), "A", "192.0.2.4");
+            add(&format!("loop{n}."), "CNAME", &format!("loop{n}.older"));
+        }
+    }
+    sign(apex, 300, &records, denial)
+}
+
 fn nsec(zone: &Zone<'_>, owners: &[&str], ttl: u32, text: &mut String) {
     for (at, owner) in owners.iter().enumerate() {
         let next = owners[(at + 1) % owners.len()];

@@ -34,20 +34,26 @@ pub(crate) struct Search {
     wildcard: Key,
     /// The name, or its closest encloser: its offset in the name, and its node.
     found: Option<(usize, Node)>,
-    /// The record that covers a part of the name, if it is known in advance.
+    /// What is known of the name in advance.
     pub(crate) foreseen: Foreseen,
 }
 
-/// A record of a signed zone that covers the name from an offset on, which was found in advance.
+/// What was found in advance for a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Foreseen {
-    pub(crate) start: usize,
-    pub(crate) at: At,
+    /// The name, or its closest encloser: its offset in the name, and its node.
+    pub(crate) encloser: Option<(usize, Node)>,
+    /// The record of a signed zone that covers the name from an offset on: the offset, and the record's
+    /// position.
+    pub(crate) covering: Option<(usize, At)>,
 }
 
 impl Foreseen {
-    /// No record was found.
-    pub(crate) const NONE: Self = Self { start: 0, at: NONE };
+    /// Nothing was found.
+    pub(crate) const NONE: Self = Self {
+        encloser: None,
+        covering: None,
+    };
 }
 
 impl Search {
@@ -119,17 +125,17 @@ impl ZoneAnswers {
         search: &mut Search,
     ) -> Resolution<'_> {
         search.found = None;
-        if let Some(node) = self.node(key.bytes()) {
-            if hooks && node.hooked.itself() {
-                return Resolution::Hooked(self.answer(node.negative));
-            }
-            search.found = Some((0, node));
-            return self.at_name(qtype, &node);
-        }
-        let Some((start, node)) = self.closest(name, key) else {
+        let known = search.foreseen.encloser;
+        let Some((start, node)) = known.or_else(|| self.encloser(name, key)) else {
             return Resolution::Broken;
         };
+        if start == 0 && hooks && node.hooked.itself() {
+            return Resolution::Hooked(self.answer(node.negative));
+        }
         search.found = Some((start, node));
+        if start == 0 {
+            return self.at_name(qtype, &node);
+        }
         if hooks && node.hooked.below() {
             return Resolution::Hooked(self.answer(node.negative));
         }

@@ -9,8 +9,8 @@ use crate::index::{At, Entries, Table};
 use crate::key::{self, Form, Hashing, Key};
 use crate::name;
 
-/// Number of cache lines of most proofs.
-const PROOF_LINES: usize = 4;
+/// Number of cache lines of most answers with signatures.
+const SIGNED_LINES: usize = 4;
 
 /// The prepared answers of one zone. They hold data of this zone only, so another zone can change
 /// without them.
@@ -172,35 +172,41 @@ impl ZoneAnswers {
     }
 
     /// Prefetches the answer itself: the second memory access of a lookup. The slot should already
-    /// be in the cache, because this method reads it.
+    /// be in the cache, because this method reads it. Returns false if there is probably no answer.
     #[inline(always)]
-    pub(crate) fn fetch_answer(&self, hash: u64) {
-        if let Some(at) = self.by_type.guess(hash) {
+    pub(crate) fn fetch_answer(&self, hash: u64, is_signed: bool) -> bool {
+        let found = self.by_type.guess(hash);
+        if let Some(at) = found {
+            self.fetch_answer_at(at, is_signed);
+        }
+        found.is_some()
+    }
+
+    /// Prefetches the answer at this position, with its signatures if `is_signed` is set.
+    #[inline(always)]
+    pub(crate) fn fetch_answer_at(&self, at: At, is_signed: bool) {
+        if is_signed {
+            self.prepared.prefetch_lines(at, SIGNED_LINES);
+        } else {
             self.prepared.prefetch(at);
         }
     }
 
-    /// Returns true if an answer probably exists. The slot should already be in the cache.
-    #[inline(always)]
-    pub(crate) fn has_probably(&self, hash: u64) -> bool {
-        self.by_type.guess(hash).is_some()
+    /// Returns the hash of the name with this key.
+    pub(crate) fn hash_of_name(&self, key: &[u8]) -> u64 {
+        self.hashing.hash_of_name(key)
     }
 
-    /// Prefetches the slot of the name with this key.
-    pub(crate) fn fetch_node_slot(&self, key: &[u8]) {
-        self.by_name.prefetch(self.hashing.hash_of_name(key));
+    /// Prefetches the slot of the name with this hash.
+    pub(crate) fn fetch_node_slot(&self, hash: u64) {
+        self.by_name.prefetch(hash);
     }
 
-    /// Prefetches the node of the name with this key. Its slot should already be in the cache.
-    pub(crate) fn fetch_node(&self, key: &[u8]) {
-        if let Some(at) = self.by_name.guess(self.hashing.hash_of_name(key)) {
+    /// Prefetches the node of the name with this hash. Its slot should already be in the cache.
+    pub(crate) fn fetch_node(&self, hash: u64) {
+        if let Some(at) = self.by_name.guess(hash) {
             self.nodes.prefetch(at);
         }
-    }
-
-    /// Prefetches an answer of several cache lines, such as a proof.
-    pub(crate) fn fetch_proof(&self, at: At) {
-        self.prepared.prefetch_lines(at, PROOF_LINES);
     }
 
     /// Returns the answer at this position.
@@ -227,7 +233,7 @@ impl ZoneAnswers {
 
     /// Returns the node of the name with this key, or `None` if the name is not in the index.
     pub(crate) fn node(&self, key: &[u8]) -> Option<Node> {
-        let hash = self.hashing.hash_of_name(key);
+        let hash = self.hash_of_name(key);
         let is_it = |at| Node::key(self.nodes.at(at)) == key;
         Node::read(self.nodes.at(self.by_name.find(hash, is_it)?))
     }

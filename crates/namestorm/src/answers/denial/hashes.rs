@@ -33,10 +33,13 @@ impl Hashes {
         let starts = 0..=1usize << bits;
         let starts =
             starts.map(|bits| sorted.partition_point(|(hash, _)| bits_of(hash) < bits) as u32);
+        let starts: Box<[_]> = starts.collect();
+        nmio::prefer_large_pages(&sorted);
+        nmio::prefer_large_pages(&starts);
         Self {
             params,
-            starts: starts.collect(),
             sorted,
+            starts,
             shift,
         }
     }

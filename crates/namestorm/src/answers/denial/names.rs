@@ -72,9 +72,12 @@ impl Level {
         start..self.ends.len().min(start + GROUP)
     }
 
-    fn shrink(&mut self) {
+    /// Frees unused memory, and asks the kernel for large pages.
+    fn finish(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
+        nmio::prefer_large_pages(&self.bytes);
+        nmio::prefer_large_pages(&self.ends);
     }
 }
 
@@ -100,7 +103,7 @@ impl Names {
             level.push(key);
             places.push(at);
         }
-        level.shrink();
+        level.finish();
         let mut levels = vec![level];
         while let Some(below) = levels.last()
             && below.ends.len() > GROUP
@@ -109,13 +112,12 @@ impl Names {
             for index in (0..below.ends.len()).step_by(GROUP) {
                 level.push(below.key(index));
             }
-            level.shrink();
+            level.finish();
             levels.push(level);
         }
-        Self {
-            places: places.into(),
-            levels,
-        }
+        let places: Box<[_]> = places.into();
+        nmio::prefer_large_pages(&places);
+        Self { places, levels }
     }
 
     /// Returns the position of the NSEC record that covers or matches the name with this sort key. Its
