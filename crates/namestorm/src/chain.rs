@@ -393,8 +393,37 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     /// Copies the records of a prepared answer and adjusts their compression pointers. Returns `false`
     /// if the message has no room for the records, or if pointers cannot reach so far.
     fn append(&mut self, piece: &Piece<'_>) -> bool {
-        let len = piece.answer.tail().bytes.len();
-        self.append_part(piece, 0..len, sections(&piece.answer), self.len)
+        let answer = &piece.answer;
+        let bytes = answer.tail().bytes;
+        let (at, end) = (self.tail_at() + self.len, self.len + bytes.len());
+        let is_reachable = self.tail_at() + end <= MAX_POINTER;
+        if piece.step > 0 || !answer.lists_pointers() || !is_reachable {
+            return self.append_part(piece, 0..bytes.len(), sections(answer), self.len);
+        }
+        // The qname is written as it is, so all pointers into it move by the same distance.
+        let old_at = QUESTION_AT + answer.name_len() + QUESTION_REST;
+        let Some(copy) = self.tail.get_mut(self.len..end) else {
+            return false;
+        };
+        copy.copy_from_slice(bytes);
+        for pointer in answer.fixups() {
+            map_pointer(copy, pointer, |to| {
+                let is_in_tail = usize::from(to) >= old_at;
+                let shift = if is_in_tail { at - old_at } else { piece.shift };
+                to + shift as u16
+            });
+        }
+        self.count(bytes.len(), sections(answer));
+        true
+    }
+
+    /// Counts the records of each section in the next `len` bytes, which are written.
+    #[inline(always)]
+    fn count(&mut self, len: usize, counts: [u16; 3]) {
+        self.len += len;
+        for (sum, count) in self.counts.iter_mut().zip(counts) {
+            *sum += count;
+        }
     }
 
     /// Like [`append`](Self::append), for the part `range` of an answer, which holds `counts` records of
@@ -440,10 +469,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             });
         }
         if is_reached {
-            self.len += bytes.len();
-            for (sum, count) in self.counts.iter_mut().zip(counts) {
-                *sum += count;
-            }
+            self.count(bytes.len(), counts);
         }
         is_reached
     }

@@ -219,7 +219,7 @@ impl Hashing {
 /// last eight bytes and overlaps the word before it. Slices shorter than eight bytes are copied
 /// byte by byte.
 #[inline(always)]
-fn lower(from: &[u8], to: &mut [u8]) {
+pub(crate) fn lower(from: &[u8], to: &mut [u8]) {
     let (words, _) = from.as_chunks::<8>();
     let (out, rest) = to.as_chunks_mut::<8>();
     for (word, out) in words.iter().zip(out) {

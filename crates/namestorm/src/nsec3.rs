@@ -2,6 +2,7 @@
 
 use sha1::{Digest as _, Sha1};
 
+use crate::key;
 use crate::name::MAX_NAME;
 
 /// Length of a hash, in bytes.
@@ -28,8 +29,7 @@ impl Params {
     pub(crate) fn hash(&self, name: &[u8]) -> NameHash {
         let mut lower = [0; MAX_NAME];
         let lower = &mut lower[..name.len()];
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
+        key::lower(name, lower);
         let mut hash = self.round(lower);
         for _ in 0..self.iterations {
             hash = self.round(&hash);

@@ -204,23 +204,21 @@ impl<'a> Answer<'a> {
     /// Returns the number of words that follow the tail.
     #[inline(always)]
     fn words(&self) -> usize {
-        if self.flags() & (OPTIONAL | FIXUPS) == 0 {
-            return 0;
+        let first = self.first_fixup_word();
+        if self.flags() & FIXUPS == 0 {
+            return first;
         }
-        self.fixup_words().end
+        first + 1 + usize::from(self.word(first))
     }
 
-    /// Returns the indices of the words that hold the offsets of fixups.
-    fn fixup_words(&self) -> std::ops::Range<usize> {
-        let first = if self.flags() & OPTIONAL == 0 {
+    /// Returns the index of the first word that is about fixups: their number.
+    #[inline(always)]
+    fn first_fixup_word(&self) -> usize {
+        if self.flags() & OPTIONAL == 0 {
             0
         } else {
             OPTIONAL_WORDS
-        };
-        if self.flags() & FIXUPS == 0 {
-            return first..first;
         }
-        first + 1..first + 1 + usize::from(self.word(first))
     }
 
     /// Returns the tail without its optional records, and the number of additional records that
@@ -249,12 +247,12 @@ impl<'a> Answer<'a> {
     /// adjusted if the qname is longer than the name for which the answer was prepared.
     #[inline(always)]
     pub(crate) fn fixups(&self) -> impl Iterator<Item = usize> + use<'a> {
-        let words = self.fixup_words();
-        let (words, _) =
-            self.bytes[self.words_at(words.start)..self.words_at(words.end)].as_chunks();
-        words
-            .iter()
-            .map(|word| usize::from(u16::from_be_bytes(*word)))
+        let first = self.first_fixup_word();
+        let (words, _) = self.bytes[self.words_at(first)..].as_chunks();
+        let number = |word: &[u8; 2]| usize::from(u16::from_be_bytes(*word));
+        let count = words.first().filter(|_| self.flags() & FIXUPS != 0);
+        let count = count.map_or(0, number);
+        words.iter().skip(1).take(count).map(number)
     }
 }
 
