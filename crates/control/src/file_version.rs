@@ -2,9 +2,13 @@
 
 use std::fs::{self, Metadata};
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, open, statat};
 
 /// Minimum age of a version that is recognised, in seconds. A younger file may change again without
 /// a new time, because file systems round times.
@@ -34,6 +38,20 @@ impl FileVersion {
         }
     }
 
+    /// Returns the version of a file with this status.
+    pub fn of_stat(stat: &Stat) -> Self {
+        // The type of the nanoseconds depends on the system.
+        fn nanos(nanos: impl TryInto<i64>) -> i64 {
+            nanos.try_into().unwrap_or_default()
+        }
+        Self {
+            file: (stat.st_dev, stat.st_ino),
+            len: stat.st_size.cast_unsigned(),
+            modified: (stat.st_mtime, nanos(stat.st_mtime_nsec)),
+            changed: (stat.st_ctime, nanos(stat.st_ctime_nsec)),
+        }
+    }
+
     /// Returns the version of the file at `path` now. Follows links.
     ///
     /// # Errors
@@ -47,6 +65,42 @@ impl FileVersion {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         self.modified.0.max(self.changed.0).saturating_add(MIN_AGE) <= now
+    }
+}
+
+/// Looks for the versions of many files. While one file after the other lies in the same folder, the
+/// folder stays open, so that the kernel need not search for it again.
+#[derive(Debug, Default)]
+pub struct FileVersions {
+    /// The path of the last file's folder, with the final slash.
+    folder: Vec<u8>,
+    /// This folder, if several files were in it.
+    open: Option<OwnedFd>,
+}
+
+impl FileVersions {
+    /// Same as [`FileVersion::at`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn at(&mut self, path: &Path) -> io::Result<FileVersion> {
+        let bytes = path.as_os_str().as_bytes();
+        let name = bytes.rsplit(|byte| *byte == b'/').next().unwrap_or(bytes);
+        let folder = &bytes[..bytes.len() - name.len()];
+        if folder.is_empty() || folder != self.folder {
+            self.open = None;
+            self.folder.clear();
+            self.folder.extend_from_slice(folder);
+            return FileVersion::at(path);
+        }
+        let folder = if let Some(open) = &self.open {
+            open
+        } else {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            self.open.insert(open(folder, flags, Mode::empty())?)
+        };
+        let stat = statat(folder, name, AtFlags::empty())?;
+        Ok(FileVersion::of_stat(&stat))
     }
 }
 
@@ -69,6 +123,27 @@ mod tests {
         fs::write(folder.path().join("b"), "1").unwrap();
         fs::rename(folder.path().join("b"), &path).unwrap();
         assert_ne!(FileVersion::at(&path).unwrap(), first);
+    }
+
+    #[test]
+    fn versions_of_many_files_are_those_of_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("below");
+        fs::create_dir(&below).unwrap();
+        let mut versions = FileVersions::default();
+        for name in ["a", "b", "c", "none", "below/d", "below/e", "link", "link"] {
+            let path = folder.path().join(name);
+            match name {
+                "none" => {}
+                "link" => drop(std::os::unix::fs::symlink("a", &path)),
+                _ => fs::write(&path, name).unwrap(),
+            }
+            let one = FileVersion::at(&path).ok();
+            assert_eq!(versions.at(&path).ok(), one, "{name}");
+            assert_eq!(one.is_none(), name == "none");
+        }
+        assert!(versions.at(Path::new("none")).is_err());
+        assert!(versions.at(Path::new("")).is_err());
     }
 
     #[test]

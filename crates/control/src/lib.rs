@@ -149,7 +149,7 @@ pub use connections::{ConnectionArgs, check_reserved};
 pub use embed::{Handle, Server, Starting, embed};
 pub use endpoint::{ControlSocket, EndpointArgs, ListenAddress};
 pub use error::Error;
-pub use file_version::FileVersion;
+pub use file_version::{FileVersion, FileVersions};
 pub use handover::{Handover, Turn};
 pub use launch::check_program;
 pub use live::{Snapshot, WorkerSnapshot};

@@ -69,6 +69,28 @@ impl Answers {
         }
     }
 
+    /// Returns answers in which other zones have replaced some zones, which are given by their numbers in
+    /// the list that [`new`](Self::new) was given. Each new zone has the name of the old one. This is
+    /// cheaper than `new`, because the index of apexes stays.
+    pub(crate) fn with_zones<'z>(
+        &self,
+        zones: impl Iterator<Item = (usize, &'z Arc<ZoneAnswers>)>,
+        group_labels: GroupLabels,
+    ) -> Self {
+        let mut next = Self {
+            apexes: self.apexes.clone(),
+            has_hooked: self.has_hooked,
+            size: self.size,
+            group_labels,
+        };
+        for (number, zone) in zones {
+            let old = next.apexes.replace(number, Arc::clone(zone));
+            next.size += *zone.size();
+            next.size -= *old.size();
+        }
+        next
+    }
+
     /// Returns the form in which the index stores names.
     #[inline(always)]
     pub fn form(&self) -> Form {

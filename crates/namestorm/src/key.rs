@@ -1,5 +1,6 @@
 //! Keys of the index: lower-case names, either in wire format or as text (FQDN).
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::str::FromStr;
@@ -195,6 +196,11 @@ impl Hashing {
     #[inline(always)]
     pub(crate) fn form(&self) -> Form {
         self.form
+    }
+
+    /// Returns an empty map for this number of keys, whose hash is as fast as that of names.
+    pub(crate) fn map<K, V>(&self, keys: usize) -> HashMap<K, V, RandomState> {
+        HashMap::with_capacity_and_hasher(keys, self.state.clone())
     }
 
     /// Returns the hash of a type and the key of a name.

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use control::FileVersion;
+use control::{FileVersion, FileVersions};
 use domain::base::name::ToName;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::ScannedRecord;
@@ -73,8 +73,8 @@ impl ReadFile {
     }
 
     /// Returns true if there is still the same version of the file.
-    pub(crate) fn is_unchanged(&self) -> bool {
-        self.version.is_some() && FileVersion::at(&self.path).ok() == self.version
+    pub(crate) fn is_unchanged(&self, versions: &mut FileVersions) -> bool {
+        self.version.is_some() && versions.at(&self.path).ok() == self.version
     }
 }
 

@@ -36,7 +36,7 @@ use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone_args::ZoneArgs;
 use crate::zone_files::{UnservedFile, ZoneFiles, example, summary};
-use crate::zone_folders::ZoneFolders;
+use crate::zone_folders::{RealPaths, ZoneFolders};
 use crate::zones::Zones;
 
 /// Maximum number of resident packets per worker in pre-copy mode. At 2 or 4 KiB per packet, they
@@ -429,7 +429,8 @@ where
     /// Returns the folders of the files, not the files, because an editor may replace a file
     /// by a new one.
     fn read_paths(&self) -> Vec<PathBuf> {
-        let folder = |file: &PathBuf| Some(file.canonicalize().ok()?.parent()?.to_owned());
+        let mut real = RealPaths::default();
+        let folder = |file: &PathBuf| Some(real.of(file)?.parent()?.to_owned());
         let secrets = self.defence.cookies().file().map(PathBuf::from);
         let files = self.files.iter().chain(&secrets);
         let mut folders: Vec<_> = files.filter_map(folder).collect();
@@ -443,25 +444,22 @@ where
     }
 
     fn watched(&self) -> Vec<Watched> {
-        let given = self.files.iter().cloned();
-        let real = self
-            .files
-            .iter()
-            .filter_map(|file| file.canonicalize().ok());
-        let source = self.source.as_ref();
-        let read = source.map(|source| locked(&source.files));
-        let read = read
-            .iter()
-            .flat_map(|files| files.files().map(PathBuf::from));
-        let read: Vec<_> = read
-            .flat_map(|file| [file.canonicalize().ok(), Some(file)])
-            .flatten()
-            .collect();
+        let mut files = self.files.clone();
+        if let Some(source) = &self.source {
+            files.extend(locked(&source.files).files().map(PathBuf::from));
+        }
+        files.sort();
+        files.dedup();
+        let mut real = RealPaths::default();
+        let real = |file: PathBuf| {
+            let other = real.of(&file).filter(|real| *real != file);
+            [Some(file), other].into_iter().flatten()
+        };
         let secrets = self.defence.cookies().file().map(PathBuf::from);
-        let files = given.chain(real).chain(read).chain(secrets);
-        let files = files.map(Watched::Entry);
+        let files = files.into_iter().flat_map(real).chain(secrets);
+        let files: Vec<_> = files.map(Watched::Entry).collect();
         let patterns = self.source.iter().flat_map(|source| source.zones.watched());
-        files.chain(patterns).collect()
+        files.into_iter().chain(patterns).collect()
     }
 
     fn logs(&self) -> Vec<&RecordLog> {

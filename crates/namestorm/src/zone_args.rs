@@ -1,7 +1,9 @@
 //! The options that name zones.
 
 use std::collections::HashSet;
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, FileType};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,15 +68,17 @@ impl ZoneArgs {
     /// If there is no zone, no file for a pattern, or a folder that cannot be read.
     pub fn specs(&self) -> Result<Vec<ZoneSpec>, NoZones> {
         let mut specs = self.zones.clone();
-        let mut files: HashSet<_> = specs.iter().map(|spec| spec.file.clone()).collect();
         for pattern in &self.zones_from {
             let mut matching = matching(pattern)?;
             if matching.is_empty() {
                 return Err(NoZones::Match(pattern.clone()));
             }
             // A file may match several patterns.
-            matching.retain(|spec| files.insert(spec.file.clone()));
-            specs.extend(matching);
+            if !specs.is_empty() {
+                let files: HashSet<_> = specs.iter().map(|spec| &spec.file).collect();
+                matching.retain(|spec| !files.contains(&spec.file));
+            }
+            specs.append(&mut matching);
         }
         if specs.is_empty() {
             return Err(NoZones::Given);
@@ -128,8 +132,11 @@ fn matching(pattern: &str) -> Result<Vec<ZoneSpec>, NoZones> {
     let parts: Vec<_> = pattern.split('/').filter(|part| !part.is_empty()).collect();
     let mut files = Vec::new();
     find(Path::new(start), &parts, &mut files)?;
-    files.sort();
-    files.dedup();
+    if parts.contains(&"**") {
+        // Files are found before those in folders, and perhaps twice.
+        files.sort();
+        files.dedup();
+    }
     let group: Arc<str> = pattern.into();
     let spec = |file| ZoneSpec {
         origin: None,
@@ -139,8 +146,8 @@ fn matching(pattern: &str) -> Result<Vec<ZoneSpec>, NoZones> {
     Ok(files.into_iter().map(spec).collect())
 }
 
-/// Adds the files below `folder` whose paths match the `parts` of a pattern. `**` follows no links
-/// to folders, because they may form a circle.
+/// Adds the files below `folder` whose paths match the `parts` of a pattern, sorted by path unless `**`
+/// is among the parts. `**` follows no links to folders, because they may form a circle.
 fn find(folder: &Path, parts: &[&str], files: &mut Vec<PathBuf>) -> Result<(), NoZones> {
     let Some((&part, rest)) = parts.split_first() else {
         // A link that leads nowhere matches too, so that its zone is reported.
@@ -172,20 +179,29 @@ fn find(folder: &Path, parts: &[&str], files: &mut Vec<PathBuf>) -> Result<(), N
     } else {
         folder
     };
+    // One buffer has all names, because there may be very many.
+    let (mut names, mut entries) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(listed).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let name = entry.file_name();
         // A name that is not UTF-8 also matches by its other characters.
-        if !pattern.matches_with(&name.to_string_lossy(), options) {
-            continue;
+        if pattern.matches_with(&name.to_string_lossy(), options) {
+            let start = names.len();
+            names.extend_from_slice(name.as_bytes());
+            entries.push((start..names.len(), entry.file_type()));
         }
-        let path = folder.join(&name);
+    }
+    entries.sort_unstable_by_key(|(name, _)| &names[name.clone()]);
+    for (name, kind) in entries {
+        let mut path = PathBuf::with_capacity(folder.as_os_str().len() + 1 + name.len());
+        path.push(folder);
+        path.push(OsStr::from_bytes(&names[name]));
         // Most entries are files, whose type the folder tells without a system call.
-        if !is_deep && rest.is_empty() && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+        if !is_deep && rest.is_empty() && kind.as_ref().is_ok_and(FileType::is_file) {
             files.push(path);
         } else if !is_deep {
             find(&path, rest, files)?;
-        } else if entry.file_type().map_err(unreadable)?.is_dir() {
+        } else if kind.map_err(unreadable)?.is_dir() {
             find(&path, parts, files)?;
         }
     }
@@ -194,9 +210,6 @@ fn find(folder: &Path, parts: &[&str], files: &mut Vec<PathBuf>) -> Result<(), N
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
-    use std::fs;
-    use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::symlink;
 
     use clap::Parser;

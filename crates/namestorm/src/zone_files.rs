@@ -1,17 +1,23 @@
 //! The zones of a server as read from their files. Those without errors can be served. What has not
 //! changed is not read again.
 
+mod by_file;
 mod facts;
+mod good_zone;
 mod reading;
 mod unserved;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 
+use ahash::HashMap;
 use control::report::count;
 
+use self::by_file::{ByFile, Known};
 pub(crate) use self::facts::ZoneFacts;
+use self::good_zone::GoodZone;
 pub(crate) use self::reading::example;
 use self::reading::{ReadZone, read_all, read_zone};
 pub(crate) use self::unserved::{UnservedFile, summary};
@@ -26,14 +32,6 @@ use crate::rtype;
 
 /// Maximum number of zones that a description of a change names.
 const NAMED: usize = 5;
-
-/// A zone that can be served, and what it was read from.
-#[derive(Debug)]
-struct GoodZone {
-    facts: Arc<ZoneFacts>,
-    answers: Arc<ZoneAnswers>,
-    files: Vec<ReadFile>,
-}
 
 /// The zones of a server, in the order in which they are given.
 #[derive(Debug)]
@@ -74,31 +72,28 @@ impl ZoneFiles {
         threads: usize,
         say: &mut dyn FnMut(String),
     ) -> Self {
-        let known = self.good.iter().map(|zone| (zone.facts.file(), zone));
-        let known: HashMap<&Path, _> = known.collect();
-        let kept = |spec: &ZoneSpec| {
-            let zone = known.get(spec.file.as_path())?;
-            let is_unchanged =
-                zone.facts.spec() == spec && zone.files.iter().all(ReadFile::is_unchanged);
-            is_unchanged.then(|| Arc::clone(zone))
-        };
-        let kept: Vec<_> = specs.iter().map(kept).collect();
-        let changed = specs.iter().zip(&kept).filter(|(_, kept)| kept.is_none());
+        let mut known = ByFile::new(&self.good, &self.hashing);
+        let known: Vec<_> = specs.iter().map(|spec| known.find(spec)).collect();
+        let is_changed = |(_, known): &(_, &Known<'_>)| !matches!(known, Known::Unchanged(_));
+        let changed = specs.iter().zip(&known).filter(is_changed);
         let changed: Vec<_> = changed.map(|(spec, _)| spec).collect();
         let mut read =
             read_all(&changed, threads, |spec| read_zone(spec, &self.hashing)).into_iter();
         let mut gatherer = Gatherer::new(self);
-        for (spec, kept) in specs.iter().zip(kept) {
-            let next = match kept {
-                Some(zone) => Ok(zone),
-                None => match read.next() {
-                    Some(read) => gatherer.zone(spec, read, say),
-                    None => continue,
-                },
+        for (spec, known) in specs.iter().zip(known) {
+            let old = match known {
+                Known::Unchanged(zone) => {
+                    gatherer.add(Arc::clone(zone));
+                    continue;
+                }
+                Known::Changed(old) => Some(old),
+                Known::Not => None,
+            };
+            let Some(read) = read.next() else {
+                continue;
             };
             // A zone that has become broken stays as it was.
-            let old = known.get(spec.file.as_path());
-            match (next, old) {
+            match (gatherer.zone(spec, read, say), old) {
                 (Ok(zone), _) => gatherer.add(zone),
                 (Err(broken), Some(old)) => gatherer.add_stale(broken, Arc::clone(old)),
                 (Err(broken), None) => gatherer
@@ -152,12 +147,7 @@ impl ZoneFiles {
     /// Returns the answers of all zones. Queries for zones with errors get SERVFAIL.
     pub(crate) fn answers(&self) -> Answers {
         let good = self.good.iter().map(|zone| Arc::clone(&zone.answers));
-        let broken: HashSet<_> = self
-            .unserved
-            .iter()
-            .filter_map(UnservedFile::apex)
-            .collect();
-        let broken = broken.into_iter();
+        let broken = self.broken().into_iter();
         let broken = broken.map(|apex| Arc::new(ZoneAnswers::broken(self.hashing.clone(), apex)));
         let zones = good.chain(broken).collect();
         Answers::new(
@@ -166,6 +156,38 @@ impl ZoneFiles {
             self.group_labels.clone(),
             false,
         )
+    }
+
+    /// Same as [`answers`](Self::answers), but cheaper if only a few zones have changed. `old` are the
+    /// answers of `before`.
+    pub(crate) fn answers_after(&self, before: &Self, old: &Answers) -> Answers {
+        let Some(replaced) = self.replaced_since(before) else {
+            return self.answers();
+        };
+        let replaced = replaced.into_iter();
+        let replaced = replaced.map(|number| (number, &self.good[number].answers));
+        old.with_zones(replaced, self.group_labels.clone())
+    }
+
+    /// Returns the names of the zones that could not be loaded.
+    fn broken(&self) -> HashSet<&[u8]> {
+        let unserved = self.unserved.iter();
+        unserved.filter_map(UnservedFile::apex).collect()
+    }
+
+    /// Returns the numbers of the zones that were read again since `before`. Returns `None` if other
+    /// zones can be served, or if others are broken.
+    fn replaced_since(&self, before: &Self) -> Option<Vec<usize>> {
+        if self.good.len() != before.good.len() || self.broken() != before.broken() {
+            return None;
+        }
+        let pairs = self.good.iter().zip(&before.good).enumerate();
+        let replaced = pairs.filter(|(_, (zone, old))| !Arc::ptr_eq(zone, old));
+        let replaced = replaced.map(|(number, (zone, old))| {
+            let has_same_name = zone.facts.apex() == old.facts.apex();
+            has_same_name.then_some(number)
+        });
+        replaced.collect()
     }
 
     /// Warns of zones below another zone of this server that does not delegate to them. `answers` are
@@ -222,25 +244,16 @@ impl ZoneFiles {
 
     /// Returns true if other zones are served than `before`, or other answers of them.
     pub(crate) fn differ_from(&self, before: &Self) -> bool {
-        let same = self
-            .good
-            .iter()
-            .zip(&before.good)
-            .all(|(a, b)| Arc::ptr_eq(a, b));
-        let broken = |files: &Self| {
-            files
-                .unserved
-                .iter()
-                .filter_map(UnservedFile::apex)
-                .map(<[u8]>::to_vec)
-                .collect::<HashSet<_>>()
-        };
-        !same || self.good.len() != before.good.len() || broken(self) != broken(before)
+        self.replaced_since(before)
+            .is_none_or(|replaced| !replaced.is_empty())
     }
 
     /// Names the zones that can be served in addition to `before`, and those that no longer can. The
     /// text is empty, or begins with a semicolon.
     pub(crate) fn changes_since(&self, before: &Self) -> String {
+        if self.replaced_since(before).is_some() {
+            return String::new();
+        }
         let names = |files: &Self, others: &Self| {
             let others: HashSet<_> = others.facts().map(|zone| zone.apex()).collect();
             let zones = files.facts().map(|zone| zone.apex());
@@ -287,34 +300,13 @@ impl ZoneFiles {
     }
 }
 
-impl GoodZone {
-    fn new(spec: ZoneSpec, read: ReadZone, group_labels: &mut GroupLabels) -> Self {
-        let ReadZone {
-            mut answers,
-            apex,
-            files,
-            ..
-        } = read;
-        let group = match &spec.group {
-            Some(group) => group_labels.number(group),
-            None => group_labels.number(&name::Shown(&apex).to_string()),
-        };
-        answers.set_group(group);
-        Self {
-            facts: Arc::new(ZoneFacts::new(spec, apex, &answers)),
-            answers: Arc::new(answers),
-            files,
-        }
-    }
-}
-
 /// Puts zones together, and detects those that are given twice.
 struct Gatherer<'z> {
     /// The zones as they were before.
     before: &'z ZoneFiles,
     good: Vec<Arc<GoodZone>>,
-    /// Maps the name of each good zone to its number.
-    by_apex: HashMap<Box<[u8]>, usize>,
+    /// Maps the name of each good zone to its number. It is made when it is first needed.
+    by_apex: Option<HashMap<Arc<[u8]>, usize>>,
     broken: Vec<(String, Broken)>,
     stale: Vec<UnservedFile>,
     unserved: Vec<UnservedFile>,
@@ -326,14 +318,33 @@ impl<'z> Gatherer<'z> {
     fn new(before: &'z ZoneFiles) -> Self {
         Self {
             before,
-            good: Vec::new(),
-            by_apex: HashMap::new(),
+            good: Vec::with_capacity(before.good.len()),
+            by_apex: None,
             broken: Vec::new(),
             stale: Vec::new(),
             unserved: Vec::new(),
             group_labels: before.group_labels.clone(),
             example: before.example.clone(),
         }
+    }
+
+    /// Returns the map from the name of each good zone to its number.
+    fn by_apex(&mut self) -> &mut HashMap<Arc<[u8]>, usize> {
+        self.by_apex.get_or_insert_with(|| {
+            let mut numbers = self.before.hashing.map(self.before.good.len());
+            let names = self.good.iter().map(|zone| zone.facts.shared_apex());
+            numbers.extend(names.zip(0..));
+            numbers
+        })
+    }
+
+    /// Returns true if the next zone has the name that it had before, and so have all earlier ones. Then
+    /// it is not given twice.
+    fn is_as_before(&self, next: &Arc<GoodZone>) -> bool {
+        let old = self.before.good.get(self.good.len());
+        let is_same =
+            |old: &Arc<GoodZone>| Arc::ptr_eq(old, next) || old.facts.apex() == next.facts.apex();
+        self.by_apex.is_none() && old.is_some_and(is_same)
     }
 
     /// Returns the zone of a result of reading. Passes findings to `say`.
@@ -345,7 +356,8 @@ impl<'z> Gatherer<'z> {
     ) -> Result<Arc<GoodZone>, Broken> {
         let read = read.inspect_err(|broken| say_findings(&broken.report, say))?;
         // The warnings about a zone that is given twice are not of interest.
-        if !self.by_apex.contains_key(&read.apex) {
+        let has_findings = !read.report.findings().is_empty();
+        if has_findings && !self.by_apex().contains_key(&*read.apex) {
             say_findings(&read.report, say);
         }
         self.example.get_or_insert_with(|| read.example.clone());
@@ -359,9 +371,13 @@ impl<'z> Gatherer<'z> {
     /// Adds a zone. Of two files with the same zone, the one that was served before is served, or else
     /// the first.
     fn add(&mut self, zone: Arc<GoodZone>) {
-        let Some(&at) = self.by_apex.get(zone.facts.apex()) else {
-            self.by_apex
-                .insert(zone.facts.apex().into(), self.good.len());
+        if self.is_as_before(&zone) {
+            self.good.push(zone);
+            return;
+        }
+        let Some(&at) = self.by_apex().get(zone.facts.apex()) else {
+            let number = self.good.len();
+            self.by_apex().insert(zone.facts.shared_apex(), number);
             self.good.push(zone);
             return;
         };
@@ -371,7 +387,7 @@ impl<'z> Gatherer<'z> {
         };
         let mut other = zone;
         if served.any(|known| is_known(&other, known)) {
-            std::mem::swap(&mut self.good[at], &mut other);
+            mem::swap(&mut self.good[at], &mut other);
         }
         let by = self.good[at].facts.file().display().to_string();
         let file = other.facts.file().display().to_string();
@@ -392,11 +408,12 @@ impl<'z> Gatherer<'z> {
     fn finish(mut self, read: usize) -> ZoneFiles {
         // The reasons why broken zones are not served are determined only now, because a good zone
         // may follow a broken zone of the same name.
-        for (file, broken) in self.broken {
+        for (file, broken) in mem::take(&mut self.broken) {
             let error = broken.report.first_error().cloned();
             let apex = broken.apex.map(|apex| apex.to_ascii_lowercase());
-            let by = apex.as_ref().and_then(|apex| self.by_apex.get(&**apex));
-            let by = by.map(|at| self.good[*at].facts.file().display().to_string());
+            let by = apex.as_ref();
+            let by = by.and_then(|apex| self.by_apex().get(&**apex).copied());
+            let by = by.map(|at| self.good[at].facts.file().display().to_string());
             self.unserved.push(match (apex, by) {
                 (Some(apex), Some(by)) => UnservedFile::duplicate(file, &apex, by),
                 (apex, _) => UnservedFile::broken(file, apex, error),

@@ -314,6 +314,39 @@ fn only_changed_zones_are_read_again() {
 }
 
 #[test]
+fn answers_after_a_change_are_those_of_all_zones() {
+    let folder = tempfile::tempdir().unwrap();
+    let zone = |file: &str, text: &str| zone(folder.path(), file, text);
+    let names = ["a.example", "b.example", "c.example"];
+    let mut specs: Vec<_> = names.map(|name| zone(name, GOOD)).into();
+    specs.push(zone("broken.example", "nonsense\n"));
+    let first = read_settled(folder.path(), &specs);
+    let old = first.answers();
+    let more = format!("{GOOD}more 60 IN A 192.0.2.2\n");
+    // One zone has another record, then the zones have other places.
+    for (number, has_same_zones) in [(1, true), (0, false)] {
+        zone(names[number], &more);
+        if !has_same_zones {
+            specs.rotate_left(1);
+        }
+        let next = first.read(&specs, 1, &mut |_| {});
+        assert_eq!(next.replaced_since(&first).is_some(), has_same_zones);
+        assert!(next.differ_from(&first));
+        let (after, all) = (next.answers_after(&first, &old), next.answers());
+        assert_eq!(after.size(), all.size());
+        let mut key = Key::new();
+        for (zone, text) in [(1, "more.b.example"), (0, "more.a.example")] {
+            key.set(Form::Wire, &name::parse(text).unwrap());
+            let [found, expected] = [&after, &all].map(|answers| {
+                let zone = answers.zone(answers.zone_of(rtype::A, key.bytes()));
+                zone.unwrap().node(key.bytes()).is_some()
+            });
+            assert!(found == expected && (found || zone != number), "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_zone_is_not_taken_over_by_a_file_that_comes_first() {
     let folder = tempfile::tempdir().unwrap();
     let taken = format!("$ORIGIN c.example.\n{GOOD}");

@@ -42,6 +42,35 @@ impl ZoneFolders {
     }
 }
 
+/// Finds the paths of files without symbolic links. This is fast if the files of a folder come one after
+/// the other.
+#[derive(Debug, Default)]
+pub(crate) struct RealPaths {
+    /// The folder of the last file, as it was given and without links.
+    folder: Option<(PathBuf, PathBuf)>,
+}
+
+impl RealPaths {
+    /// Returns the path of a file without links, or `None` if its folder does not exist.
+    pub(crate) fn of(&mut self, file: &Path) -> Option<PathBuf> {
+        let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+            return file.canonicalize().ok();
+        };
+        if file.is_symlink() {
+            return file.canonicalize().ok();
+        }
+        if let Some((last, real)) = &self.folder
+            && last == folder
+        {
+            return Some(real.join(name));
+        }
+        let real = Path::new(".").join(folder).canonicalize().ok()?;
+        let file = real.join(name);
+        self.folder = Some((folder.to_owned(), real));
+        Some(file)
+    }
+}
+
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(folder).ok()?;
     Some((found.dev(), found.ino()))
@@ -54,6 +83,32 @@ fn is_denied(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn real_paths_have_no_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        fs::create_dir(real.join("a")).unwrap();
+        fs::write(real.join("a/file"), "").unwrap();
+        for (target, link) in [("a", "b"), ("file", "a/link"), ("none", "a/broken")] {
+            std::os::unix::fs::symlink(target, real.join(link)).unwrap();
+        }
+        let mut paths = RealPaths::default();
+        for (file, expected) in [
+            ("a/file", Some("a/file")),
+            ("b/file", Some("a/file")),
+            ("b/link", Some("a/file")),
+            ("b/new", Some("a/new")),
+            ("b/broken", None),
+            ("none/file", None),
+        ] {
+            let expected = expected.map(|path| real.join(path));
+            assert_eq!(paths.of(&real.join(file)), expected, "{file}");
+        }
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        let found = paths.of(Path::new("Cargo.toml"));
+        assert_eq!(found, Some(here.join("Cargo.toml")));
+    }
 
     #[test]
     fn a_folder_in_the_place_of_another_is_told_apart() {

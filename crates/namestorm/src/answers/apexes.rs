@@ -1,5 +1,6 @@
 //! The index of apexes, which leads from a name to the zone that it belongs to.
 
+use std::mem;
 use std::sync::Arc;
 
 use super::zone_answers::ZoneAnswers;
@@ -17,10 +18,11 @@ impl ZoneNumber {
 
 /// An index of zones by their apexes. It finds the zone with the longest apex that a name ends
 /// with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Apexes {
     hashing: Hashing,
-    table: Table,
+    /// Shared by all generations of answers whose zones have the same apexes.
+    table: Arc<Table>,
     zones: Box<[Arc<ZoneAnswers>]>,
     /// The numbers of labels that apexes have, as bits. Other ancestors of a name are not looked up.
     depths: u64,
@@ -39,11 +41,17 @@ impl Apexes {
         let entries: Vec<_> = hashes.zip(0..).collect();
         let labels = zones.iter().map(|zone| hashing.form().labels(zone.apex()));
         Self {
-            table: Table::new(&entries),
+            table: Arc::new(Table::new(&entries)),
             depths: labels.fold(0, |depths, labels| depths | depth_bit(labels)),
             hashing,
             zones: zones.into_boxed_slice(),
         }
+    }
+
+    /// Puts `zone` in the place of the zone with this number, which has the same apex and is returned.
+    pub(super) fn replace(&mut self, number: usize, zone: Arc<ZoneAnswers>) -> Arc<ZoneAnswers> {
+        debug_assert_eq!(self.zones[number].apex(), zone.apex());
+        mem::replace(&mut self.zones[number], zone)
     }
 
     /// Returns how names become keys and hashes.

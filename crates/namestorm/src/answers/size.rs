@@ -1,6 +1,6 @@
 //! The size of prepared answers.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, SubAssign};
 
 /// The size of the prepared answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,5 +24,15 @@ impl AddAssign for Size {
         self.records += other.records;
         self.answers += other.answers;
         self.memory += other.memory;
+    }
+}
+
+impl SubAssign for Size {
+    fn sub_assign(&mut self, other: Self) {
+        self.zones -= other.zones;
+        self.names -= other.names;
+        self.records -= other.records;
+        self.answers -= other.answers;
+        self.memory -= other.memory;
     }
 }

@@ -77,8 +77,8 @@ where
             return Err(LoadError::Nothing.into());
         }
         let kept = faulty_files(stale.iter().chain(files.unserved().iter()));
-        let new = Arc::new(files.answers());
         let old = self.answers();
+        let new = Arc::new(files.answers_after(&known, &old));
         let change = || *locked(&self.answers) = Arc::clone(&new);
         self.handover.send(change, || Arc::clone(&new));
         // This is the last reference, so no worker has to free the old answers.

@@ -1,6 +1,7 @@
 //! What is known of a zone that is served, apart from its answers.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::answers::{ZoneAnswers, ZoneVersion};
@@ -11,7 +12,7 @@ use crate::load::ZoneSpec;
 #[derive(Debug)]
 pub(crate) struct ZoneFacts {
     spec: ZoneSpec,
-    apex: Box<[u8]>,
+    apex: Arc<[u8]>,
     version: Option<ZoneVersion>,
     names: usize,
     records: usize,
@@ -20,7 +21,7 @@ pub(crate) struct ZoneFacts {
 
 impl ZoneFacts {
     /// Creates the facts of a zone that was just read. `apex` is its name in lower case.
-    pub(super) fn new(spec: ZoneSpec, apex: Box<[u8]>, answers: &ZoneAnswers) -> Self {
+    pub(super) fn new(spec: ZoneSpec, apex: Arc<[u8]>, answers: &ZoneAnswers) -> Self {
         Self {
             spec,
             apex,
@@ -49,6 +50,11 @@ impl ZoneFacts {
     /// The zone's name in lower case.
     pub(crate) fn apex(&self) -> &[u8] {
         &self.apex
+    }
+
+    /// Same as [`apex`](Self::apex), without a borrow.
+    pub(super) fn shared_apex(&self) -> Arc<[u8]> {
+        Arc::clone(&self.apex)
     }
 
     /// The serial of the SOA record, and what else belongs to the version.

@@ -1,6 +1,7 @@
 //! Reads zone files with several threads.
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -22,7 +23,7 @@ use crate::zone::{Place, Zone};
 pub(super) struct ReadZone {
     pub(super) answers: ZoneAnswers,
     /// The zone's name in lower case.
-    pub(super) apex: Box<[u8]>,
+    pub(super) apex: Arc<[u8]>,
     /// The files that the zone was read from.
     pub(super) files: Vec<ReadFile>,
     /// The warnings about the zone.

@@ -49,7 +49,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             self.add_rest();
         }
         self.check_limits(len, (0, 0))?;
-        let version = version_of(stat);
+        let version = FileVersion::of_stat(stat);
         if let Some(previous) = self.previous
             && self.site.keep_file(&key, previous, Some(version))
         {
@@ -239,19 +239,6 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
 /// Returns the path in URLs for a path that is relative to the folder.
 pub(super) fn key_of(path: &Path) -> Vec<u8> {
     [b"/", path.as_os_str().as_bytes()].concat()
-}
-
-fn version_of(stat: &Stat) -> FileVersion {
-    // The type of the nanoseconds depends on the system.
-    fn nanos(nanos: impl TryInto<i64>) -> i64 {
-        nanos.try_into().unwrap_or_default()
-    }
-    FileVersion {
-        file: (stat.st_dev, stat.st_ino),
-        len: stat.st_size.cast_unsigned(),
-        modified: (stat.st_mtime, nanos(stat.st_mtime_nsec)),
-        changed: (stat.st_ctime, nanos(stat.st_ctime_nsec)),
-    }
 }
 
 /// Fills `buffer` from a file. Returns true if the file has more bytes. A single call reads a short file
