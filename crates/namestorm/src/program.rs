@@ -427,13 +427,16 @@ where
     }
 
     /// Returns the folders of the files, not the files, because an editor may replace a file
-    /// by a new one.
+    /// by a new one. A reload also looks for new files below the folders of patterns.
     fn read_paths(&self) -> Vec<PathBuf> {
         let mut real = RealPaths::default();
         let folder = |file: &PathBuf| Some(real.of(file)?.parent()?.to_owned());
         let secrets = self.defence.cookies().file().map(PathBuf::from);
         let files = self.files.iter().chain(&secrets);
-        let mut folders: Vec<_> = files.filter_map(folder).collect();
+        let source = self.source.iter();
+        let searched = source.flat_map(|source| source.zones.folders());
+        let searched = searched.filter_map(|folder| folder.canonicalize().ok());
+        let mut folders: Vec<_> = files.filter_map(folder).chain(searched).collect();
         folders.sort();
         folders.dedup();
         folders

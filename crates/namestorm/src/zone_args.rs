@@ -86,18 +86,16 @@ impl ZoneArgs {
         Ok(specs)
     }
 
+    /// Returns the folder in which the search for the files of each pattern begins.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        self.zones_from.iter().map(|pattern| start_of(pattern).0)
+    }
+
     /// Returns the folders in which new files may match a pattern.
     pub(crate) fn watched(&self) -> Vec<Watched> {
         let of_pattern = |pattern: &String| {
-            let is_plain = |part: &&str| !part.contains(['*', '?', '[']);
             let parts: Vec<_> = pattern.split('/').collect();
-            let fixed = parts.iter().copied().take_while(is_plain).count();
-            let folder = parts[..fixed.min(parts.len() - 1)].join("/");
-            let folder = match (folder.is_empty(), pattern.starts_with('/')) {
-                (false, _) => PathBuf::from(folder),
-                (true, true) => "/".into(),
-                (true, false) => ".".into(),
-            };
+            let (folder, fixed) = start_of(pattern);
             let names = parts.last().filter(|part| **part != "**");
             match names.and_then(|names| Pattern::new(names).ok()) {
                 Some(names) => Watched::Matching {
@@ -117,6 +115,21 @@ impl ZoneArgs {
         self.zones.splice(..0, zones.iter().cloned());
         self
     }
+}
+
+/// Returns the folder in which the search for the files of a pattern begins, and the number of parts that
+/// are before the first wildcard.
+fn start_of(pattern: &str) -> (PathBuf, usize) {
+    let is_plain = |part: &&str| !part.contains(['*', '?', '[']);
+    let parts: Vec<_> = pattern.split('/').collect();
+    let fixed = parts.iter().copied().take_while(is_plain).count();
+    let folder = parts[..fixed.min(parts.len() - 1)].join("/");
+    let folder = match (folder.is_empty(), pattern.starts_with('/')) {
+        (false, _) => PathBuf::from(folder),
+        (true, true) => "/".into(),
+        (true, false) => ".".into(),
+    };
+    (folder, fixed)
 }
 
 fn pattern(text: &str) -> Result<String, String> {

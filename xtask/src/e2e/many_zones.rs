@@ -1,6 +1,6 @@
 //! Many zones, of which one is broken. All others are served, and the broken one is named.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Instant;
 
@@ -19,6 +19,8 @@ const FEW: u32 = 400;
 const MANY: u32 = 100_000;
 /// Number of the broken zone.
 const BROKEN: u32 = 123;
+/// Number of a zone that changes while it is served.
+const CHANGED: u32 = 7;
 /// Number of zone files in a folder.
 const IN_FOLDER: u32 = 1_000;
 const SERVFAIL: u8 = 2;
@@ -76,6 +78,21 @@ fn run(env: &Env, count: u32, checks: &mut Checks) -> Result<()> {
         ensure!(is_right && is_named, "{served} are served; {found:?}");
         Ok(())
     });
+    checks.check("a zone that changes is read again", || {
+        let at = scratch.path().join(format!("0/z{CHANGED}.test.zone"));
+        let text = shell::read(&at)?;
+        shell::write(&at, text.replace(" A 10.", " A 11."))?;
+        let mut reload = rig.client().command(env.programs.join("namestorm"));
+        reload.args(["reload", "--control-socket", &socket]);
+        // The broken zone stays broken.
+        let partial = shell::capture_text(&mut reload).err().context("no error")?;
+        let is_right = partial.to_string().contains("the rest was reloaded");
+        ensure!(is_right, "{partial:#}");
+        let to = place.socket(place.v4);
+        let reply = rig.as_client(|| ask(&udp(to)?, CHANGED))??;
+        ensure!(reply.ends_with(&[11, 0, 0, CHANGED as u8]), "{reply:?}");
+        Ok(())
+    });
     checks.check("it stops normally", || server.stop_well().map(drop));
     Ok(())
 }
@@ -100,25 +117,31 @@ fn write_zones(folder: &Path, count: u32) -> Result<()> {
 /// Asks each zone for the address of its `www`. The address is the number of the zone.
 fn ask_all(to: SocketAddr, count: u32) -> Result<()> {
     let socket = udp(to)?;
-    let mut reply = [0; 512];
     for number in 0..count {
-        let label = format!("z{number}");
-        let mut query = b"\0\0\0\0\0\x01\0\0\0\0\0\0\x03www".to_vec();
-        query.push(label.len() as u8);
-        query.extend_from_slice(label.as_bytes());
-        query.extend_from_slice(b"\x04test\0\0\x01\0\x01");
-        socket.send(&query).context("sending")?;
-        let len = socket
-            .recv(&mut reply)
-            .with_context(|| format!("{label}.test"))?;
+        let reply = ask(&socket, number)?;
         let [_, rest @ ..] = number.to_be_bytes();
         let address = [&[10][..], &rest].concat();
         let is_right = if number == BROKEN {
             reply[3] % 16 == SERVFAIL
         } else {
-            reply[3] % 16 == 0 && reply[..len].ends_with(&address)
+            reply[3] % 16 == 0 && reply.ends_with(&address)
         };
-        ensure!(is_right, "{label}.test: {:?}", &reply[..len]);
+        ensure!(is_right, "z{number}.test: {reply:?}");
     }
     Ok(())
+}
+
+/// Asks for the address of `www` in the zone with this number.
+fn ask(socket: &UdpSocket, number: u32) -> Result<Vec<u8>> {
+    let label = format!("z{number}");
+    let mut query = b"\0\0\0\0\0\x01\0\0\0\0\0\0\x03www".to_vec();
+    query.push(label.len() as u8);
+    query.extend_from_slice(label.as_bytes());
+    query.extend_from_slice(b"\x04test\0\0\x01\0\x01");
+    socket.send(&query).context("sending")?;
+    let mut reply = [0; 512];
+    let len = socket
+        .recv(&mut reply)
+        .with_context(|| format!("{label}.test"))?;
+    Ok(reply[..len].to_vec())
 }
