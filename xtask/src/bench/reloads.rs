@@ -2,7 +2,8 @@
 //!
 //! Each server answers an open loop at half of its capacity. The first run is undisturbed. During
 //! the second run, content changes and is reloaded once a second. The reload thread shares the
-//! generator's core, and every reply may have the old or the new content.
+//! generator's core, and every reply may have the old or the new content. The thread does some work
+//! after the new content is served, so the time of a reload is not only that until then.
 
 mod content;
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 
-use super::content::Content;
+use super::content::{Content, HOSTER};
 use super::results::Load;
 use super::rig::{self, CLIENT_CORE, Interrupts, Rig};
 use super::servers::{Program, SANDSTORM, Serves, Spec, TURNAROUND};
@@ -47,6 +48,7 @@ const RELOAD_LIMIT: Duration = Duration::from_mins(2);
 /// Number of connections that the servers hold.
 const CONNECTIONS: u32 = 8_192;
 const QUERIES_OVER_TCP: &str = "dnsperf -m tcp -s {address} -d {questions} -l {seconds} -c 16";
+const HOSTER_QUERIES: &str = "load dns --kind hoster --hosts 100000";
 
 /// How content changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,8 @@ enum Change {
     Broken,
     /// A small part of much content.
     Part,
+    /// The same, but the command `reload NAME` asks for this part, instead of SIGHUP.
+    Named,
 }
 
 /// A server, a load, and what changes meanwhile.
@@ -78,13 +82,16 @@ const CASES: &[Case] = &[
     Case { name: "queries over TCP", program: &TURNAROUND, serves: Serves::Zone(Some(100)), load: QUERIES_OVER_TCP, change: Change::Whole },
     Case { name: "queries over UDP, broken versions", program: &TURNAROUND, serves: Serves::Zone(Some(100)), load: "load dns --hosts 100", change: Change::Broken },
     Case { name: "queries over UDP, 1 of 1,000,000 names changes", program: &TURNAROUND, serves: Serves::Zone(Some(1_000_000)), load: "load dns --hosts 1000000", change: Change::Part },
+    Case { name: "hoster's queries, 1 of 100,000 zones changes", program: &TURNAROUND, serves: Serves::ZoneOf(HOSTER, Some(100_000)), load: HOSTER_QUERIES, change: Change::Part },
+    Case { name: "hoster's queries, 1 of 100,000 zones is reloaded by name", program: &TURNAROUND, serves: Serves::ZoneOf(HOSTER, Some(100_000)), load: HOSTER_QUERIES, change: Change::Named },
 ];
 
 /// What a case found out.
 struct Findings {
     quiet: Load,
     reloading: Load,
-    /// Times of the reloads that succeeded, from SIGHUP until all workers serve the new content.
+    /// Times of the reloads that succeeded, from SIGHUP or the command until all workers serve the new
+    /// content.
     reloads: Vec<Duration>,
     broken: u32,
     /// The packets that the server has dropped, by its own account. Other losses are the generator's.
@@ -101,8 +108,8 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
         "requests/s",
         "errors",
         "dropped by the server",
-        "p99.9 µs, quiet",
-        "p99.9 µs, reloading",
+        "p50, p99, p99.9 µs, quiet",
+        "p50, p99, p99.9 µs, reloading",
         "maximum µs",
         "reloads",
         "broken versions",
@@ -142,11 +149,13 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
 
 impl Case {
     fn measure(&self, content: &Content, seconds: f64) -> Result<Findings> {
-        let served = Served::create(content, self.serves, self.change == Change::Part)?;
+        let is_much = matches!(self.change, Change::Part | Change::Named);
+        let served = Served::create(content, self.serves, is_much)?;
+        let socket = content.folder().join("socket");
         let spec = Spec {
             program: self.program,
             serves: self.serves,
-            options: String::new(),
+            options: format!("--control-socket {}", socket.display()),
             connections: CONNECTIONS,
             offloads: false,
             plain: false,
@@ -177,8 +186,12 @@ impl Case {
             );
         }
         let ended = AtomicBool::new(false);
+        let ask = || match self.change {
+            Change::Named => served.reload_by_name(content, &socket),
+            _ => server.signal(Signal::HUP),
+        };
         let (reloading, changed) = std::thread::scope(|scope| {
-            let changer = scope.spawn(|| self.change_until(&ended, &served, &server));
+            let changer = scope.spawn(|| self.change_until(&ended, &served, &server, ask));
             let writer = scope.spawn(|| self.keep_writing_until(&ended, &served));
             let reloading = load(Some(capacity / 2.0), seconds);
             ended.store(true, Ordering::Relaxed);
@@ -212,13 +225,14 @@ impl Case {
         rate.map_or(String::new(), |rate| format!(" {option} {rate:.0}"))
     }
 
-    /// Changes the content and reloads it once a second, until `ended` is set. Returns how long the
-    /// reloads took, and the number of broken versions.
+    /// Changes the content and calls `ask` for a reload once a second, until `ended` is set. Returns how
+    /// long the reloads took, and the number of broken versions.
     fn change_until(
         &self,
         ended: &AtomicBool,
         served: &Served,
         server: &Server,
+        ask: impl Fn() -> Result<()>,
     ) -> Result<(Vec<Duration>, u32)> {
         pin_reloads(server)?;
         let (mut reloads, mut broken) = (Vec::new(), 0);
@@ -236,7 +250,7 @@ impl Case {
             let told = || server.output().matches(word).count();
             let before = told();
             let signalled = Instant::now();
-            server.signal(Signal::HUP)?;
+            ask()?;
             while told() == before {
                 ensure!(
                     signalled.elapsed() < RELOAD_LIMIT,
@@ -276,17 +290,17 @@ impl Findings {
                 format!("{:.1}", time.as_secs_f64() * 1e3)
             })
         };
-        let p999 = |load: &Load| match load.latency_us[2] {
-            0.0 => "not reported".to_owned(),
-            micros => format!("{micros:.0}"),
+        let latencies = |load: &Load| match load.latency_us {
+            [_, _, 0.0, _] => "not reported".to_owned(),
+            [p50, p99, p999, _] => format!("{p50:.0}, {p99:.0}, {p999:.0}"),
         };
         vec![
             name.to_owned(),
             format!("{:.0}", self.reloading.rate),
             self.errors().to_string(),
             self.dropped.clone(),
-            p999(&self.quiet),
-            p999(&self.reloading),
+            latencies(&self.quiet),
+            latencies(&self.reloading),
             format!("{:.0}", self.reloading.latency_us[3]),
             self.reloads.len().to_string(),
             self.broken.to_string(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::bench::content::Content;
+use crate::bench::content::{Content, HOSTER, origin_of};
 use crate::bench::servers::Serves;
 use crate::shell;
 
@@ -19,6 +19,10 @@ const MANY: usize = 100_000;
 /// Number of files in a folder.
 const IN_FOLDER: usize = 1_000;
 const CHANGED: usize = 10;
+/// Number of the zone that changes among many, and the number of records that it has in addition to
+/// those of the other zones.
+const CHANGED_ZONE: u32 = 1;
+const RECORDS: usize = 1_000;
 /// A file that is written while it is served, and how much is written at a time.
 const SLOW: &str = "being-written.bin";
 const SLOW_SLICES: usize = 64;
@@ -65,6 +69,21 @@ impl Served {
             served.write_versions([text.as_bytes(), other.as_bytes()], &served.names[0])?;
             return Ok(served);
         }
+        if let Serves::ZoneOf(HOSTER, Some(zones)) = serves {
+            served.place = content.zones(zones)?;
+            let text = shell::read(&content.zone_of(HOSTER, 1)?)?;
+            let versions = [10, 11].map(|net| {
+                let record = |n: usize| format!("host{n} A {net}.0.{}.{}\n", n / 256, n % 256);
+                (0..RECORDS)
+                    .map(record)
+                    .fold(text.clone(), |text, line| text + &line)
+            });
+            served.names = vec![format!("{}.zone", origin_of(CHANGED_ZONE))];
+            // Younger files are always read again.
+            std::thread::sleep(Duration::from_secs(2));
+            served.write_versions(versions.each_ref().map(String::as_bytes), &served.names[0])?;
+            return Ok(served);
+        }
         served.place = content.files()?;
         served.is_zone = false;
         let mut list = String::new();
@@ -95,6 +114,13 @@ impl Served {
             other.display(),
             self.versions.with_file_name("versions.list").display()
         )
+    }
+
+    /// Asks the server with this control socket to reload the zone that changes.
+    pub(super) fn reload_by_name(&self, content: &Content, socket: &Path) -> Result<()> {
+        let mut reload = Command::new(content.programs.join("namestorm"));
+        reload.args(["reload", self.names[0].trim_end_matches(".zone")]);
+        shell::capture(reload.arg("--control-socket").arg(socket)).map(drop)
     }
 
     /// Serves a version, at the next reload. Each file is replaced at once.
