@@ -2,6 +2,7 @@
 //! namespaces.
 
 mod abusers;
+mod browser;
 pub(crate) mod checks;
 mod crawl;
 mod disk;
@@ -75,12 +76,13 @@ pub(crate) struct Options {
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that run by default, by name. Those that take longest come first.
-const PARTS: [(&str, Part); 13] = [
+const PARTS: [(&str, Part); 14] = [
     ("mangled messages", mangled::sample),
     ("many zones", many_zones::sample),
     ("validators", validators::sample),
     ("other DNS servers", peers::sample),
     ("who gives way", pressure::sample),
+    ("a browser", browser::sample),
     ("privileges", privileges::run),
     ("bad input", refusals::run),
     ("super-segments", supers::run),
@@ -91,13 +93,14 @@ const PARTS: [(&str, Part); 13] = [
     ("other stations", stations::run),
 ];
 
-/// Tests under heavy load, by name. They need the benchmarks' load generator and an idle machine,
-/// so they run only by name or with `--full`.
-const PRESSURE: [(&str, Part); 4] = [
+/// Tests under heavy load, by name. Some need the benchmarks' load generator, and all need an idle
+/// machine, so they run only by name or with `--full`.
+const PRESSURE: [(&str, Part); 5] = [
     ("flood", flood::run),
     ("crowd", many::crowd),
     ("gigabyte", supers::gigabyte),
     ("pressure", pressure::whole),
+    ("a browser beside 10,000 slow readers", browser::whole),
 ];
 
 /// Tests that take minutes, by name. They run only by name or with `--full`.

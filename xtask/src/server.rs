@@ -19,6 +19,8 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// Poll interval while waiting for a program to exit.
 const TICK: Duration = Duration::from_millis(5);
+/// Poll interval while waiting for a reload, whose time is measured.
+const SHORT_TICK: Duration = Duration::from_millis(1);
 
 /// A running program and its output.
 pub(crate) struct Server {
@@ -160,6 +162,35 @@ impl Server {
         let (status, output) = self.stop(Signal::TERM)?;
         ensure!(status.success(), "it ended with {status}:\n{output}");
         Ok(output)
+    }
+
+    /// Sends SIGHUP, and waits until the program has written `word` once more. Returns how long that takes,
+    /// or an error after `limit`.
+    pub(crate) fn hang_up_until(&self, word: &str, limit: Duration) -> Result<Duration> {
+        self.time_until(word, limit, || self.signal(Signal::HUP))
+    }
+
+    /// Like [`hang_up_until`](Self::hang_up_until), but `ask` asks for the reload.
+    pub(crate) fn time_until(
+        &self,
+        word: &str,
+        limit: Duration,
+        ask: impl FnOnce() -> Result<()>,
+    ) -> Result<Duration> {
+        let told = || self.output().matches(word).count();
+        let (before, signalled) = (told(), Instant::now());
+        ask()?;
+        while told() == before {
+            interrupt::check()?;
+            ensure!(
+                signalled.elapsed() < limit,
+                "{} has not reloaded:\n{}",
+                self.command,
+                self.output()
+            );
+            std::thread::sleep(SHORT_TICK);
+        }
+        Ok(signalled.elapsed())
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {

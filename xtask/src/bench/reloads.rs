@@ -247,22 +247,11 @@ impl Case {
                 served.change((reloads.len() + 1) % 2)?;
                 "\nreloaded: "
             };
-            let told = || server.output().matches(word).count();
-            let before = told();
-            let signalled = Instant::now();
-            ask()?;
-            while told() == before {
-                ensure!(
-                    signalled.elapsed() < RELOAD_LIMIT,
-                    "the server has not reloaded:\n{}",
-                    server.output()
-                );
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            let taken = server.time_until(word, RELOAD_LIMIT, &ask)?;
             if is_broken {
                 served.mend()?;
             } else {
-                reloads.push(signalled.elapsed());
+                reloads.push(taken);
             }
             if ended.load(Ordering::Relaxed) {
                 break;

@@ -1,15 +1,31 @@
 //! Clients that hold connections without making use of them.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use socket2::{SockFilter, SockRef};
 
 use super::dns;
+use super::many::allow_files;
+use super::rig::{CLIENT_LINK, Rig};
+use crate::shell;
+
+/// Addresses of the abusers. Both are in one IPv6 network, so the server counts them as one client.
+/// Together they have enough ports to fill the server's connection table.
+const ABUSERS: [&str; 2] = ["fd99::66", "fd99::67"];
+/// Number of threads that drive the abusive clients.
+const THREADS: usize = 4;
+/// Number of files that this process opens in addition to the connections.
+const FILES: u64 = 200;
+/// Time between the opening of the last abusive connection and the other clients' first request.
+const SETTLE_TIME: Duration = Duration::from_secs(3);
+/// Number of frames that can queue on the clients' side of the link.
+const QUEUE: usize = 100_000;
 
 /// Duration of a round: the interval between two bytes of a slow request, and between two checks of
 /// a connection.
@@ -46,10 +62,63 @@ pub(super) enum Abuse {
     HalfQuestion,
 }
 
+/// Lets this process open the connections of so many abusers.
+pub(super) fn allow(abuses: &[(Abuse, usize)]) -> Result<()> {
+    let count = abuses.iter().map(|(_, count)| *count as u64);
+    allow_files(FILES + count.sum::<u64>())
+}
+
+/// Gives the client's side of a rig the addresses and the ports of abusers.
+pub(super) fn add_addresses(rig: &Rig) -> Result<()> {
+    let client = rig.client();
+    for address in ABUSERS {
+        client.ip(&format!("address add {address}/64 dev {CLIENT_LINK} nodad"))?;
+    }
+    let ports = "net.ipv4.ip_local_port_range=1024 65535";
+    let mut sysctl = client.command("sysctl");
+    shell::capture(sysctl.args(["-q", "-w", ports]))?;
+    // Thousands of connections retransmit at the same moment. With a short queue, the link would drop
+    // other clients' frames.
+    let queue = format!("tc qdisc add dev {CLIENT_LINK} root pfifo limit {QUEUE}");
+    client.run(&queue).map(drop)
+}
+
+/// Runs `act` while so many abusers hold connections to the server at `to`. Call this function in the
+/// client's namespace, after [`add_addresses`].
+pub(super) fn beside<T>(
+    to: SocketAddr,
+    abuses: &[(Abuse, usize)],
+    act: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let stop = &AtomicBool::new(false);
+    let share = |(abuse, count): &(Abuse, usize)| std::iter::repeat_n(*abuse, count / THREADS);
+    let abuses: &Vec<Abuse> = &abuses.iter().flat_map(share).collect();
+    let (opened, all_opened) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for address in ABUSERS.iter().cycle().take(THREADS) {
+            let from: IpAddr = address.parse().with_context(|| address.to_string())?;
+            let (from, opened) = (SocketAddr::new(from, 0), opened.clone());
+            let opened = move || opened.send(()).unwrap_or_default();
+            threads.push(scope.spawn(move || run(from, to, abuses, stop, opened)));
+        }
+        drop(opened);
+        let are_open = all_opened.iter().count() == THREADS;
+        std::thread::sleep(SETTLE_TIME);
+        let outcome = act();
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread.join().map_err(|_| anyhow!("an abuser panicked"))??;
+        }
+        ensure!(are_open, "abusers could not open their connections");
+        outcome
+    })
+}
+
 /// Opens one connection from address `from` for each entry of `abuses`, and then calls `opened`.
 /// The entry says what the client does on its connection in each round. The rounds continue until
 /// `stop` is true. If the server closes a connection, the client opens another one.
-pub(super) fn run(
+fn run(
     from: SocketAddr,
     to: SocketAddr,
     abuses: &[Abuse],

@@ -8,41 +8,25 @@
 //! request may take three times as long as with an idle server. Some cases also measure the
 //! server's memory afterwards, which may be one and a half times its initial size.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::abusers::{self, Abuse};
 use super::checks::Checks;
 use super::flood::{PATH, counted};
 use super::http::{self, Connection};
-use super::many::{allow_files, memory};
+use super::many::memory;
 use super::matrix::Scenario;
 use super::rig::{Place, Rig, SERVER_LINK};
 use super::{Env, dns};
 use crate::interrupt;
-use crate::shell;
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 
-/// Number of threads that drive the abusive clients.
-const THREADS: usize = 4;
-/// Number of files that this process opens in addition to the connections.
-const FILES: u64 = 200;
-/// Time between the opening of the last abusive connection and the other client's first request
-/// under pressure.
-const SETTLE_TIME: Duration = Duration::from_secs(3);
-/// Addresses of the abusers. Both are in one IPv6 network, so the server counts them as one client.
-/// Together they have enough ports to fill the server's connection table.
-const ABUSERS: [&str; 2] = ["fd99::66", "fd99::67"];
 /// On one in [`LONG_EACH`] connections, the second request has several segments. It carries
 /// [`COOKIES`] bytes of cookies.
 const LONG_EACH: usize = 5;
 const COOKIES: usize = 4_096;
 /// The other client's pause before each connection.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Number of frames that can queue on the clients' side of the link.
-const QUEUE: usize = 100_000;
 /// Limit for the other client's longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Limit for the other client's median wait, relative to the median with an idle server.
@@ -161,8 +145,7 @@ pub(crate) fn whole(env: &Env, checks: &mut Checks) -> Result<()> {
 
 fn run(cases: &[Case], env: &Env, checks: &mut Checks) -> Result<()> {
     for case in cases {
-        let count = case.abuses.iter().map(|(_, count)| *count as u64);
-        allow_files(FILES + count.sum::<u64>())?;
+        abusers::allow(case.abuses)?;
         let name = format!("{}: a client at another address is served", case.name);
         checks.measure(name, || case.run(env));
     }
@@ -207,16 +190,7 @@ impl Case {
 
     fn rig(&self) -> Result<Rig> {
         let rig = Rig::build(&self.scenario)?;
-        let client = rig.client();
-        for address in ABUSERS {
-            client.ip(&format!("address add {address}/64 dev cli0 nodad"))?;
-        }
-        let ports = "net.ipv4.ip_local_port_range=1024 65535";
-        let mut sysctl = client.command("sysctl");
-        shell::capture(sysctl.args(["-q", "-w", ports]))?;
-        // Thousands of connections retransmit at the same moment. With a short queue, the link
-        // would drop the other client's frames.
-        client.run(&format!("tc qdisc add dev cli0 root pfifo limit {QUEUE}"))?;
+        abusers::add_addresses(&rig)?;
         if self.abuses.iter().any(|(abuse, _)| *abuse == Abuse::Holes) {
             // With TSO, the socket filter of a [`Holes`](Abuse::Holes) client would drop whole
             // super-segments, and so make too few holes.
@@ -227,30 +201,7 @@ impl Case {
 
     /// Returns the other client's waiting times while the abusers are active.
     fn press(&self, place: &Place) -> Result<WaitingTimes> {
-        let to = place.socket(place.v6);
-        let stop = &AtomicBool::new(false);
-        let share = |(abuse, count): &(Abuse, usize)| std::iter::repeat_n(*abuse, count / THREADS);
-        let abuses: &Vec<Abuse> = &self.abuses.iter().flat_map(share).collect();
-        let (opened, all_opened) = mpsc::channel();
-        std::thread::scope(|scope| {
-            let mut threads = Vec::new();
-            for address in ABUSERS.iter().cycle().take(THREADS) {
-                let from: IpAddr = address.parse().with_context(|| address.to_string())?;
-                let (from, opened) = (SocketAddr::new(from, 0), opened.clone());
-                let opened = move || opened.send(()).unwrap_or_default();
-                threads.push(scope.spawn(move || abusers::run(from, to, abuses, stop, opened)));
-            }
-            drop(opened);
-            let are_open = all_opened.iter().count() == THREADS;
-            std::thread::sleep(SETTLE_TIME);
-            let times = self.ask(place);
-            stop.store(true, Ordering::Relaxed);
-            for thread in threads {
-                thread.join().map_err(|_| anyhow!("an abuser panicked"))??;
-            }
-            ensure!(are_open, "abusers could not open their connections");
-            times
-        })
+        abusers::beside(place.socket(place.v6), self.abuses, || self.ask(place))
     }
 
     /// Sends requests, two on each connection, and returns their waiting times.
