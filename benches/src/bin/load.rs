@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use benches::load::dns::{Kind, Queries, zone};
 use benches::load::echo::Echo;
-use benches::load::http::{self, Client, numbered};
+use benches::load::http::{self, Client, NumberedSite, numbered};
 use benches::load::syn::Flood;
 use benches::load::udp::{Asker, Questions};
 use benches::load::{LoadError, Options, Report, link};
@@ -73,6 +73,9 @@ enum Command {
         /// Number of files.
         #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(numbered::MAX_FILES)))]
         count: u32,
+        /// Length of each file in bytes.
+        #[arg(long, value_name = "BYTES", default_value_t = numbered::LEN)]
+        length: u32,
     },
     /// Send HTTP requests over TCP connections.
     Http {
@@ -106,8 +109,12 @@ fn run(command: Command) -> Result<Option<Report>, LoadError> {
             &options,
         ),
         Command::Syn { options } => link::run(&options, |place| Flood::new(place, &options)),
-        Command::Files { folder, count } => {
-            return written(&folder, numbered::write(&folder, count));
+        Command::Files {
+            folder,
+            count,
+            length: len,
+        } => {
+            return written(&folder, NumberedSite { count, len }.write(&folder));
         }
         Command::Zone { file, hosts, form } => {
             return written(&file, zone::write(&file, form, hosts));

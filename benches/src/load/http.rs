@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`site`] | pages, their lengths and checksums, and the requests for them |
 //! | [`form`] | whole files, parts, compressed forms, and 304 |
-//! | [`numbered`] | a site of many small files |
+//! | [`numbered`] | a site of many files |
 //! | `pages` | prepared requests, and the order in which pages are requested |
 //! | `head` | parses the head of a response |
 //! | `connection` | the state of one connection |
@@ -51,6 +51,7 @@ use super::pace::Pace;
 
 pub use client::Client;
 pub use form::{Form, FormOptions};
+pub use numbered::NumberedSite;
 pub use site::Page;
 
 /// The configuration of a [`Client`].
@@ -58,9 +59,11 @@ pub use site::Page;
 pub struct Workload {
     /// Pages to request, drawn at random by weight.
     pub pages: Vec<Page>,
-    /// Number of files of a [`numbered`] site, which are requested in place of `pages`. 0 means that
-    /// `pages` are requested.
-    pub numbered: u32,
+    /// A site whose files are requested in place of `pages`.
+    pub numbered: Option<NumberedSite>,
+    /// Whether numbered files are requested one after the other. Otherwise their popularity follows a
+    /// Zipf law.
+    pub in_turn: bool,
     /// Number of connections that send requests.
     pub connections: u32,
     /// Number of requests on each connection before the client replaces it; 0 means no limit.
@@ -113,6 +116,14 @@ pub struct Options {
           value_parser = value_parser!(u32).range(1..=i64::from(numbered::MAX_FILES)))]
     pub numbered: Option<u32>,
 
+    /// Length of each numbered file in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = numbered::LEN, requires = "numbered")]
+    pub length: u32,
+
+    /// Request numbered files one after the other, and not by a Zipf law.
+    #[arg(long, requires = "numbered")]
+    pub in_turn: bool,
+
     /// Number of connections that send requests, one request at a time.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub connections: u32,
@@ -146,7 +157,11 @@ impl Options {
         }
         Ok(Workload {
             pages,
-            numbered: self.numbered.unwrap_or(0),
+            numbered: self.numbered.map(|count| NumberedSite {
+                count,
+                len: self.length,
+            }),
+            in_turn: self.in_turn,
             connections: self.connections,
             requests: self.requests,
             idle: self.idle,

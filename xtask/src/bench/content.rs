@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::shell;
 use anyhow::{Context as _, Result};
+use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
 
 /// Folder of an in-memory file system that every Linux has.
@@ -32,6 +33,9 @@ const TEXT: usize = 16 << 10;
 /// Commands that make a compressed form beside a file.
 const COMPRESSORS: [(&str, &str); 2] = [("gzip", "-9k"), ("brotli", "-k")];
 
+/// Length in bytes of all files together of a site on the disk, whose files have the same length.
+const ON_DISK: u32 = 2 << 30;
+
 /// Number of files in the mix, which imitates the file sizes of a CDN. 9 of 10 files are smaller
 /// than [`MIX_KNEE`] bytes.
 const MIX_FILES: usize = 1_000;
@@ -43,6 +47,8 @@ const MIX_MAX: f64 = 20_000_000.0;
 /// Files of a comparison. Dropping [`Content`] removes the served files.
 pub(crate) struct Content {
     scratch: TempDir,
+    /// Folder of the sites on the disk.
+    disk: TempDir,
     /// Folder of our release programs.
     pub(super) programs: PathBuf,
     /// Folder of the other servers' configurations, beside the results.
@@ -50,12 +56,14 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Makes an empty folder in memory. Each file is written at its first use.
-    pub(crate) fn create(programs: PathBuf, configs: PathBuf) -> Result<Self> {
+    /// Makes an empty folder in memory, and one beside the results in `folder`. Each file is written at
+    /// its first use.
+    pub(crate) fn create(programs: PathBuf, folder: &Path) -> Result<Self> {
         Ok(Self {
             scratch: shell::scratch_in(Path::new(MEMORY), "bench")?,
+            disk: shell::scratch_in(folder, "disk")?,
             programs,
-            configs,
+            configs: folder.join("configs"),
         })
     }
 
@@ -73,7 +81,7 @@ impl Content {
     /// Returns the path of a zone file of a form that the load generator knows. The generator writes
     /// it, because it also checks the answers.
     pub(crate) fn zone_of(&self, form: &str, names: u32) -> Result<PathBuf> {
-        self.once(&format!("{form}-{names}.zone"), |file| {
+        self.once(format!("{form}-{names}.zone"), |file| {
             let mut command = Command::new(self.programs.join("load"));
             command.arg("zone").arg(file).args(["--form", form]);
             shell::capture(command.args(["--hosts", &names.to_string()])).map(drop)
@@ -84,7 +92,7 @@ impl Content {
     /// its zone.
     pub(crate) fn zones(&self, zones: u32) -> Result<PathBuf> {
         let file = self.zone_of(HOSTER, 1)?;
-        self.once(&format!("zones-{zones}"), |folder| {
+        self.once(format!("zones-{zones}"), |folder| {
             make(folder)?;
             (0..zones).try_for_each(|number| {
                 let link = folder.join(format!("{}.zone", origin_of(number)));
@@ -141,21 +149,63 @@ impl Content {
     /// Returns the folder of a site with `count` small files. The load generator writes it, because
     /// it also checks these files.
     pub(crate) fn numbered(&self, count: u32) -> Result<PathBuf> {
-        self.once(&format!("numbered-{count}"), |folder| {
-            make(folder)?;
-            let mut command = Command::new(self.programs.join("load"));
-            command.arg("files").arg(folder);
-            shell::capture(command.args(["--count", &count.to_string()])).map(drop)
+        self.once(format!("numbered-{count}"), |folder| {
+            self.write_numbered(folder, &["--count", &count.to_string()])
         })
     }
 
-    fn once(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    /// Returns the folder of a site on the disk whose files have `len` bytes each.
+    pub(crate) fn on_disk(&self, len: u32) -> Result<PathBuf> {
+        self.once(self.disk.path().join(len.to_string()), |folder| {
+            let [count, len] = [files_on_disk(len), len].map(|n| n.to_string());
+            self.write_numbered(folder, &["--count", &count, "--length", &len])?;
+            // Only what is on the disk can leave the page cache.
+            rustix::fs::sync();
+            Ok(())
+        })
+    }
+
+    fn write_numbered(&self, folder: &Path, options: &[&str]) -> Result<()> {
+        make(folder)?;
+        let mut command = Command::new(self.programs.join("load"));
+        shell::capture(command.arg("files").arg(folder).args(options)).map(drop)
+    }
+
+    /// Makes what `name` names in the folder of all content, unless it is there. An absolute name is
+    /// outside this folder.
+    fn once(
+        &self,
+        name: impl AsRef<Path>,
+        make: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
         let path = self.folder().join(name);
         if !path.exists() {
             make(&path)?;
         }
         Ok(path)
     }
+}
+
+/// Returns the number of files of a site on the disk whose files have `len` bytes each.
+pub(crate) fn files_on_disk(len: u32) -> u32 {
+    ON_DISK / len
+}
+
+/// Removes all files in a folder from the page cache, or reads all of them into it.
+pub(crate) fn set_cached(folder: &Path, are_cached: bool) -> Result<()> {
+    let error = || folder.display().to_string();
+    for entry in fs::read_dir(folder).with_context(error)? {
+        let path = entry.with_context(error)?.path();
+        if path.is_dir() {
+            set_cached(&path, are_cached)?;
+        } else if are_cached {
+            fs::read(&path).with_context(error)?;
+        } else {
+            let file = fs::File::open(&path).with_context(error)?;
+            fadvise(&file, 0, None, Advice::DontNeed).with_context(error)?;
+        }
+    }
+    Ok(())
 }
 
 fn make(folder: &Path) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The figures of the report, and the runs that each figure needs.
 
 use super::Selection;
-use super::content::HOSTER;
+use super::content::{HOSTER, files_on_disk};
 use super::results::Quantity::{self, Cost, Memory, Rate, Throughput};
 use super::rig::Interrupts;
 use super::servers::{
@@ -43,6 +43,7 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "web-sizes", "HTTP at full rate, by file size (Figures 4 and 6)", "body", [Throughput, Cost], ["web", "paper", "all"];
     "web-forms", "HTTP at full rate: 304, a part, compressed forms", "body", [Cost, Rate], ["site", "all"];
     "web-files", "HTTP at full rate: many files of 1 KB, by a Zipf law", "files", [Cost, Rate, Memory], ["site", "all"];
+    "web-disk", "HTTP at full rate: files on the disk, from a cold or a warm page cache", "body", [Cost, Rate], ["site", "all"];
     "web-offload", "HTTP with segmentation offload, wrk as the client", "body", [Throughput, Cost], ["web", "all"];
     "web-mix", "HTTP, 1,000 files of a CDN's sizes (Figure 5)", "connections", [Throughput], ["web", "paper", "all"];
     "web-loss", "HTTP, 1 % of packets lost, 80 connections", "body", [Throughput], ["web", "paper", "all"];
@@ -136,7 +137,7 @@ struct Row {
     figure: &'static str,
     panel: &'static str,
     /// Load generator's command. `{x}` stands for the variable, and `{ask}` for the query that fits
-    /// the server. `{file}` and `{wrk}` stand for the options that request a file. `{kept}` and
+    /// the server. `{count}` stands for the number of files on the disk. `{file}` and `{wrk}` stand for the options that request a file. `{kept}` and
     /// `{new}` stand for the rates in [`WEB_RATES`].
     load: &'static str,
     /// What a DNS server is asked, in the words of the load generator, and the size of the frames
@@ -181,6 +182,7 @@ impl Row {
         let load = load
             .replace("{kept}", &kept.to_string())
             .replace("{new}", &new.to_string());
+        let load = load.replace("{count}", &files_on_disk(x.max(1)).to_string());
         load.replace("{x}", &x.to_string())
     }
 
@@ -317,6 +319,13 @@ const SWEEPS: &[Sweep] = &[
     Sweep { xs: [&[1_000_000], &[20_000]], programs: [STATIC; 2], serves: Serves::Numbered(None), rows: &[
         row("web-files", "", "load http --numbered {x} --connections 64"),
     ], ..SWEEP },
+    // Before a run, the page cache has no file if they are asked for in turn, or else all of them.
+    Sweep { xs: [&[64 * KB, MB]; 2], programs: [STATIC; 2], serves: Serves::OnDisk(None), options: "--memory 64MiB", rows: &[
+        row("web-disk", "cold", "load http --numbered {count} --length {x} --in-turn --connections 64"),
+    ], ..SWEEP },
+    Sweep { xs: [&[64 * KB, MB]; 2], programs: [STATIC; 2], serves: Serves::OnDisk(None), options: "--memory 204MiB", rows: &[
+        row("web-disk", "10 times the memory, by a Zipf law", "load http --numbered {count} --length {x} --connections 64"),
+    ], ..SWEEP },
     Sweep { xs: [&[KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 30 * MB], &[64 * KB]], programs: KERNEL, offloads: true, rows: &[
         row("web-offload", "1 connection", "wrk -c 1 {wrk}").only(&[], 2).full(),
         row("web-offload", "16 connections", "wrk -c 16 {wrk}"),
@@ -437,7 +446,7 @@ impl Sweep {
     fn spec(&self, x: u32, program: &'static Program) -> Spec {
         let connections = if self.options.contains("{connections}") {
             x + SPARE_CONNECTIONS
-        } else if matches!(self.serves, Serves::Numbered(_)) {
+        } else if matches!(self.serves, Serves::Numbered(_) | Serves::OnDisk(_)) {
             // This leaves more open files to caches.
             SPARE_CONNECTIONS
         } else {
@@ -452,6 +461,7 @@ impl Sweep {
                 Serves::Zone(None) => Serves::Zone(Some(x)),
                 Serves::ZoneOf(form, None) => Serves::ZoneOf(form, Some(x)),
                 Serves::Numbered(None) => Serves::Numbered(Some(x)),
+                Serves::OnDisk(None) => Serves::OnDisk(Some(x)),
                 serves => serves,
             },
             options: if program.is_ours() {

@@ -7,17 +7,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use super::content::Content;
+use super::content::{Content, files_on_disk, set_cached};
 use super::generators;
 use super::plan::{Group, Job, Set};
 use super::results::{Load, Missing, Results, Run, SKIPPED};
 use super::rig::{Rig, SERVER_CORE, SERVER_LINK};
-use super::servers::{Program, is_installed};
+use super::servers::{Program, Serves, is_installed};
 use super::usage::{self, Sample};
 use crate::{interrupt, shell};
 
 /// Name of the file with the raw results.
 pub(crate) const RESULTS: &str = "results.json";
+
+/// Option of a load that asks for each file once, while none of them is in the page cache.
+const IN_TURN: &str = "--in-turn";
 
 /// Number of log lines to save with a failure.
 const LOG_LINES: usize = 20;
@@ -35,7 +38,7 @@ impl Runner {
     pub(crate) fn new(results: Results, programs: PathBuf, folder: &Path) -> Result<Self> {
         Ok(Self {
             results,
-            content: Content::create(programs, folder.join("configs"))?,
+            content: Content::create(programs, folder)?,
             folder: folder.to_path_buf(),
             done: 0,
             all: 0,
@@ -148,6 +151,14 @@ impl Runner {
         processes: &[i32],
         tables: u64,
     ) -> Result<Run> {
+        let is_cold = job.load.contains(IN_TURN);
+        let mut most = u64::MAX;
+        if let Serves::OnDisk(Some(len)) = group.spec.serves {
+            set_cached(&self.content.on_disk(len)?, !is_cold)?;
+            if is_cold {
+                most = u64::from(files_on_disk(len));
+            }
+        }
         rig.pin_receivers()?;
         let mut receivers = Vec::new();
         let mut samples = Vec::new();
@@ -175,6 +186,11 @@ impl Runner {
         if load.completed == 0 {
             let errors = &load.errors;
             bail!("no request was answered; errors: {errors:?}");
+        }
+        if load.completed > most {
+            bail!(
+                "more than {most} requests, so files came from the page cache: take fewer --seconds"
+            );
         }
         // If the server polls, or the kernel receives in the sender's thread, the kernel's threads
         // have nothing to do, so this check does not apply.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::content::{Content, HOSTER, ORIGIN, origin_of};
+use super::content::{Content, HOSTER, ORIGIN, files_on_disk, origin_of};
 use super::peers::{fill, fill_zones};
 use super::rig::{self, Interrupts, Rig, SERVER_ADDRESS, SERVER_LINK, Tuning};
 use super::{busy_poll, peers, usage};
@@ -126,6 +126,8 @@ pub(crate) enum Serves {
     Mix,
     /// This number of small files. `None` stands for the value of the figure's variable.
     Numbered(Option<u32>),
+    /// Files of this length in bytes on the disk. `None` stands for the value of the figure's variable.
+    OnDisk(Option<u32>),
 }
 
 /// A server to start, with its content and settings.
@@ -177,7 +179,7 @@ impl Spec {
             if program.is_ours() && !output.contains("try:") {
                 return Ok(false);
             }
-            Ok(self.serves.answers(rig))
+            Ok(self.serves.answers(rig, program))
         })?;
         // An attached XDP program proves nothing, because it may pass all frames to the kernel.
         // Therefore check that AF_XDP sockets exist.
@@ -218,6 +220,7 @@ impl Spec {
             Serves::Files => content.files()?,
             Serves::Mix => content.mix()?.0,
             Serves::Numbered(files) => content.numbered(files.unwrap_or(1))?,
+            Serves::OnDisk(len) => content.on_disk(len.unwrap_or(1 << 20))?,
         };
         // A new folder has no lock file or journal from an earlier start.
         let run = content.folder().join("run").join(&name);
@@ -330,8 +333,9 @@ impl Serves {
         })
     }
 
-    /// Returns true if a client receives an answer. Always returns true for the reflector.
-    fn answers(self, rig: &Rig) -> bool {
+    /// Returns true if a client receives an answer. Always returns true for the reflector. From the disk,
+    /// our own server reads all files once after its start. The tag of the last one shows that it is done.
+    fn answers(self, rig: &Rig, program: &Program) -> bool {
         let probe = match self {
             Self::Echo => return true,
             Self::Zone(_) | Self::ZoneOf(..) => {
@@ -346,12 +350,21 @@ impl Serves {
             Self::Numbered(_) => {
                 format!("curl -sf -m 1 -r 0-9 http://{SERVER_ADDRESS}/000/000.bin")
             }
+            Self::OnDisk(len) => {
+                let last = files_on_disk(len.unwrap_or(1 << 20)) - 1;
+                let (folder, file) = (last / 1_000, last % 1_000);
+                format!("curl -sfI -m 1 http://{SERVER_ADDRESS}/{folder:03}/{file:03}.bin")
+            }
         };
         let mut words = probe.split(' ');
         let mut command = rig.client_command(words.next().unwrap_or_default());
         let output = shell::capture(command.args(words));
-        // dig prints an error as a line that begins with a semicolon.
-        output.is_ok_and(|output| !matches!(output.first(), None | Some(b';')))
+        let needs_tag = matches!(self, Self::OnDisk(_)) && program.is_ours();
+        output.is_ok_and(|output| {
+            let has_tag = String::from_utf8_lossy(&output).contains("ETag");
+            // dig prints an error as a line that begins with a semicolon.
+            !matches!(output.first(), None | Some(b';')) && (has_tag || !needs_tag)
+        })
     }
 }
 

@@ -107,7 +107,7 @@ struct Findings {
 pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     rig::keep_away()?;
-    let content = Content::create(target.join("release"), folder.join("configs"))?;
+    let content = Content::create(target.join("release"), folder)?;
     let mut findings = Findings {
         machine: machine::describe(),
         ..Findings::default()

@@ -1,4 +1,4 @@
-//! A site of many small files with numbers as names, and the law by which they are requested.
+//! A site of many files with numbers as names, and the law by which they are requested.
 
 use std::fs;
 use std::io;
@@ -6,14 +6,23 @@ use std::path::Path;
 
 /// Maximum number of files. A number has six digits.
 pub const MAX_FILES: u32 = 1_000_000;
-/// Length of each file in bytes.
-pub const LEN: usize = 1024;
+/// Length of each file in bytes, unless another one is chosen.
+pub const LEN: u32 = 1024;
 /// Number of files in a folder. The name of a folder or a file has three digits.
 const IN_FOLDER: u32 = 1000;
 /// Length in bytes of the part of a path that differs between files.
 pub(super) const NAME_LEN: usize = "/000/000".len();
 /// End of each path, after the name.
 pub(super) const EXTENSION: &str = ".bin";
+
+/// A site of numbered files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberedSite {
+    /// Number of files.
+    pub count: u32,
+    /// Length of each file in bytes.
+    pub len: u32,
+}
 
 /// Returns the part of a file's path that differs between files.
 #[inline(always)]
@@ -24,35 +33,38 @@ pub(super) fn name(number: u32) -> [u8; NAME_LEN] {
     [b'/', a, b, c, b'/', d, e, f]
 }
 
-/// Returns the content of a file. All files differ.
-pub fn body(number: u32) -> [u8; LEN] {
-    let mut body = [0; LEN];
+/// Returns `len` bytes as the content of a file. All files differ.
+pub fn body(number: u32, len: u32) -> Vec<u8> {
+    let mut body = vec![0; len as usize];
     fastrand::Rng::with_seed(u64::from(number)).fill(&mut body);
     body
 }
 
-/// Writes the site with `count` files into the empty directory `site`.
-///
-/// # Errors
-/// Fails if a file cannot be written.
-pub fn write(site: &Path, count: u32) -> io::Result<()> {
-    for number in 0..count {
-        let name = name(number);
-        let path = String::from_utf8_lossy(&name[1..]) + EXTENSION;
-        let path = site.join(&*path);
-        if number % IN_FOLDER == 0
-            && let Some(folder) = path.parent()
-        {
-            fs::create_dir_all(folder)?;
+impl NumberedSite {
+    /// Writes the files into the empty directory `folder`.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be written.
+    pub fn write(self, folder: &Path) -> io::Result<()> {
+        for number in 0..self.count {
+            let name = name(number);
+            let path = String::from_utf8_lossy(&name[1..]) + EXTENSION;
+            let path = folder.join(&*path);
+            if number % IN_FOLDER == 0
+                && let Some(folder) = path.parent()
+            {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(path, body(number, self.len))?;
         }
-        fs::write(path, body(number))?;
+        Ok(())
     }
-    Ok(())
-}
 
-/// Returns the CRC-32 of each file.
-pub(super) fn checksums(count: u32) -> Box<[u32]> {
-    (0..count).map(|n| crc32fast::hash(&body(n))).collect()
+    /// Returns the CRC-32 of each file.
+    pub(super) fn checksums(self) -> Box<[u32]> {
+        let bodies = (0..self.count).map(|number| body(number, self.len));
+        bodies.map(|body| crc32fast::hash(&body)).collect()
+    }
 }
 
 /// Returns the weight of each file by a Zipf law with the exponent 1. The n-th most popular file is

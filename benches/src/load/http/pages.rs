@@ -6,7 +6,7 @@ use nmio::Port;
 
 use super::form::Field;
 use super::head::Remembered;
-use super::numbered::{self, MAX_FILES, NAME_LEN};
+use super::numbered::{self, MAX_FILES, NAME_LEN, NumberedSite};
 use super::site::{Draw, MAX_PATHS, request};
 use super::{Page, Workload};
 use crate::load::LoadError;
@@ -66,19 +66,25 @@ impl Pages {
         let Workload {
             pages,
             numbered,
+            in_turn,
             seed,
             ..
         } = workload;
-        if *numbered > MAX_FILES {
-            return invalid(format!("a site has at most {MAX_FILES} numbered files"));
-        }
-        if *numbered > 0 {
+        if let Some(site) = *numbered {
+            let NumberedSite { count, len } = site;
+            if count > MAX_FILES {
+                return invalid(format!("a site has at most {MAX_FILES} numbered files"));
+            }
             let path = "\0".repeat(NAME_LEN) + numbered::EXTENSION;
-            let page = Page::of(&path, 1.0, &numbered::body(0));
+            let page = Page::of(&path, 1.0, &numbered::body(0, len));
             return Ok(Self {
                 prepared: [PreparedPage::new(&page, place)?].into(),
-                numbered: numbered::checksums(*numbered),
-                draw: Draw::new(&numbered::weights(*numbered, *seed), *seed),
+                numbered: site.checksums(),
+                draw: if *in_turn {
+                    Draw::in_turn(count)
+                } else {
+                    Draw::new(&numbered::weights(count, *seed), *seed)
+                },
             });
         }
         if pages.is_empty() || pages.len() > MAX_PATHS {

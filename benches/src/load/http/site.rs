@@ -13,8 +13,7 @@ pub const MAX_PATHS: usize = 1 << 16;
 /// Maximum length of a request in bytes. Such a request fits into one segment even if the server
 /// advertises no MSS.
 const MAX_REQUEST: usize = crate::load::tcp::DEFAULT_MSS as usize;
-/// Number of pages that `Draw` draws in advance from a mix. It must be a power of two, because
-/// `Draw` masks the index.
+/// Number of pages that `Draw` draws in advance from a mix.
 const DRAWN: usize = 1 << 20;
 
 /// One file of the site.
@@ -204,10 +203,21 @@ impl Draw {
         }
     }
 
+    /// Takes each of `count` pages once before any of them comes again.
+    pub(super) fn in_turn(count: u32) -> Self {
+        Self {
+            pages: (0..count).collect(),
+            next: 0,
+        }
+    }
+
     #[inline(always)]
     pub(super) fn next(&mut self) -> u32 {
         let page = self.pages[self.next];
-        self.next = (self.next + 1) & (self.pages.len() - 1);
+        self.next += 1;
+        if self.next == self.pages.len() {
+            self.next = 0;
+        }
         page
     }
 }
@@ -226,6 +236,13 @@ mod tests {
         for (count, expected) in drawn.iter().zip([50_000, 100_000, 650_000, 10, 200_000]) {
             assert!(count.abs_diff(expected) < 2_000, "{drawn:?}");
         }
+    }
+
+    #[test]
+    fn pages_in_turn_come_once_before_any_comes_again() {
+        let mut draw = Draw::in_turn(3);
+        let drawn: Vec<u32> = (0..7).map(|_| draw.next()).collect();
+        assert_eq!(drawn, [0, 1, 2, 0, 1, 2, 0]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use sandstorm::{Builder, Http, Server, packets};
 use tcpip::{Config, SendMode};
 use testkit::{Link, SERVER, SERVER_MAC};
 
-use super::{Client, Form, Page, Workload, numbered};
+use super::{Client, Form, NumberedSite, Page, Workload, numbered};
 use crate::load::link::{Generator, Place};
 use crate::load::meter::{Meter, Phase, Report};
 use crate::load::pace::Pace;
@@ -41,7 +41,8 @@ fn pages(sizes: &[usize]) -> Vec<Page> {
 pub(super) fn workload(sizes: &[usize], connections: u32) -> Workload {
     Workload {
         pages: pages(sizes),
-        numbered: 0,
+        numbered: None,
+        in_turn: false,
         connections,
         requests: 0,
         idle: 0,
@@ -87,7 +88,7 @@ impl World {
         });
         let builder = (0..self.numbered).fold(builder, |site, number| {
             let path = [&numbered::name(number), numbered::EXTENSION.as_bytes()].concat();
-            site.file(&path, modified, &numbered::body(number))
+            site.file(&path, modified, &numbered::body(number, numbered::LEN))
         });
         let site = Arc::new(builder.build());
         let mut config = LinkConfig::symmetric(self.path);
@@ -365,7 +366,10 @@ fn numbered_files_are_requested_and_checked() {
         let mut world = World::new();
         world.numbered = served;
         let mut workload = workload(&[], 8);
-        workload.numbered = 1100;
+        workload.numbered = Some(NumberedSite {
+            count: 1100,
+            len: numbered::LEN,
+        });
         world.run(&workload, &[]).0
     };
     let report = run(1100);
