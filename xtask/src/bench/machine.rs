@@ -55,7 +55,7 @@ pub(crate) fn describe() -> Vec<(String, String)> {
 const WATCH: Duration = Duration::from_secs(1);
 
 /// Fraction of a core's time above which other work distorts the figures.
-const BUSY: f64 = 0.05;
+pub(super) const BUSY: f64 = 0.05;
 
 /// Measures how busy both cores are before the first run. Prints a warning if other work would
 /// distort the figures.

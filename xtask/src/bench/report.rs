@@ -189,7 +189,9 @@ fn noise(text: &mut String, results: &Results) {
             })
             .collect()
     };
-    let stolen: Vec<f64> = results.runs.iter().map(|run| run.cost.stolen).collect();
+    let costs = || results.runs.iter().map(|run| &run.cost);
+    let stolen: Vec<f64> = costs().map(|cost| cost.stolen).collect();
+    let foreign = costs().map(|cost| cost.foreign).collect();
     for (name, mut values) in [
         (
             "spread of rates between repeats, as a part of the median",
@@ -200,6 +202,7 @@ fn noise(text: &mut String, results: &Results) {
             spreads(Quantity::Cost),
         ),
         ("time of the server's core that the host took", stolen),
+        ("time of the server's core that other work took", foreign),
     ] {
         values.sort_by(f64::total_cmp);
         if let [Some(half), Some(most)] = [50, 90].map(|percent| percentile(&values, percent)) {

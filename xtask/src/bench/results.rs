@@ -82,6 +82,10 @@ pub(crate) struct Cost {
     pub(crate) busy: f64,
     /// Fraction of the time that the host stole from the server's core, 0 to 1.
     pub(crate) stolen: f64,
+    /// Fraction of the time that the server's core spent on other work or interrupts, 0 to 1. This time
+    /// also counts in `core_us` and `busy`.
+    #[serde(default)]
+    pub(crate) foreign: f64,
     /// Utilization of the client's core, from 0 to 1.
     pub(crate) client_busy: f64,
 }

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::content::{Content, files_on_disk, set_cached};
 use super::generators;
+use super::machine::BUSY;
 use super::plan::{Group, Job, Set};
 use super::results::{Load, Missing, Results, Run, SKIPPED};
 use super::rig::{Rig, SERVER_CORE, SERVER_LINK};
@@ -230,5 +231,12 @@ fn summary(run: &Run) -> String {
         n => format!(", {n} errors"),
     };
     let (core, user, busy) = (cost.core_us, cost.user_us, cost.busy * 100.0);
-    format!("{rate:.0}/s, {core:.2} µs each ({user:.2} user), core {busy:.0} % busy{errors}")
+    let foreign = if cost.foreign > BUSY {
+        format!(", {:.0} % with other work", cost.foreign * 100.0)
+    } else {
+        String::new()
+    };
+    format!(
+        "{rate:.0}/s, {core:.2} µs each ({user:.2} user), core {busy:.0} % busy{foreign}{errors}"
+    )
 }

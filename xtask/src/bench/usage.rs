@@ -94,6 +94,8 @@ pub(crate) struct Sample {
     cores: [[u64; 2]; 2],
     /// CPU time of the server's processes in user mode, in clock ticks.
     user: u64,
+    /// CPU time of the server's processes, and of the core's kernel thread for deferred work, in ns.
+    server: u64,
     /// CPU time of the kernel threads that receive for the server, in ns.
     receivers: u64,
     /// Number of packets that were steered to the server's core.
@@ -117,14 +119,15 @@ impl Sample {
             let ended = || format!("the server's process {id} ended");
             user += stat.with_context(ended)?.utime;
         }
-        let time = |id: &i32| Process::new(*id)?.schedstat();
-        let times = receivers.iter().flat_map(time);
+        let softirqs = softirq_thread(SERVER_CORE);
+        let server: Vec<i32> = server.iter().copied().chain(softirqs).collect();
         let softnet = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
         Ok(Self {
             at,
             cores: [core(SERVER_CORE)?, core(CLIENT_CORE)?],
             user,
-            receivers: times.map(|time| time.sum_exec_runtime).sum(),
+            server: run_time(&server),
+            receivers: run_time(receivers),
             steered: steered(&softnet, SERVER_CORE).unwrap_or(0),
         })
     }
@@ -148,12 +151,15 @@ impl Sample {
         let requests = completed.max(1) as f64;
         let core_us = busy * wall_us / requests;
         let tick_us = 1e6 / procfs::ticks_per_second() as f64;
+        let own = |sample: &Self| sample.server + sample.receivers;
+        let own_us = own(last).saturating_sub(own(self)) as f64 / 1e3;
         let user_us = last.user.saturating_sub(self.user) as f64 * tick_us / requests;
         Cost {
             core_us,
             user_us: user_us.min(core_us),
             busy,
             stolen,
+            foreign: (busy - own_us / wall_us).max(0.0),
             client_busy,
         }
     }
@@ -186,19 +192,21 @@ mod tests {
             at: Instant::now(),
             cores: [[10_000, 0]; 2],
             user: 50,
+            server: 7,
             receivers: 5,
             steered: 0,
         };
         // In one second the core was idle for 0.5 s, and the host took 0.1 s. The server's own code
-        // took 0.3 s.
+        // took 0.3 s, and with the kernel's work for it 0.35 s.
         let mut last = first.clone();
         last.at += Duration::from_secs(1);
         last.cores = [[10_500, 100]; 2];
         last.user += 3 * procfs::ticks_per_second() / 10;
+        last.server += 350_000_000;
         let cost = first.cost_until(&last, 100_000);
-        let parts = [cost.busy, cost.stolen, cost.client_busy];
+        let parts = [cost.busy, cost.stolen, cost.client_busy, cost.foreign];
         let values = [cost.core_us, cost.user_us].into_iter().chain(parts);
-        for (value, expected) in values.zip([4.0, 3.0, 0.4, 0.1, 0.4]) {
+        for (value, expected) in values.zip([4.0, 3.0, 0.4, 0.1, 0.4, 0.05]) {
             assert!((value - expected).abs() < 1e-9, "{value} {expected}");
         }
         assert!(!first.received_until(&last));
