@@ -76,7 +76,11 @@ where
         if files.good() == 0 {
             return Err(LoadError::Nothing.into());
         }
-        let kept = faulty_files(stale.iter().chain(files.unserved().iter()));
+        // Who asks for one zone need not know what is wrong with others.
+        let kept = match only {
+            Some(_) => None,
+            None => faulty_files(stale.iter().chain(files.unserved().iter())),
+        };
         let old = self.answers();
         let new = Arc::new(files.answers_after(&known, &old));
         let change = || *locked(&self.answers) = Arc::clone(&new);
@@ -109,5 +113,45 @@ where
             }),
             (None, outcome) => outcome,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+    use control::Program as _;
+
+    use crate::key::Form;
+    use crate::program::Namestorm;
+    use crate::service::ReplyMode;
+    use crate::zone_args::ZoneArgs;
+
+    const GOOD: &str = "@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+
+    #[derive(Parser)]
+    struct Options {
+        #[command(flatten)]
+        zones: ZoneArgs,
+    }
+
+    #[test]
+    fn a_zone_that_is_reloaded_alone_succeeds_beside_a_broken_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("a.test.zone", GOOD);
+        write("broken.test.zone", "nonsense\n");
+        let pattern = folder.path().join("*.zone");
+        let options = ["", "--zones-from", pattern.to_str().unwrap()];
+        let zones = Options::parse_from(options).zones;
+        let mode = ReplyMode::default();
+        let program = Namestorm::load_from(zones, Form::Wire, mode, false, &mut |_| {}).unwrap();
+        let kept = |only| program.reload(only).unwrap().kept;
+        assert!(kept(None).unwrap().contains("zones with errors: 1; "));
+        assert_eq!(kept(Some("a.test")), None);
+        write("new.test.zone", GOOD);
+        assert_eq!(kept(Some("new.test")), None);
+        assert!(program.reload(Some("broken.test")).is_err());
     }
 }
