@@ -170,13 +170,13 @@ fn main() -> ExitCode {
             let options = network.check("namestorm");
             let checked = check(&zones, &mut say, io::stdout());
             let defence = args.serve.defence.check(&network.device);
-            match checked.and(defence).and(options.map_err(Into::into)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(message) => {
-                    log::error("namestorm", config::with_places(&message.to_string()));
-                    ExitCode::FAILURE
-                }
+            let found = [checked, defence, options.map_err(Into::into)];
+            let mut status = ExitCode::SUCCESS;
+            for error in found.into_iter().filter_map(Result::err) {
+                log::error("namestorm", config::with_places(&error.to_string()));
+                status = ExitCode::FAILURE;
             }
+            status
         }
         Command::Config(what) => what.run(&parsed, &command, &[namestorm::own_defaults("port")]),
         Command::Zones(zones) => zones.run("namestorm"),

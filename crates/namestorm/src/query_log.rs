@@ -45,6 +45,7 @@ pub struct QueryLogArgs {
     #[arg(
         id = "query_log_format",
         long = "query-log-format",
+        value_name = "FORMAT",
         value_enum,
         default_value_t
     )]

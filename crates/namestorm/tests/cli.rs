@@ -67,3 +67,21 @@ fn the_help_explains_the_exit_status() {
         &[("serve --help", 0, "Exit status: 0 if a signal")],
     );
 }
+
+#[test]
+fn the_help_names_values_in_capitals() {
+    let named = "--query-log-format <FORMAT>";
+    expect(PROGRAM, &[("serve --help", 0, named)]);
+}
+
+#[test]
+fn a_check_reports_errors_in_zones_and_in_options() {
+    let command = "check /c --cookie-secret /none";
+    expect(
+        PROGRAM,
+        &[
+            (command, 1, "1 of 1 zones cannot be served"),
+            (command, 1, "the cookie secrets /none cannot be read"),
+        ],
+    );
+}
