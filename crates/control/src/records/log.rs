@@ -108,7 +108,8 @@ impl RecordLog {
         format: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let stream = FrameStream::open(name, destination, content_type).map_err(|error| {
-            let remedy = "make its folder, or give a file that can be written";
+            let (FrameDestination::Unix(path) | FrameDestination::File(path)) = destination;
+            let remedy = remedy_of_file(path);
             io::Error::new(
                 error.kind(),
                 format!("{name}: {destination}: {error}; {remedy}"),
@@ -263,9 +264,17 @@ fn place(destination: &LogDestination) -> String {
 /// Says what to do if the destination cannot be opened.
 fn remedy(destination: &LogDestination) -> &'static str {
     match destination {
-        LogDestination::File(path) if path.is_dir() => "name a file in this folder",
-        LogDestination::File(_) => "make its folder, or give a file that can be written",
+        LogDestination::File(path) => remedy_of_file(path),
         _ => "start it, or send the lines to a file or to stdout",
+    }
+}
+
+/// Says what to do if a file cannot be opened.
+fn remedy_of_file(path: &Path) -> &'static str {
+    if path.is_dir() {
+        "name a file in this folder"
+    } else {
+        "make its folder, or give a file that can be written"
     }
 }
 
@@ -324,6 +333,14 @@ mod tests {
             message,
             "test log: /nowhere/log: No such file or directory (os error 2); \
              make its folder, or give a file that can be written"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let to = FrameDestination::File(folder.path().to_owned());
+        let error = RecordLog::open_frames("dnstap", &to, "test", as_text).unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.ends_with("; name a file in this folder"),
+            "{message}"
         );
     }
 }
