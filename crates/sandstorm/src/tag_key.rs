@@ -29,7 +29,7 @@ pub(crate) struct TagKey(Option<Arc<[u8]>>);
 /// Why a file cannot be the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TagKeyError {
-    #[error("cannot be read: {0}; let the server's user read it")]
+    #[error("cannot be read: {0}; name a file that the server's user can read")]
     Unreadable(#[from] io::Error),
     #[error(
         "has {len} bytes, and a key has {MIN_LEN} to {MAX_LEN}; make one with openssl rand -hex 32"

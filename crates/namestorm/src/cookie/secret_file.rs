@@ -16,7 +16,7 @@ const MAX_FILE_LEN: u64 = 16_384;
 #[non_exhaustive]
 pub enum CookieFileError {
     /// The file cannot be read.
-    #[error("cannot be read: {0}; let the server's user read it")]
+    #[error("cannot be read: {0}; name a file that the server's user can read")]
     Unreadable(#[from] io::Error),
     /// A line is not a secret.
     #[error(
@@ -119,6 +119,10 @@ mod tests {
             assert!(found.starts_with(error), "{text}: {found}");
         }
         let missing = read(Path::new("/none")).unwrap_err().to_string();
-        assert!(missing.starts_with("cannot be read: "), "{missing}");
+        assert!(
+            missing.starts_with("cannot be read: ")
+                && missing.ends_with("; name a file that the server's user can read"),
+            "{missing}"
+        );
     }
 }

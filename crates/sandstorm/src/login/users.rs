@@ -32,7 +32,7 @@ enum Hash {
 /// Why a file with users cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsersError {
-    #[error("cannot be read: {0}; let the server's user read it")]
+    #[error("cannot be read: {0}; name a file that the server's user can read")]
     Unreadable(#[from] io::Error),
     #[error("has more than {MAX_LEN} bytes; shorten it")]
     TooLong,
