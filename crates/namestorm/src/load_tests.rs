@@ -149,12 +149,16 @@ fn faults_before_the_data_are_named() {
         ],
     );
     finds(
-        "$TTL\n$ttl ; nothing\nwww IN 60 60 A 1.2.3.4\nwww IN 60 IN A 1.2.3.4\n",
+        "$TTL\n$ttl ; nothing\n$ORIGIN\n$INCLUDE\n$ORIGIN a. b\n\
+         www IN 60 60 A 1.2.3.4\nwww IN 60 IN A 1.2.3.4\n",
         &[
             "f:4: $TTL has no time; write $TTL and a time such as 1h: \"$TTL\"",
             "f:5: $TTL has no time; ",
-            "f:6: the TTL is stated twice; write it once: ",
-            "f:7: the class is stated twice; write it once: ",
+            "f:6: $ORIGIN has no name; write $ORIGIN NAME: ",
+            "f:7: $INCLUDE has no file; write $INCLUDE FILE: ",
+            "f:8: more words than the directive takes: ",
+            "f:9: the TTL is stated twice; write it once: ",
+            "f:10: the class is stated twice; write it once: ",
         ],
     );
     let [label, long] = ["x".repeat(64), "abcdefgh.".repeat(28)];

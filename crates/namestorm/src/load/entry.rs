@@ -26,6 +26,12 @@ const EXCERPT: usize = 60;
 /// Blanks at the start of an entry without an owner.
 const INDENT: [char; 3] = [' ', '\t', '\r'];
 const NO_OWNER: &str = "the record has no owner, and no earlier record has one";
+/// Directives, and what is wrong with one that has no other word.
+const DIRECTIVES: [(&str, &str); 3] = [
+    ("$TTL", "time; write $TTL and a time such as 1h"),
+    ("$ORIGIN", "name; write $ORIGIN NAME"),
+    ("$INCLUDE", "file; write $INCLUDE FILE"),
+];
 /// Text that starts data in the generic form (RFC 3597, section 5).
 const GENERIC: &str = "\\#";
 
@@ -146,11 +152,8 @@ impl EntryParser {
                 Some(index),
             ));
         }
-        if master::is_named(text, "$TTL") && words::ranges(text).nth(1).is_none() {
-            return Err(fault(
-                "$TTL has no time; write $TTL and a time such as 1h".into(),
-                None,
-            ));
+        if let Some(message) = lacking_word(text) {
+            return Err(fault(message, None));
         }
         let rtype = prepared.rtype;
         if let Some(rtype) = rtype
@@ -358,6 +361,14 @@ impl DomainError {
     }
 }
 
+/// Says what is wrong with a directive that has no other word.
+fn lacking_word(text: &str) -> Option<String> {
+    let mut directives = DIRECTIVES.iter();
+    let (name, lacking) = directives.find(|(name, _)| master::is_named(text, name))?;
+    let has_none = words::ranges(text).nth(1).is_none();
+    has_none.then(|| format!("{name} has no {lacking}"))
+}
+
 /// Converts a message of the `domain` crate to one that says how to correct the entry.
 fn explain(message: &str, rtype: Option<StatedType<'_>>) -> String {
     match message {
@@ -369,6 +380,7 @@ fn explain(message: &str, rtype: Option<StatedType<'_>>) -> String {
             "a relative name without an origin: give ORIGIN=FILE, or an $ORIGIN".into()
         }
         "missing last owner" => NO_OWNER.into(),
+        "trailing tokens" if rtype.is_none() => "more words than the directive takes".into(),
         "trailing tokens" => with_fields("more fields than the record type has", rtype),
         "unexpected end of entry" | "short buffer" => {
             with_fields("fields are missing at the end", rtype)
