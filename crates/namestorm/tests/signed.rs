@@ -478,14 +478,16 @@ fn expired_and_missing_signatures_are_warned_of() {
     let text = small(Denial::Nsec);
     let old = "20040101000000 20030101000000";
     let found = findings(&text.replace("20400101000000 20200101000000", old));
-    let expected = "warning: the NS records of z. (and those of 6 other RRsets) have no signature that is valid now";
+    let expected = "warning: the NS records of z. have no signature that is valid now; 6 others are wrong too; \
+                    resolvers refuse such records: sign the zone again";
     assert!(found.contains(expected), "{found}");
     let early = findings(&text.replace(" 20200101000000 ", " 20390101000000 "));
     assert!(early.contains(expected), "{early}");
     let is_signature = |line: &&str| line.starts_with("a.b.z. 9 IN RRSIG A ");
     let line = text.lines().find(is_signature).unwrap();
     let found = findings(&text.replace(line, ""));
-    let expected = "warning: the A records of a.b.z. have no signature, so resolvers refuse them";
+    let expected = "warning: the A records of a.b.z. have no signature; resolvers refuse such records: \
+                    sign the zone again";
     assert!(found.contains(expected), "{found}");
     let unsigned = text.lines().filter(|line| !line.contains("RRSIG SOA"));
     let unsigned = unsigned

@@ -7,31 +7,36 @@ use crate::dnssec;
 use crate::name::{self, Shown};
 use crate::report::Report;
 use crate::rtype::{self, DS, RRSIG};
-use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
+use crate::zone::{NameRef, NameStatus, Zone};
 
 /// Warns of RRsets without signatures, and of signatures that are not valid now. Reports the first of each
 /// kind with the number of all, because a zone often has many.
 pub(super) fn check(zone: &Zone, report: &mut Report) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_secs() as u32);
-    let (mut unsigned, mut invalid) = (Found::default(), Found::default());
+    let (mut unsigned, mut invalid) = (Problems::default(), Problems::default());
     for name in zone.names() {
         for rrset in name
             .rrsets()
             .filter(|rrset| must_be_signed(name, rrset.rtype()))
         {
+            let message = |what| {
+                let (rtype, shown) = (rtype::show(rrset.rtype()), Shown(name.owner()));
+                format!("the {rtype} records of {shown} have no signature{what}")
+            };
             if dnssec::signatures(name, rrset.rtype()).next().is_none() {
-                unsigned.add((name, rrset));
+                unsigned.add(rrset.place(), || message(""));
             }
             let is_invalid = |data: &[u8]| !dnssec::is_valid_at(data, now);
             let mut of_rrset = dnssec::signatures(name, rrset.rtype()).peekable();
             if of_rrset.peek().is_some() && of_rrset.all(is_invalid) {
-                invalid.add((name, rrset));
+                invalid.add(rrset.place(), || message(" that is valid now"));
             }
         }
     }
-    unsigned.warn("have no signature", report);
-    invalid.warn("have no signature that is valid now", report);
+    let remedy = "resolvers refuse such records: sign the zone again";
+    unsigned.warn(remedy, report);
+    invalid.warn(remedy, report);
     check_fields(zone, report);
 }
 
@@ -82,36 +87,5 @@ fn must_be_signed(name: NameRef<'_>, rtype: u16) -> bool {
         NameStatus::Authoritative => rtype != RRSIG,
         NameStatus::Cut => rtype == DS,
         NameStatus::BelowCut | NameStatus::BelowDname => false,
-    }
-}
-
-/// The first RRset with a problem, and the number of all.
-#[derive(Default)]
-struct Found<'z> {
-    first: Option<(NameRef<'z>, RrsetRef<'z>)>,
-    count: usize,
-}
-
-impl<'z> Found<'z> {
-    fn add(&mut self, found: (NameRef<'z>, RrsetRef<'z>)) {
-        self.first.get_or_insert(found);
-        self.count += 1;
-    }
-
-    fn warn(&self, what: &str, report: &mut Report) {
-        let Some((name, rrset)) = self.first else {
-            return;
-        };
-        let others = match self.count - 1 {
-            0 => String::new(),
-            1 => " (and those of another RRset)".to_owned(),
-            others => format!(" (and those of {others} other RRsets)"),
-        };
-        let (shown, rtype) = (Shown(name.owner()), rtype::show(rrset.rtype()));
-        let message = format!(
-            "the {rtype} records of {shown}{others} {what}, so resolvers refuse them: sign the zone \
-             again"
-        );
-        report.warning(rrset.place(), message);
     }
 }
