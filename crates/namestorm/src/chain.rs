@@ -153,6 +153,13 @@ struct Place {
 struct Names(ArrayVec<Place, { MAX_CHAIN + 1 }>);
 
 impl Names {
+    /// Returns the number of steps.
+    #[inline(always)]
+    fn steps(&self) -> usize {
+        // The qname is there before the first step.
+        self.0.len() - 1
+    }
+
     /// Finds the byte at `offset` in the name after `step` steps. Returns the step that wrote it, and
     /// its offset in the name of that step.
     fn written_at(&self, mut step: usize, mut offset: usize) -> (usize, usize) {
@@ -176,7 +183,6 @@ struct Chain<'a, 'q, 'z> {
     /// The last name that the chain has reached.
     name: NameBuf,
     names: Names,
-    steps: usize,
     /// The prepared DNAME records that the answer holds.
     dnames: ArrayVec<Answer<'z>, MAX_CHAIN>,
     /// Number of records in the answer, authority and additional sections.
@@ -209,7 +215,6 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             qname,
             name,
             names: Names(ArrayVec::from_iter([whole])),
-            steps: 0,
             dnames: ArrayVec::new(),
             counts: [0; 3],
             tail: &mut scratch[..room],
@@ -234,9 +239,10 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         let Self {
             name,
             proofs,
-            steps,
+            names,
             ..
         } = self;
+        let step = names.steps();
         let name = name.bytes();
         proofs::find(zone, (name, key), resolution, search, sort_key, |answer| {
             if !proofs.iter().any(|known| known.answer.is(&answer)) {
@@ -244,7 +250,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
                 // Each step has at most three.
                 let _ = proofs.try_push(Piece {
                     answer,
-                    step: *steps,
+                    step,
                     shift,
                 });
             }
@@ -260,7 +266,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     /// Writes the DNAME record, unless the answer already holds it. Also writes the synthesized
     /// CNAME with the same TTL (RFC 6672, section 3.1).
     fn substitute(&mut self, dname: Answer<'z>) -> Result<(), Stop> {
-        if self.steps == MAX_CHAIN {
+        if self.names.steps() == MAX_CHAIN {
             return Err(Stop::Open);
         }
         if !self.has(&dname) {
@@ -289,7 +295,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
 
     /// Writes the CNAME record of an alias, and makes the record's target the chain's last name.
     fn follow_alias(&mut self, alias: &Answer<'_>) -> Result<(), Stop> {
-        if self.steps == MAX_CHAIN {
+        if self.names.steps() == MAX_CHAIN {
             return Err(Stop::Open);
         }
         let from = self.name.clone();
@@ -302,10 +308,10 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     /// Writes a CNAME from the name `from` to `self.name`, the new last name of the chain. `fields`
     /// supplies the class and TTL. Then writes the record's signatures, if there are any.
     fn step(&mut self, from: &[u8], fields: &[u8], signatures: &[u8]) -> Result<(), Stop> {
-        let owner = self.names.message_offset(self.steps, 0) as u16;
+        let owner = self.names.message_offset(self.names.steps(), 0) as u16;
         let to = self.name.bytes();
-        let is_loop = (0..=self.steps).any(|step| self.is_name_after(step, to));
-        let earlier = [(0, self.qname), (self.steps, from)];
+        let is_loop = (0..=self.names.steps()).any(|step| self.is_name_after(step, to));
+        let earlier = [(0, self.qname), (self.names.steps(), from)];
         let (common, rest) = earlier
             .map(|(step, name)| {
                 let common = common_suffix(to, name);
@@ -333,7 +339,6 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             *pointer = (0xc000 | rest_at).to_be_bytes();
         }
         self.len += POINTER + FIELDS + data_len;
-        self.steps += 1;
         // The number of steps is bounded.
         let _ = self.names.0.try_push(place);
         self.counts[0] += 1;
@@ -385,7 +390,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     fn piece<'p>(&self, answer: &Answer<'p>) -> Piece<'p> {
         Piece {
             answer: *answer,
-            step: self.steps,
+            step: self.names.steps(),
             shift: self.name.bytes().len() - answer.name_len(),
         }
     }
@@ -479,7 +484,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     fn finish(&mut self, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
         let piece = self.piece(&answer.variant(self.wanted.signatures));
         let answer = &piece.answer;
-        self.is_referral = self.steps == 0 && !answer.is_authoritative();
+        self.is_referral = self.names.steps() == 0 && !answer.is_authoritative();
         if !self.proofs.is_empty() && sections(answer)[2] > 0 {
             return self.finish_around_proofs(&piece, rcode);
         }

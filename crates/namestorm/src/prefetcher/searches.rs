@@ -15,7 +15,7 @@ use crate::answers::{Answers, Denial, Descent, Hashes, Kind, Names, Node, ZoneAn
 use crate::hashed_question::HashedQuestion;
 use crate::index::At;
 use crate::key::{Form, Key};
-use crate::name::{self, MAX_SORT_KEY};
+use crate::name::MAX_SORT_KEY;
 use crate::nsec3::NameHash;
 use crate::proofs;
 use crate::query::NameBuf;
@@ -134,9 +134,13 @@ impl Scratch {
             is_over = true;
             for search in &mut searches {
                 let question = &mut questions[search.packet].question;
-                let message = message(search.packet).unwrap_or_default();
+                let end = QUESTION_AT + question.question.name_len;
+                let message = message(search.packet);
+                let Some(qname) = message.and_then(|message| message.get(QUESTION_AT..end)) else {
+                    continue;
+                };
                 let target = &mut self.targets[search.packet];
-                search.step(answers, message, question, target, &mut self.sort_keys);
+                search.step(answers, qname, question, target, &mut self.sort_keys);
                 is_over &= matches!(search.state, State::Over);
             }
         }
@@ -158,7 +162,7 @@ impl<'z> Search<'z> {
     fn step(
         &mut self,
         answers: &'z Answers,
-        message: &[u8],
+        qname: &[u8],
         question: &mut HashedQuestion,
         target: &mut Target,
         sort_keys: &mut Vec<u8>,
@@ -166,8 +170,7 @@ impl<'z> Search<'z> {
         let (name, key) = if self.followed > 0 {
             (target.name.bytes(), &target.key)
         } else {
-            let name = message.get(QUESTION_AT..QUESTION_AT + question.question.name_len);
-            (name.unwrap_or(name::ROOT), &question.key)
+            (qname, &question.key)
         };
         let zone = self.zone;
         match &mut self.state {
