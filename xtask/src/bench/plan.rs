@@ -137,8 +137,8 @@ struct Row {
     figure: &'static str,
     panel: &'static str,
     /// Load generator's command. `{x}` stands for the variable, and `{ask}` for the query that fits
-    /// the server. `{count}` stands for the number of files on the disk. `{file}` and `{wrk}` stand for the options that request a file. `{kept}` and
-    /// `{new}` stand for the rates in [`WEB_RATES`].
+    /// the server. `{count}` stands for the number of files on the disk. `{file}` and `{wrk}` stand for
+    /// the options that request a file. `{kept}` and `{new}` stand for the rates in [`WEB_RATES`].
     load: &'static str,
     /// What a DNS server is asked, in the words of the load generator, and the size of the frames
     /// that the reflector gets instead. It is the mean of a query's and a reply's frame.
