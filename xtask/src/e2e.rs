@@ -23,6 +23,7 @@ mod rig;
 mod secrets;
 mod stations;
 pub(crate) mod supers;
+mod transfers;
 mod validators;
 pub(crate) mod web;
 
@@ -76,11 +77,12 @@ pub(crate) struct Options {
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that run by default, by name. Those that take longest come first.
-const PARTS: [(&str, Part); 14] = [
+const PARTS: [(&str, Part); 15] = [
     ("mangled messages", mangled::sample),
     ("many zones", many_zones::sample),
     ("validators", validators::sample),
     ("other DNS servers", peers::sample),
+    ("zone transfers", transfers::run),
     ("who gives way", pressure::sample),
     ("a browser", browser::sample),
     ("privileges", privileges::run),

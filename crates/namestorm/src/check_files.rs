@@ -18,8 +18,9 @@ pub struct CheckFailed {
     pub all: usize,
 }
 
-/// Reads zones and prepares their answers, for `namestorm check`. Passes warnings and errors to
-/// `say`. For each good zone, passes one line about its size to `print`.
+/// Reads zones and prepares their answers, for `namestorm check`. Also keeps their records for transfers if
+/// `keeps_records` is set. Passes warnings and errors to `say`. For each good zone, passes one line about
+/// its size to `print`.
 ///
 /// # Errors
 ///
@@ -27,10 +28,12 @@ pub struct CheckFailed {
 /// each of these zones.
 pub fn check(
     specs: &[ZoneSpec],
+    keeps_records: bool,
     say: &mut dyn FnMut(String),
     print: &mut dyn FnMut(String),
 ) -> Result<(), CheckFailed> {
     let files = ZoneFiles::new(Hashing::new(Form::default(), random_seed()));
+    let files = files.keeping_records(keeps_records);
     let files = files.read(specs, all_cores(), say);
     for (apex, size) in files.sizes() {
         print(format!(

@@ -34,6 +34,7 @@ use crate::name;
 use crate::rtype::{self, CNAME, DNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA};
 use crate::tail::{Base, FIELDS, POINTER, TailWriter, TooLong};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
+use crate::zone_records::ZoneRecords;
 use crate::zones::Zones;
 
 /// Number of names between two calls of a `progress` function.
@@ -63,6 +64,12 @@ pub fn compile(
             progress(prepared + names);
         })?;
         prepared += zone.names().len();
+        // A zone with a record that is too long for a transfer is served without transfers.
+        if zones.keeps_records()
+            && let Ok(records) = ZoneRecords::new(zone)
+        {
+            answers.set_records(records);
+        }
         answers.set_group(group_labels.number(&name::Shown(zone.apex()).to_string()));
         list.push(Arc::new(answers));
     }

@@ -115,7 +115,7 @@ impl Counters {
     }
 
     /// Returns the mnemonic of each response code that the server uses, with the number of replies.
-    pub fn by_rcode(&self) -> [(&'static str, u64); 9] {
+    pub fn by_rcode(&self) -> [(&'static str, u64); 10] {
         let count = |code: u16| self.replies[usize::from(code)];
         [
             ("NOERROR", count(rcode::NOERROR)),
@@ -125,6 +125,7 @@ impl Counters {
             ("NOTIMP", count(rcode::NOTIMP)),
             ("REFUSED", count(rcode::REFUSED)),
             ("YXDOMAIN", count(rcode::YXDOMAIN)),
+            ("NOTAUTH", count(rcode::NOTAUTH)),
             ("BADVERS", count(rcode::BADVERS)),
             ("BADCOOKIE", count(rcode::BADCOOKIE)),
         ]

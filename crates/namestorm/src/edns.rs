@@ -36,7 +36,7 @@ pub(crate) const DNSSEC_OK: u16 = 0x8000;
 pub(crate) enum ExtendedError {
     /// The reply has no room for what it must hold.
     Other = 0,
-    /// The server sends its zones to nobody.
+    /// The client may not ask for zone transfers, or asks over UDP.
     Prohibited = 18,
     /// The name is outside our zones.
     NotAuthoritative = 20,

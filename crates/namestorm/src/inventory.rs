@@ -23,6 +23,8 @@ use crate::zone_files::{UnservedFile, ZoneFacts, ZoneFiles};
 pub(crate) const ZONES: &str = "zones";
 /// The counts of replies for each group of zones, and the label with the name of the group.
 pub(crate) const REPLIES_BY_ZONE: &str = "replies by zone";
+/// The counts of completed transfers, with the same label.
+pub(crate) const TRANSFERS_BY_ZONE: &str = "transfers by zone";
 
 /// The zones of a server and their states. The reload thread changes them, and the control thread
 /// lists them. Neither of them waits for the other one, and no answers are kept for a list.
@@ -165,8 +167,8 @@ struct Listing {
     /// The zones that are wanted, if not all of them: the name as it was given, and whether a zone has
     /// it. The keys are the names in wire format and lower case.
     wanted: HashMap<Vec<u8>, (String, bool)>,
-    /// Maps the name of each zone that is counted on its own to the number of its replies.
-    replies: HashMap<String, u64>,
+    /// Maps the name of each zone that is counted on its own to the numbers of its replies and transfers.
+    counts: HashMap<String, [u64; 2]>,
     /// Number of zones that were visited.
     visited: usize,
     /// The time when the list began, in seconds since 1970, modulo 2^32.
@@ -187,20 +189,18 @@ impl Listing {
                 Err(_) => summary.unknown.push(text),
             }
         }
-        let mut replies = HashMap::new();
-        for one in counts
-            .events()
-            .iter()
-            .filter(|one| one.name == REPLIES_BY_ZONE)
-        {
-            for (_, zone) in one.labels.iter() {
-                *replies.entry(zone.to_owned()).or_default() += one.count;
+        let mut by_zone: HashMap<String, [u64; 2]> = HashMap::new();
+        for (at, name) in [REPLIES_BY_ZONE, TRANSFERS_BY_ZONE].into_iter().enumerate() {
+            for one in counts.events().iter().filter(|one| one.name == name) {
+                for (_, zone) in one.labels.iter() {
+                    by_zone.entry(zone.to_owned()).or_default()[at] += one.count;
+                }
             }
         }
         Self {
             contents,
             wanted,
-            replies,
+            counts: by_zone,
             visited: 0,
             now: expiry::seconds(SystemTime::now()),
             summary,
@@ -245,10 +245,10 @@ impl Listing {
 
     fn row(&self, zone: &ZoneFacts, state: State, error: Option<&String>) -> Row {
         let name = name::Shown(zone.apex()).to_string();
-        let replies = self.replies.get(&name).copied();
+        let counts = self.counts.get(&name).copied();
         // A pattern may read like the name of a zone.
-        let replies = replies.filter(|_| !zone.is_grouped());
-        Row::served(name, zone, state, error.cloned(), replies)
+        let counts = counts.filter(|_| !zone.is_grouped());
+        Row::served(name, zone, state, error.cloned(), counts)
     }
 }
 

@@ -107,9 +107,12 @@
 //! A server says who it is only if it has an [`Identity`]. A reply to ANY over UDP has one RRset (RFC
 //! 8482), and errors have extended errors (RFC 8914) if the query has an OPT record.
 //!
-//! The following features are deliberately absent: recursion, zone transfers, dynamic update,
-//! NOTIFY, TSIG, DNSSEC signing, and rotation of the records in an RRset. Signed zones are served with
-//! their signatures and proofs.
+//! Zones are transferred over TCP (RFC 5936) to the clients that a server allows ([`TransferClients`]).
+//! A client that asks for differences (RFC 1995) gets the whole zone, unless its own is current.
+//!
+//! The following features are deliberately absent: recursion, secondary zones, dynamic update, NOTIFY,
+//! TSIG, DNSSEC signing, and rotation of the records in an RRset. Signed zones are served with their
+//! signatures and proofs.
 
 mod answers;
 mod assemble;
@@ -158,6 +161,7 @@ mod server;
 mod service;
 mod tail;
 mod tcp;
+mod transfer;
 mod turnover;
 mod udp_size;
 mod words;
@@ -165,6 +169,7 @@ mod zone;
 mod zone_args;
 mod zone_files;
 mod zone_folders;
+mod zone_records;
 mod zones;
 mod zones_args;
 
@@ -193,6 +198,7 @@ pub use server::{Server, UdpAndTcp};
 pub use service::{Dns, ReplyMode};
 pub use tail::MAX_TCP_MESSAGE;
 pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY, TcpSettings};
+pub use transfer::{Transfer, TransferClients};
 pub use udp_size::{MAX_UDP_SIZE, UdpSize, UdpSizeError, UdpSizes};
 pub use zone::Zone;
 pub use zone_args::{NoZones, ZoneArgs, port_of_zones};

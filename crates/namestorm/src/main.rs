@@ -148,9 +148,10 @@ impl<W: Write> Lines<W> {
 
 /// Runs `namestorm check`. The error is a message for the operator.
 fn check(zones: &ZoneArgs, say: &mut dyn FnMut(String), out: impl Write) -> Result<(), StartError> {
-    let zones = zones.specs()?;
+    let (zones, clients) = (zones.specs()?, zones.transfer_clients());
+    let keeps_records = clients.is_ok_and(|clients| !clients.is_empty());
     let mut lines = Lines::new(out);
-    let checked = namestorm::check(&zones, say, &mut |line| lines.print(&line));
+    let checked = namestorm::check(&zones, keeps_records, say, &mut |line| lines.print(&line));
     let written = lines.finish();
     checked?;
     written.map_err(|error| format!("cannot write to standard output: {error}").into())
@@ -169,8 +170,9 @@ fn main() -> ExitCode {
             log::init(network.log, network.log_format);
             let options = network.check("namestorm");
             let checked = check(&zones, &mut say, io::stdout());
+            let transfers = zones.transfer_clients().map(drop);
             let defence = args.serve.defence.check(&network.device);
-            let found = [checked, defence, options.map_err(Into::into)];
+            let found = [checked, transfers, defence, options.map_err(Into::into)];
             let mut status = ExitCode::SUCCESS;
             for error in found.into_iter().filter_map(Result::err) {
                 log::error("namestorm", config::with_places(&error.to_string()));

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::report::{bytes, count};
+use control::report::{bytes, count, counted};
 use control::{
     ContentList, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program,
     RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
@@ -26,7 +26,7 @@ use crate::compile::compile;
 use crate::defence::{Defence, DefenceArgs};
 use crate::hook::{Hook, NoHook};
 use crate::identity::{Identity, IdentityArgs};
-use crate::inventory::{Inventory, REPLIES_BY_ZONE};
+use crate::inventory::{Inventory, REPLIES_BY_ZONE, TRANSFERS_BY_ZONE};
 use crate::key::{Form, Hashing};
 use crate::load::ZoneSpec;
 use crate::name::{self, Name};
@@ -34,6 +34,7 @@ use crate::query_log::{QueryLog, QueryLogArgs};
 use crate::server::UdpAndTcp;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
+use crate::transfer::TransferClients;
 use crate::zone_args::ZoneArgs;
 use crate::zone_files::{UnservedFile, ZoneFiles, example, summary};
 use crate::zone_folders::{RealPaths, ZoneFolders};
@@ -97,6 +98,7 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     query_log: Option<QueryLog>,
     identity: Arc<Identity>,
     defence: Defence,
+    transfer_clients: TransferClients,
     /// Name and type of an example query, which is shown to the user.
     example: String,
     load_time: Duration,
@@ -135,7 +137,9 @@ impl Namestorm {
         say: &mut dyn FnMut(String),
     ) -> Result<Self, StartError> {
         let specs = zones.specs()?;
-        let (this, files) = Self::load_noting(&specs, form, mode, strict, say)?;
+        let transfer_clients = zones.transfer_clients()?;
+        let keeps_records = !transfer_clients.is_empty();
+        let (this, files) = Self::load_noting(&specs, (form, keeps_records), mode, strict, say)?;
         let folders = ZoneFolders::of(specs.iter().map(|spec| &*spec.file));
         let source = Source {
             zones,
@@ -145,6 +149,7 @@ impl Namestorm {
         };
         Ok(Self {
             source: Some(source),
+            transfer_clients,
             ..this
         })
     }
@@ -164,19 +169,21 @@ impl Namestorm {
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<Self, LoadError> {
-        Ok(Self::load_noting(specs, form, mode, strict, say)?.0)
+        Ok(Self::load_noting(specs, (form, false), mode, strict, say)?.0)
     }
 
-    /// Same as [`load`](Self::load), but also returns the zones as they were read.
+    /// Same as [`load`](Self::load), but also returns the zones as they were read. `keeps_records` is
+    /// whether zones can be transferred.
     fn load_noting(
         specs: &[ZoneSpec],
-        form: Form,
+        (form, keeps_records): (Form, bool),
         mode: ReplyMode,
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<(Self, ZoneFiles), LoadError> {
         let start = Instant::now();
         let files = ZoneFiles::new(Hashing::new(form, random_seed()));
+        let files = files.keeping_records(keeps_records);
         let files = files.read(specs, all_cores(), say);
         let unserved = files.unserved();
         if files.good() == 0 {
@@ -255,6 +262,7 @@ where
             query_log: None,
             identity: Arc::default(),
             defence: Defence::from_args(&DefenceArgs::default(), &Device::Auto)?,
+            transfer_clients: TransferClients::default(),
             example: example.unwrap_or_default(),
             load_time: start.elapsed(),
             files: Vec::new(),
@@ -310,6 +318,16 @@ where
     pub fn with_defence(self, args: &DefenceArgs, device: &Device) -> Result<Self, StartError> {
         let defence = Defence::from_args(args, device)?;
         Ok(Self { defence, ..self })
+    }
+
+    /// Sets the clients that may ask for transfers. The zones must [keep](Zones::keep_records) their
+    /// records.
+    #[must_use]
+    pub fn with_transfers(self, clients: TransferClients) -> Self {
+        Self {
+            transfer_clients: clients,
+            ..self
+        }
     }
 
     /// Sets the settings for TCP.
@@ -391,6 +409,7 @@ where
         let udp_sizes = Arc::new(self.defence.udp_sizes().fitting(capabilities.mtu));
         dns.set_udp_sizes(&udp_sizes);
         over_tcp.set_udp_sizes(udp_sizes);
+        over_tcp.set_transfer_clients(self.transfer_clients.clone());
         if let Some(log) = &self.query_log {
             dns.set_query_log(Some(log.sender(false)));
             over_tcp.set_query_log(Some(log.sender(true)));
@@ -513,6 +532,10 @@ where
             ),
             ("hash, mode", format!("{}, {}", answers.form(), self.mode)),
         ]);
+        let networks = self.transfer_clients.len() as u64;
+        if networks > 0 {
+            lines.push(("transfers", format!("to {}", counted(networks, "network"))));
+        }
         lines.extend(self.defence.loaded());
         lines
     }
@@ -552,6 +575,9 @@ where
         let by_group = server.dns().by_group().zip(server.tcp().app().by_group());
         for ((zones, over_udp), (_, over_tcp)) in by_group {
             tally.detail(REPLIES_BY_ZONE, ("zones", zones), over_udp + over_tcp);
+        }
+        for (zones, count) in server.tcp().app().transfers_by_group() {
+            tally.detail(TRANSFERS_BY_ZONE, ("zones", zones), count);
         }
         if let Some(inventory) = self.inventory.as_ref().filter(|_| server.reports_answers) {
             for (state, count) in inventory.by_state() {

@@ -6,6 +6,8 @@ use crate::tail::{QUESTION_AT, QUESTION_REST};
 
 /// Length of a message header, in bytes.
 pub(crate) const HEADER_LEN: usize = QUESTION_AT;
+/// Maximum length of a head (header and question), in bytes.
+pub(crate) const MAX_HEAD: usize = HEADER_LEN + MAX_NAME + QUESTION_REST;
 /// The two high bits of a byte. Both are set in the first byte of a compression pointer.
 const POINTER: u8 = 0xc0;
 const OPCODE: u16 = 0x7800;
@@ -92,6 +94,18 @@ impl NameBuf {
             self.bytes[self.len..][..part.len()].copy_from_slice(part);
             self.len += part.len();
         }
+    }
+
+    /// Keeps the last `kept` bytes of the name, and puts `start` before them.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the name is shorter than `kept`, or if the result is longer than a name may be.
+    pub(crate) fn replace_start(&mut self, start: &[u8], kept: usize) {
+        self.bytes
+            .copy_within(self.len - kept..self.len, start.len());
+        self.bytes[..start.len()].copy_from_slice(start);
+        self.len = start.len() + kept;
     }
 
     fn push(&mut self, label: &[u8]) -> Result<(), Malformed> {

@@ -14,6 +14,8 @@ pub const NOTIMP: u16 = 4;
 pub const REFUSED: u16 = 5;
 /// A DNAME substitution makes the name too long (RFC 6672).
 pub const YXDOMAIN: u16 = 6;
+/// The name is not that of a zone of this server (RFC 5936, section 2.2.1).
+pub const NOTAUTH: u16 = 9;
 /// The query's EDNS version is not supported.
 pub const BADVERS: u16 = 16;
 /// The client must send the query again with the cookie of the reply (RFC 7873, section 8).

@@ -1,6 +1,7 @@
 //! Turns a query into its reply, for any transport.
 
 mod limited;
+mod transfer;
 
 use std::mem;
 use std::net::SocketAddr;
@@ -22,15 +23,14 @@ use crate::groups::{GroupCounts, NO_GROUP};
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::{CLASS_CHAOS, Identity};
-use crate::name;
 use crate::options::{About, MAX_OPT, OptWriter};
-use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, RD, RawQuestion, TC};
+use crate::query::{AA, HEADER_LEN, Header, MAX_HEAD, NameBuf, QR, RD, RawQuestion, TC};
 use crate::rcode;
 use crate::rtype;
 use crate::tail::{MAX_TCP_MESSAGE, QUESTION_REST};
 
-/// Maximum length of a head (header and question), in bytes.
-pub(crate) const MAX_HEAD: usize = HEADER_LEN + name::MAX_NAME + QUESTION_REST;
+pub(crate) use transfer::{TransferReply, asks_for_transfer};
+
 // All options fit a reply without records, however short the messages that the client accepts.
 const _: () = assert!(MAX_HEAD + MAX_OPT <= MIN_UDP_MESSAGE);
 const CLASS_IN: u16 = 1;
@@ -485,7 +485,7 @@ fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     }
     let RawQuestion { qtype, qclass, .. } = query.question;
     let is_ours = qclass == CLASS_IN || qclass == CLASS_ANY;
-    // Zone transfers are refused to everyone, as a policy (RFC 5936, section 2.2.1).
+    // Allowed transfers do not come here. Others are refused (RFC 5936, section 2.2.1).
     let is_transfer = qtype == rtype::AXFR || qtype == rtype::IXFR;
     (!is_ours || is_transfer).then_some(rcode::REFUSED)
 }
@@ -568,6 +568,7 @@ fn fit<'a>(
 mod tests {
     use super::*;
     use crate::key::Form;
+    use crate::name;
     use crate::zones::Zones;
     use crate::{compile, load_text, prepare_text};
 

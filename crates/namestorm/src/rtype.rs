@@ -1,6 +1,8 @@
 //! Record types (RFC 1035, section 3.2.2, and later RFCs) that the server treats specially, or that
 //! hooks use most often.
 
+use arrayvec::ArrayVec;
+
 use crate::fields;
 use crate::name;
 
@@ -84,6 +86,22 @@ pub(crate) const fn layout(rtype: u16) -> Layout {
         _ => (0, 0),
     };
     Layout { fixed, names }
+}
+
+/// Splits data of this type: the bytes before the names that may be compressed, these names, and the
+/// rest.
+pub(crate) fn split_data(rtype: u16, data: &[u8]) -> (&[u8], ArrayVec<&[u8], 2>, &[u8]) {
+    let layout = layout(rtype);
+    let (fixed, mut rest) = data.split_at(layout.fixed.min(data.len()));
+    let mut names = ArrayVec::new();
+    while names.len() < layout.names
+        && let Some(len) = name::prefix_len(rest)
+    {
+        let (name, after) = rest.split_at(len);
+        names.push(name);
+        rest = after;
+    }
+    (fixed, names, rest)
 }
 
 /// Returns true if the canonical form of this type's data has names in lower case. See RFC 4034,

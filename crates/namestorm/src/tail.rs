@@ -1,7 +1,7 @@
 //! Writes the part of a message after its question: records with compressed names.
 
 use crate::name;
-use crate::rtype::layout;
+use crate::rtype::{self, layout};
 
 /// Offset of the question in a message.
 pub(crate) const QUESTION_AT: usize = 12;
@@ -15,8 +15,8 @@ pub(crate) const POINTER: usize = 2;
 /// Size of the fields between a record's owner and its data, in bytes: type, class, TTL and data
 /// length.
 pub(crate) const FIELDS: usize = 10;
-/// The bits of a compression pointer that hold its target.
-const POINTER_TARGET: u16 = 0x3fff;
+/// The bits that make a compression pointer of its target.
+pub(crate) const POINTER_BITS: u16 = 0xc000;
 /// Maximum length of the records that a chain of aliases can put before a tail, in bytes. Each
 /// alias adds at most a DNAME and a CNAME record.
 const MAX_CHAIN_LEN: usize = MAX_CHAIN * 2 * (POINTER + FIELDS + name::MAX_NAME);
@@ -185,16 +185,10 @@ impl TailWriter {
         self.bytes.extend(ttl.to_be_bytes());
         let len_at = self.bytes.len();
         self.bytes.extend([0, 0]);
-        let layout = layout(rtype);
-        let (fixed, mut rest) = data.split_at(layout.fixed.min(data.len()));
+        let (fixed, names, rest) = rtype::split_data(rtype, data);
         self.bytes.extend_from_slice(fixed);
-        for _ in 0..layout.names {
-            let Some(len) = name::prefix_len(rest) else {
-                break;
-            };
-            let (target, after) = rest.split_at(len);
-            self.name(target);
-            rest = after;
+        for name in names {
+            self.name(name);
         }
         self.bytes.extend_from_slice(rest);
         let data_len = self.bytes.len() - len_at - 2;
@@ -235,7 +229,7 @@ impl TailWriter {
         if shifts && self.base != Base::Exact {
             self.fixups.push(self.bytes.len() as u16);
         }
-        self.bytes.extend((0xc000 | to as u16).to_be_bytes());
+        self.bytes.extend((POINTER_BITS | to as u16).to_be_bytes());
     }
 
     /// Writes a name, compressed as far as possible.
@@ -307,8 +301,8 @@ pub(crate) fn map_pointer(tail: &mut [u8], at: usize, new: impl FnOnce(u16) -> u
     let pointer: &mut [u8; 2] = tail[at..]
         .first_chunk_mut()
         .expect("fixups lie in their tail");
-    let to = u16::from_be_bytes(*pointer) & POINTER_TARGET;
-    *pointer = (!POINTER_TARGET | new(to)).to_be_bytes();
+    let to = u16::from_be_bytes(*pointer) & !POINTER_BITS;
+    *pointer = (POINTER_BITS | new(to)).to_be_bytes();
 }
 
 /// Splits the compressed name at the start of `bytes` into its literal labels and the target of the
@@ -340,7 +334,7 @@ pub(crate) fn map_pointers(tail: &mut [u8], records: u16, mut new: impl FnMut(us
         let Some(to) = to else {
             return at + 1;
         };
-        let pointer = 0xc000 | new(at, to);
+        let pointer = POINTER_BITS | new(at, to);
         tail[at..][..POINTER].copy_from_slice(&pointer.to_be_bytes());
         at + POINTER
     };

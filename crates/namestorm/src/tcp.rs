@@ -4,23 +4,29 @@
 //! in order. An incomplete query stays in the connection's receive buffer. The stack closes a
 //! connection that is idle for too long, or on which a query is still incomplete too long after its
 //! first byte. The default for both times is [`IDLE_TIMEOUT`].
+//!
+//! A query for a zone transfer gets many messages. They are written as the client acknowledges them.
+//! Queries behind it wait until the last message is written.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use control::ConnectionArgs;
 use tcpip::{
-    Application, Config, CongestionControl, Connection, Connections, Deadline, WriteError,
+    Application, Config, CongestionControl, Connection, Connections, Deadline, STREAM_ENTRIES,
+    WriteError,
 };
 
 use crate::answers::Answers;
 use crate::cookie::Cookies;
 use crate::counters::Counters;
+use crate::groups::GroupCounts;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
 use crate::query_log::QueryLogger;
-use crate::respond::{Responder, Transport};
+use crate::respond::{Reply, Responder, TransferReply, Transport, asks_for_transfer};
 use crate::tail::MAX_TCP_MESSAGE;
+use crate::transfer::{LENGTH, Transfer, TransferClients};
 use crate::udp_size::UdpSizes;
 
 /// The default for three times: how long a connection may be idle, how long a query may be
@@ -33,8 +39,9 @@ pub const MAX_CONNECTIONS: u32 = 16_384;
 /// default size of a connection's receive buffer. Real queries are far shorter, because they have
 /// only one question.
 pub const MAX_TCP_QUERY: usize = 16_384;
-/// Size of the length field before a message, in bytes.
-const LENGTH: usize = 2;
+/// Maximum number of writes of a transfer, of up to 64 KiB each, that the client has not acknowledged.
+/// It bounds the memory that a transfer takes, and the time until other clients are served.
+const WRITES_IN_FLIGHT: usize = 4;
 
 /// Settings for DNS over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +79,9 @@ impl Default for TcpSettings {
     }
 }
 
+/// The state of a connection: the transfer in progress, if there is one.
+type State = Option<Box<Transfer>>;
+
 /// The lengths of the first parts of a reply, in bytes. The OPT record follows them.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
@@ -92,6 +102,9 @@ pub struct DnsOverTcp<H = NoHook> {
     query_log: Option<QueryLogger>,
     /// The largest UDP message for each client, which OPT records advertise over TCP too.
     udp_sizes: Arc<UdpSizes>,
+    transfer_clients: TransferClients,
+    /// Completed transfers.
+    transfers: Box<GroupCounts>,
 }
 
 impl DnsOverTcp {
@@ -114,6 +127,8 @@ impl<H: Hook> DnsOverTcp<H> {
             request_timeout,
             query_log: None,
             udp_sizes: Arc::default(),
+            transfer_clients: TransferClients::default(),
+            transfers: Box::new(GroupCounts::new()),
         }
     }
 
@@ -130,6 +145,18 @@ impl<H: Hook> DnsOverTcp<H> {
     /// Tells each client the largest message that it gets over UDP.
     pub fn set_udp_sizes(&mut self, sizes: Arc<UdpSizes>) {
         self.udp_sizes = sizes;
+    }
+
+    /// Sends zones to these clients, if they ask. The records of the zones must be
+    /// [kept](crate::Zones::keep_records).
+    pub fn set_transfer_clients(&mut self, clients: TransferClients) {
+        self.transfer_clients = clients;
+    }
+
+    /// Returns the label of each zone group with the number of completed transfers.
+    pub(crate) fn transfers_by_group(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.transfers
+            .by_label(self.responder.answers().group_labels())
     }
 
     /// Tells clients how long a connection may be idle, if they ask (RFC 7828).
@@ -179,7 +206,7 @@ impl<H: Hook> DnsOverTcp<H> {
 
     /// Builds the reply to one message in `self.reply`, with its length field. Returns the lengths of the
     /// reply's parts, or `None` if the message receives no reply.
-    fn answer(&mut self, message: &[u8], conn: &Connection<'_, ()>) -> Option<Parts> {
+    fn answer(&mut self, message: &[u8], conn: &Connection<'_, State>) -> Option<Parts> {
         let query = &mut self.query[..message.len()];
         query.copy_from_slice(message);
         let context = HookContext {
@@ -191,21 +218,78 @@ impl<H: Hook> DnsOverTcp<H> {
         let responder = &mut self.responder;
         responder.set_udp_size(self.udp_sizes.of(conn.peer().ip()));
         let reply = responder.respond_to::<H, true>(query, Transport::Tcp, None, context)?;
-        let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
-        self.reply.clear();
-        self.reply.extend((reply.len() as u16).to_be_bytes());
-        self.reply.extend_from_slice(head);
-        self.reply.extend_from_slice(reply.tail.bytes);
-        self.reply.extend_from_slice(reply.trail);
-        Some(Parts {
-            head: head.len(),
-            tail: reply.tail.bytes.len(),
-        })
+        Some(compose(&mut self.reply, query, &reply))
+    }
+
+    /// Starts the transfer that a message asks for, or builds the reply that refuses it as
+    /// [`answer`](Self::answer) does. Returns `None` if the message must be answered like any other.
+    #[cold]
+    #[inline(never)]
+    fn begin_transfer(
+        &mut self,
+        message: &[u8],
+        conn: &mut Connection<'_, State>,
+    ) -> Option<Parts> {
+        let client = conn.peer().ip();
+        if !self.transfer_clients.contains(client) {
+            return None;
+        }
+        let query = &mut self.query[..message.len()];
+        query.copy_from_slice(message);
+        self.responder.set_udp_size(self.udp_sizes.of(client));
+        match self.responder.respond_to_transfer(query, client)? {
+            TransferReply::Error(reply) => Some(compose(&mut self.reply, query, &reply)),
+            TransferReply::Transfer(transfer) => {
+                self.reply.clear();
+                self.reply.extend([0; LENGTH]);
+                self.reply.extend_from_slice(transfer.head());
+                let parts = Parts {
+                    head: transfer.head().len(),
+                    tail: 0,
+                };
+                *conn.state() = Some(transfer);
+                Some(parts)
+            }
+        }
+    }
+
+    /// Writes messages of the connection's transfer, if there is one, while there is room. Returns false
+    /// if the transfer must go on later.
+    #[inline(always)]
+    fn go_on(&mut self, conn: &mut Connection<'_, State>) -> bool {
+        conn.state().is_none() || self.transfer(conn)
+    }
+
+    #[cold]
+    fn transfer(&mut self, conn: &mut Connection<'_, State>) -> bool {
+        let Some(mut transfer) = conn.state().take() else {
+            return true;
+        };
+        while !transfer.is_finished() {
+            if STREAM_ENTRIES - conn.room() >= WRITES_IN_FLIGHT {
+                conn.notify_of_room();
+                break;
+            }
+            match conn.write_with(|buffer| transfer.fill(buffer)) {
+                Ok(()) => {}
+                // The stack calls `on_sent` when there is room.
+                Err(WriteError::Full) => break,
+                Err(_) => return true,
+            }
+        }
+        if !transfer.is_finished() {
+            *conn.state() = Some(transfer);
+            return false;
+        }
+        if let Some(group) = transfer.group() {
+            self.transfers.count(group);
+        }
+        true
     }
 
     /// Logs a query, and the reply in `self.reply` unless `parts` is `None`. Called when the reply has been
     /// written, because a query whose reply has to wait is answered again.
-    fn log(&mut self, message: &[u8], parts: Option<Parts>, conn: &Connection<'_, ()>) {
+    fn log(&mut self, message: &[u8], parts: Option<Parts>, conn: &Connection<'_, State>) {
         let Some(log) = &mut self.query_log else {
             return;
         };
@@ -219,13 +303,30 @@ impl<H: Hook> DnsOverTcp<H> {
     }
 }
 
+/// Builds a message in `out` from the parts of a reply, with its length field. `query` is the message
+/// whose start the head may have been written over.
+fn compose(out: &mut Vec<u8>, query: &[u8], reply: &Reply<'_>) -> Parts {
+    let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
+    out.clear();
+    out.extend((reply.len() as u16).to_be_bytes());
+    out.extend_from_slice(head);
+    out.extend_from_slice(reply.tail.bytes);
+    out.extend_from_slice(reply.trail);
+    Parts {
+        head: head.len(),
+        tail: reply.tail.bytes.len(),
+    }
+}
+
 impl<H: Hook> Application for DnsOverTcp<H> {
-    type State = ();
+    type State = State;
     type Message = H::Message;
 
-    fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+    fn on_receive(&mut self, conn: &mut Connection<'_, State>, data: &[u8]) -> usize {
         let mut consumed = 0;
-        while let Some(&[high, low]) = data[consumed..].first_chunk() {
+        while self.go_on(conn)
+            && let Some(&[high, low]) = data[consumed..].first_chunk()
+        {
             let len = usize::from(u16::from_be_bytes([high, low]));
             if LENGTH + len > MAX_TCP_QUERY {
                 self.too_long += 1;
@@ -237,13 +338,23 @@ impl<H: Hook> Application for DnsOverTcp<H> {
             };
             conn.clear_deadline();
             let before = *self.counters();
-            let Some(parts) = self.answer(message, conn) else {
+            let parts = if asks_for_transfer(message) {
+                self.begin_transfer(message, conn)
+            } else {
+                None
+            };
+            let Some(parts) = parts.or_else(|| self.answer(message, conn)) else {
                 self.log(message, None, conn);
                 // The message is not a query, or the hook does not reply. Close gracefully, because
                 // a reset could destroy earlier replies that the client has not read yet.
                 conn.close();
                 return data.len();
             };
+            if conn.state().is_some() {
+                self.log(message, Some(parts), conn);
+                consumed += LENGTH + len;
+                continue;
+            }
             match conn.write_bytes(&self.reply) {
                 Ok(()) => {
                     self.log(message, Some(parts), conn);
@@ -261,14 +372,21 @@ impl<H: Hook> Application for DnsOverTcp<H> {
                 }
             }
         }
-        if consumed < data.len() && conn.deadline().is_none() {
+        let is_incomplete = consumed < data.len() && conn.state().is_none();
+        if is_incomplete && conn.deadline().is_none() {
             conn.set_deadline(Deadline::Request, self.request_timeout);
         }
         consumed
     }
 
-    /// Closes the connection unless a query is incomplete. The FIN follows the replies.
-    fn on_drain(&mut self, conn: &mut Connection<'_, ()>) {
+    /// Goes on with a transfer. The stack then offers the queries that have waited behind it.
+    fn on_sent(&mut self, conn: &mut Connection<'_, State>) {
+        self.go_on(conn);
+    }
+
+    /// Closes the connection unless a query is incomplete. The FIN follows the replies. A transfer in
+    /// progress waits for room, so its connection does not come here.
+    fn on_drain(&mut self, conn: &mut Connection<'_, State>) {
         if conn.is_between_messages() {
             conn.close();
         }
@@ -276,7 +394,7 @@ impl<H: Hook> Application for DnsOverTcp<H> {
 
     fn on_message<C: CongestionControl>(
         &mut self,
-        connections: &mut Connections<'_, (), C>,
+        connections: &mut Connections<'_, State, C>,
         message: H::Message,
     ) {
         self.hook.on_message(message, connections.now());

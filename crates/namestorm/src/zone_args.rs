@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Command};
-use control::{Watched, config};
+use control::{Prefix, StartError, Watched, config};
 use glob::{MatchOptions, Pattern};
 
 use crate::load::ZoneSpec;
+use crate::transfer::TransferClients;
 
 /// The options that name the zones to serve, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug)]
@@ -28,6 +29,12 @@ pub struct ZoneArgs {
     /// option for more patterns.
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     zones_from: Vec<String>,
+
+    /// Address or network of clients that may transfer the zones over TCP, such as the secondary server
+    /// `192.0.2.53`. The server then also keeps the records, which takes memory. Repeat the option for
+    /// more. Without it, nobody may.
+    #[arg(long = "allow-transfer", value_name = "ADDRESS[/BITS]")]
+    allow_transfers: Vec<Prefix>,
 }
 
 /// Why there are no zones to serve, as a message for the operator.
@@ -84,6 +91,14 @@ impl ZoneArgs {
             return Err(NoZones::Given);
         }
         Ok(specs)
+    }
+
+    /// Returns the clients that may ask for transfers.
+    ///
+    /// # Errors
+    /// If there are too many networks.
+    pub fn transfer_clients(&self) -> Result<TransferClients, StartError> {
+        Ok(TransferClients::new(&self.allow_transfers)?)
     }
 
     /// Returns the folder in which the search for the files of each pattern begins.

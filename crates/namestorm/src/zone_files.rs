@@ -37,6 +37,8 @@ const NAMED: usize = 5;
 #[derive(Debug)]
 pub(crate) struct ZoneFiles {
     hashing: Hashing,
+    /// Whether the records of zones are kept, for transfers.
+    keeps_records: bool,
     good: Vec<Arc<GoodZone>>,
     /// The files with errors whose zones stay as they were.
     stale: Vec<UnservedFile>,
@@ -54,12 +56,21 @@ impl ZoneFiles {
     pub(crate) fn new(hashing: Hashing) -> Self {
         Self {
             hashing,
+            keeps_records: false,
             good: Vec::new(),
             stale: Vec::new(),
             unserved: Arc::default(),
             group_labels: GroupLabels::default(),
             example: None,
             read: 0,
+        }
+    }
+
+    /// Keeps the records of zones beside their answers, for transfers, if `keeps` is set.
+    pub(crate) fn keeping_records(self, keeps: bool) -> Self {
+        Self {
+            keeps_records: keeps,
+            ..self
         }
     }
 
@@ -77,8 +88,8 @@ impl ZoneFiles {
         let is_changed = |(_, known): &(_, &Known<'_>)| !matches!(known, Known::Unchanged(_));
         let changed = specs.iter().zip(&known).filter(is_changed);
         let changed: Vec<_> = changed.map(|(spec, _)| spec).collect();
-        let mut read =
-            read_all(&changed, threads, |spec| read_zone(spec, &self.hashing)).into_iter();
+        let read = |spec: &ZoneSpec| read_zone(spec, &self.hashing, self.keeps_records);
+        let mut read = read_all(&changed, threads, read).into_iter();
         let mut gatherer = Gatherer::new(self);
         for (spec, known) in specs.iter().zip(known) {
             let old = match known {
@@ -120,7 +131,7 @@ impl ZoneFiles {
             return Ok(None);
         };
         let spec = self.good[at].facts.spec();
-        let read = read_zone(spec, &self.hashing).map_err(|broken| {
+        let read = read_zone(spec, &self.hashing, self.keeps_records).map_err(|broken| {
             say_findings(&broken.report, say);
             let error = broken.report.first_error().cloned();
             let file = spec.file.display().to_string();
@@ -135,6 +146,7 @@ impl ZoneFiles {
         good[at] = Arc::new(GoodZone::new(spec.clone(), read, &mut group_labels));
         Ok(Some(Self {
             hashing: self.hashing.clone(),
+            keeps_records: self.keeps_records,
             good,
             stale: Vec::new(),
             unserved: Arc::clone(&self.unserved),
@@ -421,6 +433,7 @@ impl<'z> Gatherer<'z> {
         }
         ZoneFiles {
             hashing: self.before.hashing.clone(),
+            keeps_records: self.before.keeps_records,
             good: self.good,
             stale: self.stale,
             unserved: self.unserved.into(),

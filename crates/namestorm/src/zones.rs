@@ -46,6 +46,7 @@ pub struct Zones {
     /// Maps the apex of each zone, in lower case, to what the server stores for the zone.
     by_apex: HashMap<Vec<u8>, ZoneState>,
     hooked: HookedNames,
+    keeps_records: bool,
 }
 
 impl Zones {
@@ -77,6 +78,7 @@ impl Zones {
             broken: Vec::new(),
             by_apex,
             hooked: HookedNames::default(),
+            keeps_records: false,
         };
         for mut apex in broken {
             apex.make_ascii_lowercase();
@@ -86,6 +88,18 @@ impl Zones {
             }
         }
         Ok(this)
+    }
+
+    /// Keeps the records of the zones beside the prepared answers, so that the zones can be transferred
+    /// to [clients](crate::TransferClients). A record takes its data, 9 bytes, and the new labels of its
+    /// owner.
+    pub fn keep_records(&mut self) {
+        self.keeps_records = true;
+    }
+
+    /// Returns true if the records of the zones are kept.
+    pub(crate) fn keeps_records(&self) -> bool {
+        self.keeps_records
     }
 
     /// Registers names for a [`Hook`](crate::Hook) to answer for. `time.example.org` registers one

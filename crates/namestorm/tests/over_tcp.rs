@@ -5,77 +5,19 @@ mod harness;
 
 use std::net::SocketAddr;
 
-use harness::{Client, FORMS, MODES, PORT, Query, name, prepare, prepare_hooked};
+use harness::tcp::{Connection, end, framed};
+use harness::{Client, FORMS, MODES, Query, name, prepare, prepare_hooked};
 use namestorm::{Hook, Question, RecordError, Records, Verdict, rcode};
 use nmio::{Handler, Instant, Port as _};
-use testkit::{ACK, CLIENT, FIN, Layout, Opt, RST, Route, SYN, Segment, read_segment};
+use testkit::{CLIENT, FIN, RST, Segment, read_segment};
 
 const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
-
-/// The client's side of a connection.
-struct Connection {
-    /// The next sequence number to send.
-    seq: u32,
-    /// The next sequence number to acknowledge.
-    ack: u32,
-}
-
-impl Connection {
-    fn open<H: Hook>(client: &mut Client<H>) -> Self {
-        let mut connection = Self { seq: 0, ack: 0 };
-        let syn = Segment {
-            bits: SYN,
-            options: vec![Opt::Mss(1460)],
-            ..Segment::default()
-        };
-        connection.ack = end(&connection.exchange(client, &syn).unwrap());
-        connection
-    }
-
-    /// Sends `data` as the next bytes of the connection. Returns the last segment that the server
-    /// sends in response, if any.
-    fn send<H: Hook>(&mut self, client: &mut Client<H>, data: &[u8]) -> Option<Segment> {
-        let segment = Segment {
-            bits: ACK,
-            seq: self.seq,
-            ack: self.ack,
-            data: data.to_vec(),
-            ..Segment::default()
-        };
-        self.exchange(client, &segment)
-    }
-
-    fn exchange<H: Hook>(&mut self, client: &mut Client<H>, segment: &Segment) -> Option<Segment> {
-        let segment = Segment {
-            window: u16::MAX,
-            ..segment.clone()
-        };
-        self.seq += segment.span();
-        let route = Route::to_server(false, 40_000, PORT);
-        let sent = client.handle(&route.segment(&segment, Layout::Usual))?;
-        let received = read_segment(&sent).unwrap();
-        assert_eq!(received.route, route.back());
-        Some(received.segment)
-    }
-}
 
 impl<H: Hook> Client<H> {
     /// Runs the server's timers at time `now`. No frame arrives before that time.
     fn wait_until(&mut self, now: Instant) {
         self.server.handle_timers(&mut self.sink, now);
     }
-}
-
-/// Returns the sequence number that follows a segment.
-fn end(segment: &Segment) -> u32 {
-    segment.seq.wrapping_add(segment.span())
-}
-
-/// Returns a message with its length field.
-fn framed(message: &[u8]) -> Vec<u8> {
-    let mut bytes = (message.len() as u16).to_be_bytes().to_vec();
-    bytes.extend(message);
-    bytes
 }
 
 /// After a message that is too short, too long or not a query, the server closes the connection

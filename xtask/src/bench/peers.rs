@@ -171,6 +171,7 @@ remote-control:
 zone:
     name: {origin}
     zonefile: {file}
+    provide-xfr: 127.0.0.1 NOKEY
 ";
 
 /// Configuration of Knot DNS. It listens either on kernel sockets or on `AF_XDP`, so that a run
@@ -193,8 +194,13 @@ log:
     any: warning
 database:
     storage: {run}
+acl:
+  - id: local
+    address: 127.0.0.1
+    action: transfer
 {rrl}template:
   - id: default
+    acl: local
 {uses_rrl}    semantic-checks: off
     zonefile-sync: -1
     zonefile-load: whole

@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 45] = [
+const EXAMPLES: [(&str, &str); 46] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -62,6 +62,7 @@ const EXAMPLES: [(&str, &str); 45] = [
     ("zones_from", r#"["/var/lib/zones/*.zone"]"#),
     ("cookie_secret", r#""/etc/namestorm/cookie.secrets""#),
     ("rate_limit", "1000"),
+    ("allow_transfers", r#"["192.0.2.53", "2001:db8:53::/64"]"#),
     ("rate_limit_allowed", r#"["192.0.2.0/24", "2001:db8::/32"]"#),
     ("edns_sizes", r#"["1232", "2001:db8::/32=4096"]"#),
     ("nsid", r#""ns1.example.org""#),

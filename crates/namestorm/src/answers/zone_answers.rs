@@ -1,5 +1,7 @@
 //! The prepared answers of one zone.
 
+use std::sync::Arc;
+
 use super::answer::Answer;
 use super::denial::Denial;
 use super::node::{Kind, Node};
@@ -8,6 +10,7 @@ use crate::groups::NO_GROUP;
 use crate::index::{At, Entries, Table};
 use crate::key::{self, Form, Hashing, Key};
 use crate::name;
+use crate::zone_records::ZoneRecords;
 
 /// Number of cache lines of most answers with signatures.
 const SIGNED_LINES: usize = 4;
@@ -38,6 +41,8 @@ pub(crate) struct ZoneAnswers {
     version: Option<ZoneVersion>,
     size: Size,
     denial: Option<Denial>,
+    /// The records, if clients may ask for a transfer of the zone.
+    records: Option<Arc<ZoneRecords>>,
 }
 
 /// What is known of the version of a zone.
@@ -77,6 +82,7 @@ impl ZoneAnswers {
             version,
             size,
             denial,
+            records: None,
         }
     }
 
@@ -98,6 +104,17 @@ impl ZoneAnswers {
                 None,
             )
         }
+    }
+
+    /// Keeps the records of the zone for transfers.
+    pub(crate) fn set_records(&mut self, records: ZoneRecords) {
+        self.size.memory += records.memory();
+        self.records = Some(Arc::new(records));
+    }
+
+    /// Returns the records of the zone, if they are kept.
+    pub(crate) fn records(&self) -> Option<&Arc<ZoneRecords>> {
+        self.records.as_ref()
     }
 
     /// Counts the zone's replies in the group with this number.

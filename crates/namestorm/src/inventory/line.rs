@@ -60,6 +60,8 @@ pub(crate) struct Row {
     /// Number of queries that were answered from the zone since the start. `None` if the zone is not
     /// counted on its own.
     queries: Option<u64>,
+    /// Number of transfers that were completed since the start. `None` as for queries.
+    transfers: Option<u64>,
     file: String,
     /// When the zone was read that is served.
     loaded_unix_time: Option<f64>,
@@ -98,7 +100,7 @@ impl Row {
         zone: &ZoneFacts,
         state: State,
         error: Option<String>,
-        queries: Option<u64>,
+        counts: Option<[u64; 2]>,
     ) -> Self {
         let loaded = zone.loaded().duration_since(UNIX_EPOCH);
         Self {
@@ -107,7 +109,8 @@ impl Row {
             serial: zone.version().map(|version| version.serial),
             records: Some(zone.records() as u64),
             names: Some(zone.names() as u64),
-            queries,
+            queries: counts.map(|[queries, _]| queries),
+            transfers: counts.map(|[_, transfers]| transfers),
             file: zone.file().display().to_string(),
             loaded_unix_time: Some(loaded.unwrap_or_default().as_secs_f64()),
             signed_until_unix_time: zone
@@ -133,6 +136,7 @@ impl Row {
             records: None,
             names: None,
             queries: None,
+            transfers: None,
             file: file.file(),
             loaded_unix_time: None,
             signed_until_unix_time: None,
@@ -171,19 +175,27 @@ pub(crate) struct Heading;
 /// Formats one line of columns, with a line feed.
 fn columns(
     f: &mut fmt::Formatter<'_>,
-    [zone, state, numbers @ .., loaded, file]: [&str; 8],
+    [zone, state, numbers @ .., loaded, file]: [&str; 9],
 ) -> fmt::Result {
-    let [serial, records, names, queries] = numbers;
+    let [serial, records, names, queries, transfers] = numbers;
     writeln!(
         f,
-        "{zone:<28} {state:<6} {serial:>10} {records:>9} {names:>9} {queries:>11} {loaded:<20} {file}"
+        "{zone:<28} {state:<6} {serial:>10} {records:>9} {names:>9} {queries:>11} {transfers:>9} {loaded:<20} {file}"
     )
 }
 
 impl fmt::Display for Heading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [
-            "zone", "state", "serial", "records", "names", "queries", "loaded", "file",
+            "zone",
+            "state",
+            "serial",
+            "records",
+            "names",
+            "queries",
+            "transfers",
+            "loaded",
+            "file",
         ];
         columns(f, names)
     }
@@ -206,6 +218,7 @@ impl fmt::Display for Row {
                 &number(self.records),
                 &number(self.names),
                 &number(self.queries),
+                &number(self.transfers),
                 &time(self.loaded_unix_time),
                 &self.file,
             ],

@@ -189,19 +189,19 @@ fn lines_for_people_are_columns() {
     };
     assert_eq!(
         row.to_string(),
-        "x.example.                   broken          -         -         -           - -                    x.zone\n     \
+        "x.example.                   broken          -         -         -           -         - -                    x.zone\n     \
          x.zone: not loaded; queries for x.example. get SERVFAIL\n"
     );
     row = serde_json::from_str(
         "{\"zone\":\"example.org.\",\"state\":\"served\",\"serial\":2026010101,\"records\":1204,\
-         \"names\":310,\"queries\":50123,\"file\":\"a.zone\",\"loaded_unix_time\":784111777.5,\
+         \"names\":310,\"queries\":50123,\"transfers\":2,\"file\":\"a.zone\",\"loaded_unix_time\":784111777.5,\
          \"signed_until_unix_time\":1000000000000,\"error\":null}",
     )
     .unwrap();
     assert_eq!(
         format!("{Heading}{row}"),
-        "zone                         state      serial   records     names     queries loaded               file\n\
-         example.org.                 served 2026010101     1,204       310      50,123 1994-11-06T08:49:37Z a.zone\n     \
+        "zone                         state      serial   records     names     queries transfers loaded               file\n\
+         example.org.                 served 2026010101     1,204       310      50,123         2 1994-11-06T08:49:37Z a.zone\n     \
          signed until 9999-12-31T23:59:59Z\n"
     );
     let summary = Summary {

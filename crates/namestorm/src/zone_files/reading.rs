@@ -17,6 +17,10 @@ use crate::name;
 use crate::report::Report;
 use crate::rtype;
 use crate::zone::{Place, Zone};
+use crate::zone_records::ZoneRecords;
+
+const TOO_LONG_TO_TRANSFER: &str =
+    "this record is too long for a message, so clients cannot get a transfer of the zone";
 
 /// A zone that was read and prepared.
 #[derive(Debug)]
@@ -68,12 +72,16 @@ pub(super) fn read_all<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Reads one zone and prepares its answers.
+/// Reads one zone and prepares its answers. Also keeps its records if `keeps_records` is set.
 ///
 /// # Errors
 ///
 /// Returns a [`Broken`] zone, whose report holds at least one error.
-pub(super) fn read_zone(spec: &ZoneSpec, hashing: &Hashing) -> Result<ReadZone, Broken> {
+pub(super) fn read_zone(
+    spec: &ZoneSpec,
+    hashing: &Hashing,
+    keeps_records: bool,
+) -> Result<ReadZone, Broken> {
     let mut read = |records| {
         progress::say(|| format!("{spec}: {} records", count(records as u64)));
     };
@@ -88,7 +96,7 @@ pub(super) fn read_zone(spec: &ZoneSpec, hashing: &Hashing) -> Result<ReadZone, 
     let hooked = HookedNames::default();
     let hooked = (&hooked, std::iter::empty());
     let apex = zone.apex().to_ascii_lowercase();
-    let Ok(answers) = compile_zone(&zone, hashing, hooked, &mut prepared) else {
+    let Ok(mut answers) = compile_zone(&zone, hashing, hooked, &mut prepared) else {
         let message = "the answers of a zone take at most 32 GiB; divide the zone";
         report.error(Place::of_line(0, 0), message);
         return Err(Broken {
@@ -96,6 +104,12 @@ pub(super) fn read_zone(spec: &ZoneSpec, hashing: &Hashing) -> Result<ReadZone, 
             report,
         });
     };
+    if keeps_records {
+        match ZoneRecords::new(&zone) {
+            Ok(records) => answers.set_records(records),
+            Err(place) => report.warning(place, TOO_LONG_TO_TRANSFER),
+        }
+    }
     Ok(ReadZone {
         answers,
         apex: apex.into(),

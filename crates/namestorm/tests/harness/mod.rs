@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod records;
+pub(crate) mod tcp;
 
 use std::sync::Arc;
 
@@ -95,15 +96,20 @@ impl<H: Hook> Client<H> {
         hook: H,
         identity: &Identity,
     ) -> Self {
-        let mut sink = Sink::new(1500, 64, 256);
-        sink.copy_residents(true);
-        let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
-        let capabilities = sink.capabilities();
         let identity = Arc::new(identity.clone());
         let mut dns = Dns::new(Arc::clone(answers), mode);
         dns.set_identity(Arc::clone(&identity));
         let mut over_tcp = DnsOverTcp::with_hook(Arc::clone(answers), IDLE_TIMEOUT, hook);
         over_tcp.set_identity(identity);
+        Self::of_services(dns, over_tcp, v6)
+    }
+
+    /// Creates a client of a server with these services.
+    pub(crate) fn of_services(dns: Dns, over_tcp: DnsOverTcp<H>, v6: bool) -> Self {
+        let mut sink = Sink::new(1500, 64, 256);
+        sink.copy_residents(true);
+        let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
+        let capabilities = sink.capabilities();
         let transports = UdpAndTcp::with_hook(
             PORT,
             dns,

@@ -25,6 +25,8 @@ pub(crate) struct Peer {
     arguments: &'static str,
     /// Template for [`fill_zones`].
     config: &'static str,
+    /// The end of the template, from the zones on, for a secondary server of Namestorm.
+    secondary: &'static str,
 }
 
 pub(crate) const PEERS: [Peer; 3] = [
@@ -34,6 +36,15 @@ pub(crate) const PEERS: [Peer; 3] = [
         package: "nsd",
         arguments: "-d -c",
         config: peers::NSD,
+        secondary: "\
+{each zone}
+zone:
+    name: {origin}
+    zonefile: \"\"
+    allow-notify: 127.0.0.1 NOKEY
+    request-xfr: {file} NOKEY
+    provide-xfr: 127.0.0.1 NOKEY
+",
     },
     Peer {
         name: "Knot",
@@ -41,6 +52,16 @@ pub(crate) const PEERS: [Peer; 3] = [
         package: "knot",
         arguments: "-c",
         config: peers::KNOT,
+        secondary: "\
+remote:
+  - id: primary
+    address: {primary}
+zone:
+{each zone}
+  - domain: {origin}
+    zonefile-load: none
+    master: primary
+",
     },
     Peer {
         name: "BIND",
@@ -48,6 +69,15 @@ pub(crate) const PEERS: [Peer; 3] = [
         package: "bind9",
         arguments: "-f -n 1 -c",
         config: peers::BIND,
+        secondary: "\
+{each zone}
+zone \"{origin}\" {
+    type secondary;
+    masterfile-format text;
+    primaries { {file}; };
+    min-refresh-time 1;
+};
+",
     },
 ];
 
@@ -80,6 +110,7 @@ stub-zone:
     name: {origin}
     stub-addr: {file}
 ",
+    secondary: "",
 };
 
 impl Peer {
@@ -95,6 +126,29 @@ impl Peer {
         run: &Path,
         zones: &[(String, String)],
     ) -> Result<Server> {
+        self.run(home, run, self.config, zones)
+    }
+
+    /// Starts the program as a secondary server, and waits until it has the last zone. `zones` has the
+    /// name of each zone, and the address of its primary server.
+    pub(crate) fn start_secondary(
+        &self,
+        home: &Namespace,
+        run: &Path,
+        zones: &[(String, String)],
+    ) -> Result<Server> {
+        let head = self.config.split("{each zone}").next().unwrap_or_default();
+        self.run(home, run, &format!("{head}{}", self.secondary), zones)
+    }
+
+    fn run(
+        &self,
+        home: &Namespace,
+        run: &Path,
+        config: &str,
+        zones: &[(String, String)],
+    ) -> Result<Server> {
+        let (last, source) = zones.last().context("no zone")?;
         let words = [
             ("run", run.display().to_string()),
             ("address", ADDRESS.to_owned()),
@@ -102,13 +156,13 @@ impl Peer {
             ("limit", "0".to_owned()),
             ("rrl", String::new()),
             ("uses_rrl", String::new()),
+            ("primary", source.clone()),
         ];
         let path = run.join("config");
         let list = zones.iter().cloned().map(<[String; 2]>::from);
-        shell::write(&path, fill_zones(self.config, &words, list))?;
+        shell::write(&path, fill_zones(config, &words, list))?;
         let mut command = home.command(self.program);
         command.args(self.arguments.split(' ')).arg(path);
-        let (last, _) = zones.last().context("no zone")?;
         let question = format!("dig @{ADDRESS} +tries=1 +time=1 {last}. SOA");
         Server::start_when(command, START_LIMIT, |_| {
             interrupt::check()?;

@@ -1,0 +1,148 @@
+//! The start of zone transfers (RFC 5936, and RFC 1995 without differences).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{
+    CLASS_IN, Query, Reply, Responder, Transport, fit, is_query, place, read_rest, receive,
+    write_question,
+};
+use crate::answers::{ZoneAnswers, ZoneNumber};
+use crate::body::Body;
+use crate::edns::{self, ExtendedError};
+use crate::groups::NO_GROUP;
+use crate::query::{HEADER_LEN, Header, skip_name, skip_record};
+use crate::rcode;
+use crate::rtype::{AXFR, IXFR, SOA};
+use crate::tail::QUESTION_AT;
+use crate::transfer::Transfer;
+use crate::zone_records::ZoneRecords;
+
+/// What a query for a zone transfer gets.
+pub(crate) enum TransferReply<'a> {
+    /// The zone.
+    Transfer(Box<Transfer>),
+    /// An error.
+    Error(Reply<'a>),
+}
+
+/// Returns true if the message asks for a zone transfer, as far as its question is concerned.
+pub(crate) fn asks_for_transfer(message: &[u8]) -> bool {
+    let qtype = skip_name(message, QUESTION_AT).map(|end| message.get(end..end + 2));
+    matches!(qtype, Ok(Some(&[0, low])) if [AXFR, IXFR].contains(&low.into()))
+}
+
+impl Responder {
+    /// Answers a query over TCP for a transfer, whose client may ask for transfers. Returns `None`,
+    /// and counts nothing, for messages that must be answered like any other.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn respond_to_transfer(
+        &mut self,
+        message: &mut [u8],
+        client: IpAddr,
+    ) -> Option<TransferReply<'_>> {
+        let query = self.read_transfer_query(message)?;
+        let question = query.question;
+        receive(message, &mut self.counters)?;
+        self.counters.count_type(question.qtype);
+        let zone = self.answers.zone(self.question.zone);
+        let zone = zone.filter(|zone| zone.apex_len() == question.name_len);
+        let source = source(zone);
+        let body = match source {
+            Ok(_) => Body::empty(rcode::NOERROR),
+            Err((rcode, error)) => Body::error(rcode, error),
+        };
+        let counters = &mut self.counters;
+        let trail: &[u8] = match query.edns {
+            Some(edns) => {
+                counters.edns += 1;
+                let rest = query.rest(message, edns);
+                let cookie = self.cookies.check(rest, client, counters);
+                let about = || query.about(&self.identity, (zone, cookie), &body);
+                self.opt.write(edns, &body, about)
+            }
+            None => &[],
+        };
+        let group = source.map_or(NO_GROUP, |(zone, _)| zone.group());
+        self.groups.count(group);
+        let (mut reply, fields) = fit(&query, ZoneNumber::NONE, &body, trail, counters);
+        let Ok((zone, records)) = source else {
+            let head = &mut self.head;
+            reply.rewritten = place(message, &question, &self.expanded, head, &fields);
+            return Some(TransferReply::Error(reply));
+        };
+        let name = question.name(message, &self.expanded);
+        let head = &mut self.head[..reply.head_len];
+        head[..HEADER_LEN].copy_from_slice(&message[..HEADER_LEN]);
+        write_question(&mut head[HEADER_LEN..], &question, name);
+        let transfer = Transfer::new(records, group, head, trail);
+        let transfer = if question.qtype == IXFR && is_current(zone, message, question.end) {
+            transfer.only_soa()
+        } else {
+            transfer
+        };
+        Some(TransferReply::Transfer(transfer.into()))
+    }
+
+    /// Reads a query for a transfer. Returns `None` if it must be answered like any other.
+    fn read_transfer_query(&mut self, message: &[u8]) -> Option<Query> {
+        let header = Header::parse(message).filter(|header| !header.is_response())?;
+        let read = self
+            .question
+            .read(message, &self.answers, &mut self.expanded);
+        read.ok()?;
+        let question = self.question.question;
+        let (query, is_malformed) = read_rest(message, &header, question, Transport::Tcp);
+        let is_transfer = !is_malformed
+            && query.edns.is_none_or(|edns| edns.version == edns::VERSION)
+            && question.qclass == CLASS_IN
+            && is_query(&header, question.qtype);
+        is_transfer.then_some(query)
+    }
+}
+
+/// Returns a zone that can be transferred, and its records.
+///
+/// # Errors
+///
+/// Returns the response code and its reason.
+fn source(
+    zone: Option<&ZoneAnswers>,
+) -> Result<(&ZoneAnswers, &Arc<ZoneRecords>), (u16, ExtendedError)> {
+    let zone = zone.ok_or((rcode::NOTAUTH, ExtendedError::NotAuthoritative))?;
+    if zone.is_broken() {
+        return Err((rcode::SERVFAIL, ExtendedError::InvalidData));
+    }
+    // The records are kept wherever transfers are allowed, unless one of them is too long.
+    let records = zone.records();
+    let records = records.ok_or((rcode::SERVFAIL, ExtendedError::Other))?;
+    Ok((zone, records))
+}
+
+/// Returns true if the client has this version of the zone, or a newer one. Its SOA record is at `at` in
+/// the message.
+fn is_current(zone: &ZoneAnswers, message: &[u8], at: usize) -> bool {
+    let own = zone.version().map(|version| version.serial);
+    let known = serial_of_client(message, at);
+    own.zip(known)
+        .is_some_and(|(own, known)| !is_newer(own, known))
+}
+
+/// Returns the serial of the client's SOA record, which is behind the question of an IXFR query.
+fn serial_of_client(message: &[u8], at: usize) -> Option<u32> {
+    let owner_end = skip_name(message, at).ok()?;
+    let end = skip_record(message, at).ok()?;
+    let rtype = message.get(owner_end..owner_end + 2)?;
+    let record = message.get(..end)?;
+    // The record ends with serial, refresh, retry, expire and minimum.
+    let fields: &[u8; 20] = record.last_chunk()?;
+    let (words, _) = fields.as_chunks();
+    (rtype == SOA.to_be_bytes() && end - owner_end >= 10 + 22)
+        .then_some(u32::from_be_bytes(words[0]))
+}
+
+/// Returns true if a serial is newer than another (RFC 1982, section 3.2).
+fn is_newer(serial: u32, than: u32) -> bool {
+    serial != than && serial.wrapping_sub(than) < 1 << 31
+}

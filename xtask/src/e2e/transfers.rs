@@ -1,0 +1,145 @@
+//! Zone transfers: dig gets the same records from Namestorm as from other servers with the same files, and
+//! these servers can be its secondaries.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
+
+use super::Env;
+use super::checks::Checks;
+use super::dns::set;
+use super::matrix::Scenario;
+use super::peers::servers::{ADDRESS, PEERS};
+use super::peers::{self, Zones};
+use super::rig::{Rig, device_options};
+use crate::interrupt;
+use crate::netns::Namespace;
+use crate::shell;
+
+const SEED: u64 = 7;
+/// The name of a zone that needs many messages, and its number of addresses.
+const LARGE: &str = "large.test";
+const ADDRESSES: u32 = 30_000;
+/// Time limit until a secondary server has all zones, or a change of a zone.
+const LIMIT: Duration = Duration::from_secs(20);
+
+pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
+    let scratch = shell::scratch_in(&env.folder, "transfers")?;
+    let folder = scratch.path();
+    let Zones { mut files, .. } = peers::make_zones(folder, &mut Rng::with_seed(SEED))?;
+    let large = folder.join(LARGE);
+    shell::write(&large, large_zone(1))?;
+    files.push((LARGE.to_owned(), large.display().to_string()));
+    let scenario = Scenario::DNS.on("tap");
+    let rig = Rig::build(&scenario)?;
+    let socket = folder.join("socket").display().to_string();
+    let zones = files
+        .iter()
+        .flat_map(|(apex, file)| ["--zone".to_owned(), format!("{apex}={file}")]);
+    let rights = [
+        "--allow-transfer",
+        "10.99.0.0/24",
+        "--control-socket",
+        &socket,
+    ];
+    let options = zones.chain(rights.map(str::to_owned));
+    let (server, place) = rig.serve(env, "namestorm", options.chain(device_options(&scenario)))?;
+    let (home, primary) = (rig.client(), place.v4.to_string());
+    checks.check("other clients get no transfer", || {
+        let output = dig(home, &place.v6.to_string(), LARGE)?;
+        ensure!(output.contains("Transfer failed"), "{output}");
+        Ok(())
+    });
+    for (number, peer) in (2..).zip(PEERS.iter().filter(|peer| peer.is_installed())) {
+        let run = folder.join(peer.name);
+        shell::make_folder(&run)?;
+        let other = peer.start(home, &run, &files)?;
+        checks.check(format_args!("dig gets what {} sends", peer.name), || {
+            expect_same(home, &primary, &files)
+        });
+        other.stop_well()?;
+        let of_primary = |(apex, _): &(String, String)| (apex.clone(), primary.clone());
+        let zones: Vec<_> = files.iter().map(of_primary).collect();
+        let run = run.join("secondary");
+        shell::make_folder(&run)?;
+        let other = peer.start_secondary(home, &run, &zones)?;
+        checks.check(format_args!("{} is a secondary server", peer.name), || {
+            expect_same(home, &primary, &files)?;
+            shell::write(&large, large_zone(number))?;
+            let mut reload = home.command(env.programs.join("namestorm"));
+            shell::capture_text(reload.args(["reload", LARGE, "--control-socket", &socket]))?;
+            await_serial(home, number)?;
+            expect_same(home, &primary, &files)
+        });
+        other.stop_well()?;
+    }
+    checks.check("it stops normally", || server.stop_well().map(drop));
+    Ok(())
+}
+
+/// Returns the text of a zone whose SOA record has this serial. Its secondary servers ask for changes each
+/// second.
+fn large_zone(serial: u32) -> String {
+    let address = |n: u32| format!("h{n} 60 A 10.0.{}.{}\n", n / 256 % 256, n % 256);
+    let start =
+        format!("@ 60 SOA ns h {serial} 1 1 3600 60\n@ 60 NS h1\nserial 60 TXT \"{serial}\"\n");
+    start + &(0..ADDRESSES).map(address).collect::<String>()
+}
+
+/// Asks a server for a transfer with dig. Returns what dig prints.
+fn dig(home: &Namespace, address: &str, zone: &str) -> Result<String> {
+    let options = format!("@{address} {zone}. AXFR +noall +answer +nocookie +time=5");
+    shell::capture_text(home.command("dig").args(options.split(' ')))
+}
+
+/// Returns the records that a server transfers. The SOA record must be the first and the last.
+fn records(home: &Namespace, address: &str, zone: &str) -> Result<BTreeSet<String>> {
+    let output = dig(home, address, zone)?;
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines = output
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with(';'));
+    let lines: Vec<_> = lines
+        .map(|line| words(line).replacen(" IN ", " ", 1))
+        .collect();
+    let (first, last) = (lines.first(), lines.last());
+    let is_whole =
+        lines.len() > 1 && first == last && first.is_some_and(|soa| soa.contains(" SOA "));
+    ensure!(
+        is_whole,
+        "{zone} from {address}: {}",
+        shell::end_of(&output, 5)
+    );
+    let found = set(&lines);
+    ensure!(
+        found.len() == lines.len() - 1,
+        "{zone} from {address}: a record is there twice"
+    );
+    Ok(found)
+}
+
+/// Compares what Namestorm and the other server transfer.
+fn expect_same(home: &Namespace, primary: &str, files: &[(String, String)]) -> Result<()> {
+    for (zone, _) in files {
+        interrupt::check()?;
+        let [ours, theirs] = [primary, ADDRESS].map(|address| records(home, address, zone));
+        let (ours, theirs) = (ours?, theirs?);
+        let others = ours.symmetric_difference(&theirs);
+        let others: Vec<_> = others.take(5).collect();
+        ensure!(others.is_empty(), "{zone}: only one server has {others:?}");
+    }
+    Ok(())
+}
+
+/// Waits until the secondary server has this version of the large zone.
+fn await_serial(home: &Namespace, serial: u32) -> Result<()> {
+    let options = format!("@{ADDRESS} serial.{LARGE}. TXT +short +tries=1 +time=1");
+    let expected = format!("\"{serial}\"\n");
+    let found = interrupt::wait_for(LIMIT, || {
+        let text = shell::capture_text(home.command("dig").args(options.split(' ')))?;
+        Ok((text == expected).then_some(()))
+    })?;
+    found.context("the secondary server does not get the change")
+}
