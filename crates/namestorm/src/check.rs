@@ -212,7 +212,7 @@ fn hidden(shown: Shown<'_>, set: RrsetRef<'_>, report: &mut Report) {
     report.warning(
         set.place(),
         format!(
-            "the {} of {shown} belongs to a delegated zone and is not served",
+            "the {} of {shown} belongs to a delegated zone, so no query gets it",
             rtype::show(set.rtype())
         ),
     );

@@ -68,6 +68,11 @@ impl GroupCounts {
         }
     }
 
+    /// Returns the number of all replies.
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     /// Returns the label of each group with the number of its replies.
     pub(crate) fn by_label<'a>(
         &'a self,

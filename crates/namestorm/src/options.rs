@@ -33,8 +33,11 @@ const ZONE_VERSION_DATA: usize = 2 + 4;
 const SOA_SERIAL: u8 = 0;
 /// The response codes, as bits, that need an OPT record of their own. BADVERS and BADCOOKIE have upper
 /// bits, and the others may have an extended error.
-const UNUSUAL: u32 =
-    1 << rcode::SERVFAIL | 1 << rcode::REFUSED | 1 << rcode::BADVERS | 1 << rcode::BADCOOKIE;
+const UNUSUAL: u32 = 1 << rcode::SERVFAIL
+    | 1 << rcode::REFUSED
+    | 1 << rcode::NOTAUTH
+    | 1 << rcode::BADVERS
+    | 1 << rcode::BADCOOKIE;
 /// Maximum length of an OPT record in a reply, in bytes.
 pub(crate) const MAX_OPT: usize =
     OPT_LEN + 6 * OPTION_FIELDS + MAX_NSID + COOKIE_LEN + 2 * NUMBER + SECONDS + ZONE_VERSION_DATA;

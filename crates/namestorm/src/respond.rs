@@ -503,7 +503,7 @@ fn without_lookup<'a>(
     let is_chaos = question.qclass == CLASS_CHAOS && rcode == rcode::REFUSED;
     let body = is_chaos.then(|| identity.chaos(name, question.qtype));
     let reason = match question.qtype {
-        rtype::AXFR | rtype::IXFR => ExtendedError::Prohibited,
+        rtype::AXFR | rtype::IXFR if question.qclass == CLASS_IN => ExtendedError::Prohibited,
         _ => ExtendedError::NotSupported,
     };
     body.flatten().unwrap_or(Body {

@@ -153,6 +153,11 @@ impl<H: Hook> DnsOverTcp<H> {
         self.transfer_clients = clients;
     }
 
+    /// Returns the number of zone transfers whose last message was written.
+    pub fn transfers(&self) -> u64 {
+        self.transfers.total()
+    }
+
     /// Returns the label of each zone group with the number of completed transfers.
     pub(crate) fn transfers_by_group(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.transfers
@@ -221,15 +226,15 @@ impl<H: Hook> DnsOverTcp<H> {
         Some(compose(&mut self.reply, query, &reply))
     }
 
-    /// Starts the transfer that a message asks for, or builds the reply that refuses it as
-    /// [`answer`](Self::answer) does. Returns `None` if the message must be answered like any other.
+    /// Like [`answer`](Self::answer), for a message that asks for a transfer. If the client gets one, its
+    /// first messages are in `self.reply`. Returns `None` if the message must be answered like any other.
     #[cold]
     #[inline(never)]
-    fn begin_transfer(
+    fn answer_transfer(
         &mut self,
         message: &[u8],
-        conn: &mut Connection<'_, State>,
-    ) -> Option<Parts> {
+        conn: &Connection<'_, State>,
+    ) -> Option<(Parts, State)> {
         let client = conn.peer().ip();
         if !self.transfer_clients.contains(client) {
             return None;
@@ -238,19 +243,31 @@ impl<H: Hook> DnsOverTcp<H> {
         query.copy_from_slice(message);
         self.responder.set_udp_size(self.udp_sizes.of(client));
         match self.responder.respond_to_transfer(query, client)? {
-            TransferReply::Error(reply) => Some(compose(&mut self.reply, query, &reply)),
-            TransferReply::Transfer(transfer) => {
+            TransferReply::Error(reply) => Some((compose(&mut self.reply, query, &reply), None)),
+            TransferReply::Transfer(mut transfer) => {
                 self.reply.clear();
-                self.reply.extend([0; LENGTH]);
-                self.reply.extend_from_slice(transfer.head());
-                let parts = Parts {
-                    head: transfer.head().len(),
-                    tail: 0,
-                };
-                *conn.state() = Some(transfer);
-                Some(parts)
+                transfer.fill(&mut self.reply);
+                let [head, opt] = transfer.ends();
+                let tail = first_message(&self.reply).len() - head - opt;
+                Some((Parts { head, tail }, Some(transfer)))
             }
         }
+    }
+
+    /// Builds the reply to one message as [`answer`](Self::answer) does. Also returns the transfer that it
+    /// begins, if there is one.
+    #[inline(always)]
+    fn answer_any(
+        &mut self,
+        message: &[u8],
+        conn: &Connection<'_, State>,
+    ) -> Option<(Parts, State)> {
+        if asks_for_transfer(message)
+            && let Some(answered) = self.answer_transfer(message, conn)
+        {
+            return Some(answered);
+        }
+        Some((self.answer(message, conn)?, None))
     }
 
     /// Writes messages of the connection's transfer, if there is one, while there is room. Returns false
@@ -296,11 +313,19 @@ impl<H: Hook> DnsOverTcp<H> {
         let ends = [conn.peer(), conn.local()];
         log.on_query(ends, message, conn.now());
         if let Some(Parts { head, tail }) = parts {
-            let (head, rest) = self.reply[LENGTH..].split_at(head);
+            let (head, rest) = first_message(&self.reply).split_at(head);
             let (tail, opt) = rest.split_at(tail);
             log.on_reply(ends, head, tail, opt);
         }
     }
+}
+
+/// Returns the first of messages with length fields.
+fn first_message(messages: &[u8]) -> &[u8] {
+    let (len, messages) = messages.split_first_chunk().unwrap_or((&[0; LENGTH], &[]));
+    messages
+        .get(..u16::from_be_bytes(*len).into())
+        .unwrap_or_default()
 }
 
 /// Builds a message in `out` from the parts of a reply, with its length field. `query` is the message
@@ -338,26 +363,17 @@ impl<H: Hook> Application for DnsOverTcp<H> {
             };
             conn.clear_deadline();
             let before = *self.counters();
-            let parts = if asks_for_transfer(message) {
-                self.begin_transfer(message, conn)
-            } else {
-                None
-            };
-            let Some(parts) = parts.or_else(|| self.answer(message, conn)) else {
+            let Some((parts, transfer)) = self.answer_any(message, conn) else {
                 self.log(message, None, conn);
                 // The message is not a query, or the hook does not reply. Close gracefully, because
                 // a reset could destroy earlier replies that the client has not read yet.
                 conn.close();
                 return data.len();
             };
-            if conn.state().is_some() {
-                self.log(message, Some(parts), conn);
-                consumed += LENGTH + len;
-                continue;
-            }
             match conn.write_bytes(&self.reply) {
                 Ok(()) => {
                     self.log(message, Some(parts), conn);
+                    *conn.state() = transfer;
                     consumed += LENGTH + len;
                 }
                 // The stack offers the data again when there is room to send. The query will then

@@ -11,7 +11,7 @@ pub use self::clients::TransferClients;
 pub(crate) use self::message::LENGTH;
 use self::message::Message;
 use crate::query::{AA, HEADER_LEN, QR, RD};
-use crate::tail::MAX_POINTER;
+use crate::tail::{MAX_POINTER, MAX_TCP_MESSAGE};
 use crate::zone_records::{Cursor, ZoneRecords};
 
 /// A message holds no more bytes than this, unless it has a single long record. Pointers reach all
@@ -39,7 +39,7 @@ pub struct Transfer {
     group: Option<u8>,
     /// The header and the question of the next message. The count of answers is 0.
     head: Box<[u8]>,
-    /// The OPT record of the first message. It is empty if the query has none.
+    /// The OPT record of each message. It is empty if the query has none.
     opt: Box<[u8]>,
 }
 
@@ -82,9 +82,10 @@ impl Transfer {
         self.group
     }
 
-    /// Returns the header and the question of the messages.
-    pub(crate) fn head(&self) -> &[u8] {
-        &self.head
+    /// Returns the lengths of the first and the last part of each message, in bytes: the header with the
+    /// question, and the OPT record.
+    pub(crate) fn ends(&self) -> [usize; 2] {
+        [self.head.len(), self.opt.len()]
     }
 
     /// Appends as many messages to the empty buffer as one write takes, each with its length field.
@@ -97,14 +98,13 @@ impl Transfer {
     /// Returns a bound of the length of the next message, in bytes.
     fn next_len(&self) -> usize {
         let first = self.cursor.next_len(&self.records).unwrap_or(0);
-        let least = self.head.len() + self.opt.len() + first;
-        least.max(USUAL_MESSAGE)
+        let len = self.head.len() + self.opt.len() + first;
+        len.clamp(USUAL_MESSAGE, MAX_TCP_MESSAGE)
     }
 
     /// Appends the next message.
     fn message(&mut self, out: &mut Vec<u8>) {
-        let opt = std::mem::take(&mut self.opt);
-        let mut message = Message::new(out, &self.head, USUAL_MESSAGE - opt.len());
+        let mut message = Message::new(out, &self.head, USUAL_MESSAGE - self.opt.len());
         while self.stage == Stage::Records {
             let Some(len) = self.cursor.next_len(&self.records) else {
                 self.stage = Stage::LastSoa;
@@ -125,7 +125,7 @@ impl Transfer {
             }
             self.stage = Stage::Nothing;
         }
-        message.finish(&opt);
+        message.finish(&self.opt);
     }
 }
 
@@ -167,8 +167,8 @@ mod tests {
                 let (message, after) = after.split_at(u16::from_be_bytes(*len).into());
                 let parsed = Parsed::from_octets(message).unwrap();
                 answers += parsed.answer().unwrap().map(Result::unwrap).count();
-                let has_opt = writes.is_empty() && lengths.is_empty() && !opt.is_empty();
-                assert_eq!(parsed.opt().is_some(), has_opt);
+                let has_room = message.len() + opt.len() <= MAX_TCP_MESSAGE;
+                assert_eq!(parsed.opt().is_some(), !opt.is_empty() && has_room);
                 lengths.push(message.len());
                 rest = after;
             }
@@ -198,14 +198,19 @@ mod tests {
         assert_eq!(of(&[fits], b""), [[full, HEAD + SOA]]);
         let second = HEAD + OTHER + SOA + fits;
         assert_eq!(of(&[fits + 1], b""), [[HEAD + SOA + NS, second + 1]]);
-        let first = HEAD + SOA + NS + OPT.len();
-        assert_eq!(of(&[fits - 10], OPT), [[first, second - 10]]);
-        // The longest record fills a message that is longer than usual, and the next one needs a write of its
-        // own.
+        let opt = OPT.len();
+        let expected = [[HEAD + SOA + NS + opt, second - 10 + opt]];
+        assert_eq!(of(&[fits - 10], OPT), expected);
+        // The longest record fills a message that is longer than usual, and the next one needs a write of
+        // its own. An OPT record may find no room beside it.
         let longest = 65_535 - 271 - 10 - 6;
-        let writes = of(&[longest], b"");
-        assert_eq!(writes[0], [HEAD + SOA + NS, HEAD + OTHER + longest]);
-        assert_eq!(writes[1..], [[HEAD + SOA]]);
+        let long = HEAD + OTHER + longest;
+        let expected = [vec![HEAD + SOA + NS, long], vec![HEAD + SOA]];
+        assert_eq!(of(&[longest], b""), expected);
+        let long_opt = [&OPT[..10], &[249], &[0, 12, 0, 245], &[0; 245]].concat();
+        let opt = long_opt.len();
+        let expected = [[HEAD + SOA + NS + opt], [long], [HEAD + SOA + opt]];
+        assert_eq!(of(&[longest], &long_opt), expected);
         assert!(records(&[longest + 1]).is_none());
     }
 }

@@ -187,10 +187,15 @@ fn find(folder: &Path, parts: &[&str], files: &mut Vec<PathBuf>) -> Result<(), N
     if !part.contains(['*', '?', '[']) {
         return find(&folder.join(part), rest, files);
     }
+    let listed = if folder == Path::new("") {
+        Path::new(".")
+    } else {
+        folder
+    };
     let is_deep = part == "**";
     if is_deep {
         find(folder, rest, files)?;
-    } else if !folder.is_dir() {
+    } else if !listed.is_dir() {
         return Ok(());
     }
     let pattern = Pattern::new(part).unwrap_or_default();
@@ -201,11 +206,6 @@ fn find(folder: &Path, parts: &[&str], files: &mut Vec<PathBuf>) -> Result<(), N
     let unreadable = |reason| NoZones::Unreadable {
         path: folder.to_owned(),
         reason,
-    };
-    let listed = if folder == Path::new("") {
-        Path::new(".")
-    } else {
-        folder
     };
     // One buffer has all names, because there may be very many.
     let (mut names, mut entries) = (Vec::new(), Vec::new());
@@ -319,6 +319,13 @@ mod tests {
                 .len(),
             1
         );
+    }
+
+    /// Tests run in the folder of their crate.
+    #[test]
+    fn a_pattern_without_a_folder_names_files_of_the_current_one() {
+        let found = specs(&["--zones-from", "Carg?.toml"]).unwrap();
+        assert_eq!(found, [PathBuf::from("Cargo.toml")]);
     }
 
     #[test]

@@ -42,6 +42,10 @@ fn client(zone: &str, allowed: &[&str]) -> Client {
     Client::of_services(Dns::new(answers, MODES[0]), over_tcp, false)
 }
 
+fn transfers(client: &Client) -> u64 {
+    client.server.transports.tcp().app().transfers()
+}
+
 /// Sends a message, and returns what the server sends in one segment.
 fn ask(client: &mut Client, connection: &mut Connection, message: &[u8]) -> Vec<u8> {
     let reply = connection.send(client, &framed(message)).unwrap();
@@ -117,22 +121,24 @@ fn others_get_no_transfer() {
 fn what_cannot_be_transferred_gets_an_error() {
     let mut client = client(ZONE, &["192.0.2.9"]);
     let mut connection = Connection::open(&mut client);
-    for (text, qclass, version, code) in [
-        ("ns.example.org", 1, 0, rcode::NOTAUTH),
-        ("org", 1, 0, rcode::NOTAUTH),
-        ("other.net", 1, 0, rcode::NOTAUTH),
-        ("broken.org", 1, 0, rcode::SERVFAIL),
-        ("sub.broken.org", 1, 0, rcode::NOTAUTH),
-        ("example.org", 3, 0, rcode::REFUSED),
-        ("example.org", 255, 0, rcode::REFUSED),
+    for (text, qclass, version, code, reason) in [
+        ("ns.example.org", 1, 0, rcode::NOTAUTH, Some(20)),
+        ("org", 1, 0, rcode::NOTAUTH, Some(20)),
+        ("other.net", 1, 0, rcode::NOTAUTH, Some(20)),
+        ("broken.org", 1, 0, rcode::SERVFAIL, Some(24)),
+        ("sub.broken.org", 1, 0, rcode::NOTAUTH, Some(20)),
+        ("example.org", 3, 0, rcode::REFUSED, Some(21)),
+        ("example.org", 255, 0, rcode::REFUSED, Some(21)),
         // The extended code is in the OPT record.
-        ("example.org", 1, 1, rcode::BADVERS & 15),
+        ("example.org", 1, 1, rcode::BADVERS & 15, None),
     ] {
         let mut query = Query::new(&name(text), AXFR);
         (query.qclass, query.edns) = (qclass, Some((1232, version, 0)));
         let sent = ask(&mut client, &mut connection, &query.bytes());
         let flags = u16::from_be_bytes([sent[4], sent[5]]);
         assert_eq!(flags & 0x840f, 0x8000 | code, "{text} {qclass} {version}");
+        let option = reason.map_or(vec![0, 0], |reason| vec![0, 6, 0, 15, 0, 2, 0, reason]);
+        assert!(sent.ends_with(&option), "{text} {qclass}: {sent:?}");
     }
     let counters = client.server.transports.tcp().app().counters();
     assert_eq!(counters.replies[usize::from(rcode::NOTAUTH)], 4);
@@ -161,11 +167,46 @@ fn a_client_that_asks_for_differences_gets_the_zone_or_its_soa_record() {
     // Without its SOA record, the client gets the zone.
     expect(&query, 0, &ANSWERS[..]);
     query.has_soa = true;
-    // The last serial is older by the arithmetic of RFC 1982.
     expect(&query, 6, &ANSWERS[..]);
     expect(&query, 7, &ANSWERS[..1]);
     expect(&query, 8, &ANSWERS[..1]);
+    // By the arithmetic of RFC 1982, this serial is older, and the next one is neither older nor newer.
     expect(&query, 0x8000_0010, &ANSWERS[..]);
+    expect(&query, 0x8000_0007, &ANSWERS[..]);
+    assert_eq!(transfers(&client), 4, "a single SOA record is no transfer");
+}
+
+#[test]
+fn a_query_for_differences_with_something_else_than_an_soa_record_is_malformed() {
+    let mut client = client(ZONE, &["192.0.2.9"]);
+    let mut connection = Connection::open(&mut client);
+    let query = Query {
+        has_soa: true,
+        ..Query::new(&name("example.org"), IXFR)
+    };
+    let bytes = query.bytes();
+    let type_at = bytes.len() - 22 - 8;
+    for (at, bytes) in [
+        (bytes.len(), &bytes[..bytes.len() - 1]),
+        (bytes.len(), &bytes[..bytes.len() - 34]),
+        (
+            type_at,
+            &[&bytes[..type_at], &[0, 1], &bytes[type_at + 2..]].concat(),
+        ),
+        (
+            bytes.len(),
+            &[
+                &bytes[..bytes.len() - 23],
+                &[21],
+                &bytes[bytes.len() - 22..bytes.len() - 1],
+            ]
+            .concat(),
+        ),
+    ] {
+        let sent = ask(&mut client, &mut connection, bytes);
+        assert_eq!(sent, message(&query, 0x8101, &[], b""), "{at}");
+    }
+    assert_eq!(transfers(&client), 0);
 }
 
 /// Returns a client of a server for a zone that is larger than the send buffer. Also returns the length
@@ -208,6 +249,7 @@ fn queries_behind_a_transfer_are_answered_after_it() {
     }
     assert_eq!(queries(&client), 5);
     let sent = connection.ack.wrapping_sub(start) as usize;
+    assert_eq!(transfers(&client), 2);
     let of_transfers = sent - 3 * (query.len() + 16);
     assert!(is_whole(len, of_transfers / 2), "{len} {of_transfers}");
 }

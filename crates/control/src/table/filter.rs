@@ -60,7 +60,7 @@ impl Filter {
     /// `None` if there is no such part, and the rule for the value if that cannot be understood.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), Option<String>> {
         match name {
-            "peer" => self.peer = Some(value.parse().map_err(|why: &str| why.to_owned())?),
+            "peer" => self.peer = Some(value.parse()?),
             "port" => self.port = Some(number(1..=u16::MAX)(value)?),
             "state" => self.state = Some(StateName::from_str(value, false).map_err(|_| states())?),
             _ => return Err(None),

@@ -14,9 +14,12 @@ use crate::groups::NO_GROUP;
 use crate::query::{HEADER_LEN, Header, skip_name, skip_record};
 use crate::rcode;
 use crate::rtype::{AXFR, IXFR, SOA};
-use crate::tail::QUESTION_AT;
+use crate::tail::{FIELDS, QUESTION_AT};
 use crate::transfer::Transfer;
 use crate::zone_records::ZoneRecords;
+
+/// Length of the numbers at the end of an SOA record, in bytes.
+const SOA_NUMBERS: usize = 20;
 
 /// What a query for a zone transfer gets.
 pub(crate) enum TransferReply<'a> {
@@ -48,11 +51,9 @@ impl Responder {
         self.counters.count_type(question.qtype);
         let zone = self.answers.zone(self.question.zone);
         let zone = zone.filter(|zone| zone.apex_len() == question.name_len);
-        let source = source(zone);
-        let body = match source {
-            Ok(_) => Body::empty(rcode::NOERROR),
-            Err((rcode, error)) => Body::error(rcode, error),
-        };
+        let known = known_version(message, &query);
+        let source = known.and_then(|_| source(zone));
+        let body = source.map_or_else(|error| error, |_| Body::empty(rcode::NOERROR));
         let counters = &mut self.counters;
         let trail: &[u8] = match query.edns {
             Some(edns) => {
@@ -77,10 +78,15 @@ impl Responder {
         head[..HEADER_LEN].copy_from_slice(&message[..HEADER_LEN]);
         write_question(&mut head[HEADER_LEN..], &question, name);
         let transfer = Transfer::new(records, group, head, trail);
-        let transfer = if question.qtype == IXFR && is_current(zone, message, question.end) {
-            transfer.only_soa()
-        } else {
+        let own = zone.version().map(|version| version.serial);
+        let known = known.ok().flatten();
+        let is_old = own
+            .zip(known)
+            .is_none_or(|(own, known)| is_newer(own, known));
+        let transfer = if is_old {
             transfer
+        } else {
+            transfer.only_soa()
         };
         Some(TransferReply::Transfer(transfer.into()))
     }
@@ -106,43 +112,44 @@ impl Responder {
 ///
 /// # Errors
 ///
-/// Returns the response code and its reason.
-fn source(
-    zone: Option<&ZoneAnswers>,
-) -> Result<(&ZoneAnswers, &Arc<ZoneRecords>), (u16, ExtendedError)> {
-    let zone = zone.ok_or((rcode::NOTAUTH, ExtendedError::NotAuthoritative))?;
+/// Returns the reply without records.
+fn source(zone: Option<&ZoneAnswers>) -> Result<(&ZoneAnswers, &Arc<ZoneRecords>), Body<'static>> {
+    let zone = zone.ok_or(Body::error(rcode::NOTAUTH, ExtendedError::NotAuthoritative))?;
     if zone.is_broken() {
-        return Err((rcode::SERVFAIL, ExtendedError::InvalidData));
+        return Err(Body::error(rcode::SERVFAIL, ExtendedError::InvalidData));
     }
     // The records are kept wherever transfers are allowed, unless one of them is too long.
     let records = zone.records();
-    let records = records.ok_or((rcode::SERVFAIL, ExtendedError::Other))?;
+    let records = records.ok_or(Body::error(rcode::SERVFAIL, ExtendedError::Other))?;
     Ok((zone, records))
 }
 
-/// Returns true if the client has this version of the zone, or a newer one. Its SOA record is at `at` in
-/// the message.
-fn is_current(zone: &ZoneAnswers, message: &[u8], at: usize) -> bool {
-    let own = zone.version().map(|version| version.serial);
-    let known = serial_of_client(message, at);
-    own.zip(known)
-        .is_some_and(|(own, known)| !is_newer(own, known))
+/// Returns the serial of the SOA record in an IXFR query, which is behind the question. A query without
+/// the record has none.
+///
+/// # Errors
+///
+/// Returns the reply without records, if there is something else.
+fn known_version(message: &[u8], query: &Query) -> Result<Option<u32>, Body<'static>> {
+    let header = Header::parse(message);
+    if query.question.qtype != IXFR || header.is_none_or(|header| header.counts[2] == 0) {
+        return Ok(None);
+    }
+    let serial = serial_of_soa(message, query.question.end);
+    serial.map(Some).ok_or(Body::empty(rcode::FORMERR))
 }
 
-/// Returns the serial of the client's SOA record, which is behind the question of an IXFR query.
-fn serial_of_client(message: &[u8], at: usize) -> Option<u32> {
-    let owner_end = skip_name(message, at).ok()?;
-    let end = skip_record(message, at).ok()?;
-    let rtype = message.get(owner_end..owner_end + 2)?;
-    let record = message.get(..end)?;
-    // The record ends with serial, refresh, retry, expire and minimum.
-    let fields: &[u8; 20] = record.last_chunk()?;
-    let (words, _) = fields.as_chunks();
-    (rtype == SOA.to_be_bytes() && end - owner_end >= 10 + 22)
-        .then_some(u32::from_be_bytes(words[0]))
+/// Returns the serial of the SOA record at this offset of a message.
+fn serial_of_soa(message: &[u8], at: usize) -> Option<u32> {
+    let (owner_end, end) = (skip_name(message, at).ok()?, skip_record(message, at).ok()?);
+    let is_soa = message.get(owner_end..owner_end + 2)? == SOA.to_be_bytes();
+    let mname_end = skip_name(message, owner_end + FIELDS).ok()?;
+    let after_names = skip_name(message, mname_end).ok()?;
+    let serial = message.get(..end)?.get(after_names..)?.first_chunk()?;
+    (is_soa && end - after_names == SOA_NUMBERS).then_some(u32::from_be_bytes(*serial))
 }
 
-/// Returns true if a serial is newer than another (RFC 1982, section 3.2).
+/// Returns true if a serial is newer than another, or if that is undefined (RFC 1982, section 3.2).
 fn is_newer(serial: u32, than: u32) -> bool {
-    serial != than && serial.wrapping_sub(than) < 1 << 31
+    serial != than && serial.wrapping_sub(than) <= 1 << 31
 }

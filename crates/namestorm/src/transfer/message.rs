@@ -2,7 +2,7 @@
 
 use crate::name;
 use crate::rtype;
-use crate::tail::{POINTER_BITS, QUESTION_AT, QUESTION_REST};
+use crate::tail::{MAX_TCP_MESSAGE, POINTER_BITS, QUESTION_AT, QUESTION_REST};
 use crate::zone_records::StoredRecord;
 
 /// Size of the length field before a message over TCP, in bytes.
@@ -106,8 +106,10 @@ impl<'o> Message<'o> {
         self.out.extend((POINTER_BITS | to).to_be_bytes());
     }
 
-    /// Completes the message, which ends with this OPT record unless it is empty.
+    /// Completes the message, which ends with this OPT record if there is room. The record may be empty.
     pub(super) fn finish(self, opt: &[u8]) {
+        let has_room = self.out.len() - self.start + opt.len() <= MAX_TCP_MESSAGE;
+        let opt = if has_room { opt } else { &[] };
         self.out.extend_from_slice(opt);
         let message = &mut self.out[self.start..];
         message[6..8].copy_from_slice(&self.answers.to_be_bytes());
