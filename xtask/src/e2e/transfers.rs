@@ -1,7 +1,8 @@
 //! Zone transfers: dig gets the same records from Namestorm as from other servers with the same files, and
-//! these servers can be its secondaries.
+//! these servers can be its secondaries. The answers to queries of dnspython have the same records, too.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -18,6 +19,9 @@ use crate::interrupt;
 use crate::netns::Namespace;
 use crate::shell;
 
+/// Debian's interpreter, which finds Debian's package of dnspython.
+const PYTHON: &str = "/usr/bin/python3";
+const SCRIPT: &str = include_str!("transfers.py");
 const SEED: u64 = 7;
 /// The name of a zone that needs many messages, and its number of addresses.
 const LARGE: &str = "large.test";
@@ -38,19 +42,18 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let zones = files
         .iter()
         .flat_map(|(apex, file)| ["--zone".to_owned(), format!("{apex}={file}")]);
-    let rights = [
-        "--allow-transfer",
-        "10.99.0.0/24",
-        "--control-socket",
-        &socket,
-    ];
-    let options = zones.chain(rights.map(str::to_owned));
+    // All questions come from one address.
+    let more = format!("--allow-transfer 10.99.0.0/24 --rate-limit 0 --control-socket {socket}");
+    let options = zones.chain(more.split(' ').map(str::to_owned));
     let (server, place) = rig.serve(env, "namestorm", options.chain(device_options(&scenario)))?;
     let (home, primary) = (rig.client(), place.v4.to_string());
     checks.check("other clients get no transfer", || {
         let output = dig(home, &place.v6.to_string(), LARGE)?;
         ensure!(output.contains("Transfer failed"), "{output}");
         Ok(())
+    });
+    checks.check("dnspython gets each RRset of a transfer", || {
+        ask_with_dnspython(home, &primary, &files)
     });
     for (number, peer) in (2..).zip(PEERS.iter().filter(|peer| peer.is_installed())) {
         let run = folder.join(peer.name);
@@ -130,6 +133,21 @@ fn expect_same(home: &Namespace, primary: &str, files: &[(String, String)]) -> R
         let others: Vec<_> = others.take(5).collect();
         ensure!(others.is_empty(), "{zone}: only one server has {others:?}");
     }
+    Ok(())
+}
+
+/// Transfers all zones but the large one with dnspython, and asks for each of their RRsets.
+fn ask_with_dnspython(home: &Namespace, primary: &str, files: &[(String, String)]) -> Result<()> {
+    if !shell::succeeds(Command::new(PYTHON).args(["-c", "import dns.query"])) {
+        println!("skip dnspython: it is not installed (apt-get install python3-dnspython)");
+        return Ok(());
+    }
+    let zones = files.iter().map(|(zone, _)| zone.as_str());
+    let zones = zones.filter(|zone| *zone != LARGE);
+    let mut python = home.command(PYTHON);
+    python.args(["-c", SCRIPT, primary]).args(zones);
+    let asked: usize = shell::capture_text(&mut python)?.trim().parse()?;
+    ensure!(asked > 10 * files.len(), "it has asked for {asked} RRsets");
     Ok(())
 }
 
