@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use control::ConnectionArgs;
 use tcpip::{
-    Application, Config, CongestionControl, Connection, Connections, Deadline, STREAM_ENTRIES,
-    WriteError,
+    Application, Config, CongestionControl, Connection, Connections, Deadline, WriteError,
 };
 
 use crate::answers::Answers;
@@ -39,9 +38,9 @@ pub const MAX_CONNECTIONS: u32 = 16_384;
 /// default size of a connection's receive buffer. Real queries are far shorter, because they have
 /// only one question.
 pub const MAX_TCP_QUERY: usize = 16_384;
-/// Maximum number of writes of a transfer, of up to 64 KiB each, that the client has not acknowledged.
-/// It bounds the memory that a transfer takes, and the time until other clients are served.
-const WRITES_IN_FLIGHT: usize = 4;
+/// No more of a transfer is written while the client has this many bytes to acknowledge. It bounds the
+/// memory that a transfer takes, and the time until other clients are served.
+const MAX_IN_FLIGHT: u32 = 192 << 10;
 
 /// Settings for DNS over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -283,7 +282,8 @@ impl<H: Hook> DnsOverTcp<H> {
             return true;
         };
         while !transfer.is_finished() {
-            if STREAM_ENTRIES - conn.room() >= WRITES_IN_FLIGHT {
+            let info = conn.info();
+            if info.unacked + info.unsent >= MAX_IN_FLIGHT {
                 conn.notify_of_room();
                 break;
             }

@@ -14,6 +14,7 @@ use namestorm::{
 };
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
+use tcpip::Config;
 use testkit::{Route, SERVER, SERVER_MAC, read};
 
 pub(crate) const PORT: u16 = 53;
@@ -106,18 +107,17 @@ impl<H: Hook> Client<H> {
 
     /// Creates a client of a server with these services.
     pub(crate) fn of_services(dns: Dns, over_tcp: DnsOverTcp<H>, v6: bool) -> Self {
+        Self::of_stack(&TcpSettings::default().stack, dns, over_tcp, v6)
+    }
+
+    /// Creates a client of a server with these services on a stack with these settings.
+    pub(crate) fn of_stack(tcp: &Config, dns: Dns, over_tcp: DnsOverTcp<H>, v6: bool) -> Self {
         let mut sink = Sink::new(1500, 64, 256);
         sink.copy_residents(true);
         let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
         let capabilities = sink.capabilities();
-        let transports = UdpAndTcp::with_hook(
-            PORT,
-            dns,
-            over_tcp,
-            &TcpSettings::default().stack,
-            &capabilities,
-            [5, 6, 7, 8],
-        );
+        let transports =
+            UdpAndTcp::with_hook(PORT, dns, over_tcp, tcp, &capabilities, [5, 6, 7, 8]);
         let server = Server::new(host, transports);
         Self { server, sink, v6 }
     }
