@@ -576,12 +576,12 @@ where
         for ((zones, over_udp), (_, over_tcp)) in by_group {
             tally.detail(REPLIES_BY_ZONE, ("zones", zones), over_udp + over_tcp);
         }
+        let over_tcp = server.tcp().app();
         if !self.transfer_clients.is_empty() {
-            let over_tcp = server.tcp().app();
             tally.event("transfers", over_tcp.transfers());
-            for (zones, count) in over_tcp.transfers_by_group() {
-                tally.detail(TRANSFERS_BY_ZONE, ("zones", zones), count);
-            }
+        }
+        for (zones, count) in over_tcp.transfers_by_group() {
+            tally.detail(TRANSFERS_BY_ZONE, ("zones", zones), count);
         }
         if let Some(inventory) = self.inventory.as_ref().filter(|_| server.reports_answers) {
             for (state, count) in inventory.by_state() {
