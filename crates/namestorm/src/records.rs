@@ -10,7 +10,9 @@ use crate::name::Name;
 use crate::rcode;
 use crate::rdata;
 use crate::rtype;
-use crate::tail::{Base, FIELDS, MAX_TCP_MESSAGE, POINTER, QUESTION_AT, TailWriter};
+use crate::tail::{
+    Base, FIELDS, MAX_TCP_MESSAGE, POINTER, QUESTION_AT, TailWriter, push_fields, set_data_len,
+};
 
 /// Maximum length of a message with a hook's records, in bytes. It leaves room for an OPT record
 /// over TCP.
@@ -21,7 +23,6 @@ const MAX_DATA: usize = 65_535;
 const MAX_TTL: u32 = i32::MAX.cast_unsigned();
 /// Maximum length of a string in a TXT record, in bytes (RFC 1035, section 3.3).
 const MAX_STRING: usize = 255;
-const CLASS_IN: u16 = 1;
 
 /// The reason why a record is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,11 +99,9 @@ impl Rrset {
             let data = data.as_ref();
             check(rtype, ttl, data)?;
             bytes.extend((0xc000 | QUESTION_AT as u16).to_be_bytes());
-            bytes.extend(rtype.to_be_bytes());
-            bytes.extend(CLASS_IN.to_be_bytes());
-            bytes.extend(ttl.to_be_bytes());
-            bytes.extend((data.len() as u16).to_be_bytes());
+            let data_at = push_fields(&mut bytes, rtype, ttl);
             bytes.extend_from_slice(data);
+            set_data_len(&mut bytes, data_at);
             if bytes.len() > MAX_MESSAGE {
                 return Err(RecordError::TooLong);
             }

@@ -180,22 +180,17 @@ impl TailWriter {
         data: &[u8],
     ) -> Result<(), TooLong> {
         self.owner(owner);
-        self.bytes.extend(rtype.to_be_bytes());
-        self.bytes.extend(CLASS_IN.to_be_bytes());
-        self.bytes.extend(ttl.to_be_bytes());
-        let len_at = self.bytes.len();
-        self.bytes.extend([0, 0]);
+        let data_at = push_fields(&mut self.bytes, rtype, ttl);
         let (fixed, names, rest) = rtype::split_data(rtype, data);
         self.bytes.extend_from_slice(fixed);
         for name in names {
             self.name(name);
         }
         self.bytes.extend_from_slice(rest);
-        let data_len = self.bytes.len() - len_at - 2;
         if self.message_len() > MAX_TCP_MESSAGE {
             return Err(TooLong);
         }
-        self.bytes[len_at..len_at + 2].copy_from_slice(&(data_len as u16).to_be_bytes());
+        set_data_len(&mut self.bytes, data_at);
         Ok(())
     }
 
@@ -288,6 +283,22 @@ impl Default for TailWriter {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Appends the fields between a record's owner and its data, whose length is not known yet. Returns
+/// where the data begins.
+pub(crate) fn push_fields(out: &mut Vec<u8>, rtype: u16, ttl: u32) -> usize {
+    out.extend(rtype.to_be_bytes());
+    out.extend(CLASS_IN.to_be_bytes());
+    out.extend(ttl.to_be_bytes());
+    out.extend([0; 2]);
+    out.len()
+}
+
+/// Sets the length of the record's data that begins at `data_at` and ends with `out`.
+pub(crate) fn set_data_len(out: &mut [u8], data_at: usize) {
+    let len = (out.len() - data_at) as u16;
+    out[data_at - 2..data_at].copy_from_slice(&len.to_be_bytes());
 }
 
 /// Changes the target of the pointer at offset `at` of a copied tail. `new` is called with the current

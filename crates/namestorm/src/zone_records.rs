@@ -134,40 +134,42 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the next record, and moves behind it. Returns `None` after the last record.
-    pub(crate) fn next<'r>(&mut self, records: &'r ZoneRecords) -> Option<StoredRecord<'r>> {
-        let (&new, mut rest) = records.bytes.get(self.at..)?.split_first()?;
-        if new != 0 {
+    /// Returns the bytes at the start of the next record's owner that are new, the number of those that
+    /// stay, and the record. Returns `None` after the last record.
+    fn peek<'r>(&self, records: &'r ZoneRecords) -> Option<(&'r [u8], usize, StoredRecord<'r>)> {
+        let (&new_len, mut rest) = records.bytes.get(self.at..)?.split_first()?;
+        let (mut new, mut kept): (&[u8], _) = (&[], self.owner().len());
+        if new_len != 0 {
             let (&shared, name) = rest.split_first()?;
-            let (new, after) = name.split_at_checked(new.into())?;
-            self.owner.replace_start(new, shared.into());
-            rest = after;
+            kept = shared.into();
+            (new, rest) = name.split_at_checked(new_len.into())?;
         }
-        let (fields, rest) = rest.split_first_chunk::<FIELDS>()?;
-        let [a, b, c, d, e, f, high, low] = *fields;
-        let len = usize::from(u16::from_be_bytes([high, low]));
-        let (data, rest) = rest.split_at_checked(len)?;
-        self.at = records.bytes.len() - rest.len();
-        Some(StoredRecord {
+        let (&[a, b, c, d, e, f, high, low], data) = rest.split_first_chunk::<FIELDS>()?;
+        let record = StoredRecord {
             rtype: u16::from_be_bytes([a, b]),
             ttl: u32::from_be_bytes([c, d, e, f]),
-            data,
-            has_same_owner: new == 0,
-        })
+            data: data.get(..u16::from_be_bytes([high, low]).into())?,
+            has_same_owner: new_len == 0,
+        };
+        Some((new, kept, record))
+    }
+
+    /// Returns the next record, and moves behind it. Returns `None` after the last record.
+    pub(crate) fn next<'r>(&mut self, records: &'r ZoneRecords) -> Option<StoredRecord<'r>> {
+        let (new, kept, record) = self.peek(records)?;
+        self.at += 1 + FIELDS + record.data.len();
+        if !record.has_same_owner {
+            self.at += 1 + new.len();
+            self.owner.replace_start(new, kept);
+        }
+        Some(record)
     }
 
     /// Returns the length that the next record takes at most in a message, in bytes. Returns `None`
     /// after the last record.
     pub(crate) fn next_len(&self, records: &ZoneRecords) -> Option<usize> {
-        let (&new, mut rest) = records.bytes.get(self.at..)?.split_first()?;
-        let mut owner_len = self.owner().len();
-        if new != 0 {
-            let new = usize::from(new);
-            owner_len = new + usize::from(*rest.first()?);
-            rest = rest.get(1 + new..)?;
-        }
-        let (_, len) = rest.get(..FIELDS)?.split_last_chunk()?;
-        Some(owner_len + tail::FIELDS + usize::from(u16::from_be_bytes(*len)))
+        let (new, kept, record) = self.peek(records)?;
+        Some(new.len() + kept + tail::FIELDS + record.data.len())
     }
 
     /// Returns the owner of the last record.

@@ -2,12 +2,13 @@
 
 use crate::name;
 use crate::rtype;
-use crate::tail::{MAX_TCP_MESSAGE, POINTER_BITS, QUESTION_AT, QUESTION_REST};
+use crate::tail::{
+    MAX_TCP_MESSAGE, POINTER_BITS, QUESTION_AT, QUESTION_REST, push_fields, set_data_len,
+};
 use crate::zone_records::StoredRecord;
 
 /// Size of the length field before a message over TCP, in bytes.
 pub(crate) const LENGTH: usize = 2;
-const CLASS_IN: u16 = 1;
 
 /// A message that is being written.
 pub(super) struct Message<'o> {
@@ -72,19 +73,14 @@ impl<'o> Message<'o> {
                 self.name(owner);
             }
         }
-        self.out.extend(rtype.to_be_bytes());
-        self.out.extend(CLASS_IN.to_be_bytes());
-        self.out.extend(ttl.to_be_bytes());
-        let len_at = self.out.len();
-        self.out.extend([0; 2]);
+        let data_at = push_fields(self.out, rtype, ttl);
         let (fixed, names, rest) = rtype::split_data(rtype, data);
         self.out.extend_from_slice(fixed);
         for name in names {
             self.name(name);
         }
         self.out.extend_from_slice(rest);
-        let len = self.out.len() - len_at - 2;
-        self.out[len_at..][..2].copy_from_slice(&(len as u16).to_be_bytes());
+        set_data_len(self.out, data_at);
         self.answers += 1;
     }
 

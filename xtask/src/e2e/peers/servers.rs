@@ -41,7 +41,6 @@ pub(crate) const PEERS: [Peer; 3] = [
 zone:
     name: {origin}
     zonefile: \"\"
-    allow-notify: 127.0.0.1 NOKEY
     request-xfr: {file} NOKEY
     provide-xfr: 127.0.0.1 NOKEY
 ",
