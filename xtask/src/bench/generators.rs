@@ -83,12 +83,14 @@ pub(crate) fn run(
 
 /// Replaces the placeholders in the arguments of a load generator.
 fn fill(arguments: &str, content: &Content, seconds: f64) -> Result<String> {
-    let paths: [(&str, &dyn Fn() -> Result<PathBuf>); 5] = [
+    let in_turn = || content.text("in-turn.lua", &[WRK_SCRIPT, WRK_IN_TURN].concat());
+    let paths: [(&str, &dyn Fn() -> Result<PathBuf>); 6] = [
         ("{files}", &|| content.files()),
         ("{mix}", &|| Ok(content.mix()?.0)),
         ("{list}", &|| Ok(content.mix()?.1)),
         ("{questions}", &|| content.questions(QUESTIONS)),
         ("{script}", &|| content.text("wrk.lua", WRK_SCRIPT)),
+        ("{script in turn}", &in_turn),
     ];
     // Third-party generators accept only whole seconds, so round up.
     let mut text = arguments.replace("{seconds}", &seconds.ceil().to_string());
@@ -184,6 +186,16 @@ function done(summary, latency, requests)
         seconds, right, right / seconds, summary.bytes / seconds,
         latency:percentile(50), latency:percentile(99), latency:percentile(99.9),
         latency.max, table.concat(errors, ",")))
+end
+"#;
+
+/// Addition to [`WRK_SCRIPT`] that requests the numbered files one after the other. A script that makes
+/// each request costs time, so the other runs do without it.
+const WRK_IN_TURN: &str = r#"
+local number = -1
+function request()
+    number = number + 1
+    return wrk.format(nil, string.format("/%03d/%03d.bin", number / 1000, number % 1000))
 end
 "#;
 
