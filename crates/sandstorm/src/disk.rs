@@ -4,11 +4,13 @@
 //! *chunks*, on threads beside the workers ([`Reads`]). Each worker keeps the chunks that were used
 //! lately ([`Chunks`]), within a bound.
 
+mod buffer;
 mod cache;
 mod chunks;
 mod file;
 mod reads;
 
+pub(crate) use buffer::Buffer;
 pub(crate) use chunks::{Chunks, Found};
-pub(crate) use file::{CHUNK_LEN, DiskFile, ReadError};
+pub(crate) use file::{CHUNK_LEN, DiskFile, MAX_TOGETHER, ReadError};
 pub(crate) use reads::Reads;

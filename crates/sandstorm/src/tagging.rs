@@ -5,8 +5,10 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use control::FileRead;
+
 use crate::digest::{Digest, Digester};
-use crate::disk::{CHUNK_LEN, DiskFile, ReadError};
+use crate::disk::{Buffer, CHUNK_LEN, DiskFile, ReadError};
 use crate::improving::{Done, Pauses};
 use crate::site::Site;
 use crate::tag_key::TagKey;
@@ -38,6 +40,8 @@ struct Reading {
     file: Arc<DiskFile>,
     opened: File,
     next_chunk: u32,
+    /// The chunk that was read last.
+    buffer: Buffer,
     digester: Digester,
 }
 
@@ -155,14 +159,19 @@ impl Reading {
             opened: file.open()?,
             file: Arc::clone(file),
             next_chunk: 0,
+            buffer: Buffer::default(),
             digester: Digester::new(key),
         })
     }
 
     /// Reads the next chunk. Returns true after the last one.
     fn read_chunk(&mut self) -> Result<bool, ReadError> {
-        let chunk = self.file.read(&self.opened, self.next_chunk)?;
-        self.digester.add(&chunk);
+        let chunk = self.next_chunk;
+        let buffers = std::slice::from_mut(&mut self.buffer);
+        self.file
+            .read(&self.opened, chunk, buffers, FileRead::Cached)?;
+        self.digester
+            .add(self.buffer.chunk(self.file.chunk_len(chunk)));
         self.next_chunk += 1;
         Ok(self.file.chunk_len(self.next_chunk) == 0)
     }

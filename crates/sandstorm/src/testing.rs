@@ -8,7 +8,7 @@ use eth::{Mac, Station};
 use ip::Host;
 use nmio::sim::{EndConfig, LinkConfig, PathConfig};
 use nmio::{Bell, Clock as _, Instant};
-use tcpip::{Config, ContentError, SendMode};
+use tcpip::{Config, ContentError, Contents, SendMode, Stack};
 use testkit::smol::{Client, Talk};
 use testkit::{Link, SERVER, SERVER_MAC};
 
@@ -18,6 +18,17 @@ use crate::{Http, Server, Site};
 
 /// Maximum simulated time of a run.
 const LONGEST: Duration = Duration::from_mins(2);
+
+/// Makes contents for a cache to refer to.
+pub(crate) fn with_contents(act: impl FnOnce(&mut Contents)) {
+    let capabilities = nmio::Port::capabilities(&nmio::sim::Sink::new(1500, 16, 0));
+    let make = |contents: &mut Contents| {
+        act(contents);
+        Err::<crate::web::Web, _>(ContentError::TooMany)
+    };
+    let config = Config::on_ports(&[80]);
+    let _ = <Stack<_>>::load(&config, make, &capabilities, [1; 4], Instant::ZERO);
+}
 
 /// A server, a client, and the link between them.
 pub(crate) struct World<A: App = SiteOnly> {

@@ -7,9 +7,10 @@
 //! the main queue.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 
 use tcpip::ContentId;
+
+use super::buffer::Buffer;
 
 /// Maximum number of uses that are counted since an entry joined its queue.
 const MAX_USES: u8 = 3;
@@ -26,7 +27,7 @@ pub(super) type Key = (u32, u32);
 pub(super) struct Entry {
     key: Key,
     pub(super) content: ContentId,
-    pub(super) bytes: Arc<[u8]>,
+    pub(super) buffer: Buffer,
     uses: u8,
 }
 
@@ -66,7 +67,7 @@ impl Cache {
         self.max_entries
     }
 
-    /// Length of all chunks in bytes.
+    /// Memory of all chunks in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -76,12 +77,17 @@ impl Cache {
         self.places.len()
     }
 
-    /// Finds a chunk, and counts the use.
-    pub(super) fn find(&mut self, key: Key) -> Option<ContentId> {
+    /// Finds a chunk, and counts the use. Returns its content item, and where the chunk starts in it.
+    pub(super) fn find(&mut self, key: Key) -> Option<(ContentId, usize)> {
         let place = *self.places.get(&key)?;
         let entry = self.entries[place as usize].as_mut()?;
         entry.uses = MAX_USES.min(entry.uses + 1);
-        Some(entry.content)
+        Some((entry.content, entry.buffer.start()))
+    }
+
+    /// Whether the chunk has left, but is remembered.
+    pub(super) fn has_left(&self, key: Key) -> bool {
+        self.is_left.contains(&key)
     }
 
     pub(super) fn contains(&self, key: Key) -> bool {
@@ -90,13 +96,13 @@ impl Cache {
 
     /// Adds a chunk, which must not be in the cache. There must be fewer than
     /// [`max_entries`](Self::max_entries).
-    pub(super) fn insert(&mut self, key: Key, content: ContentId, bytes: Arc<[u8]>) {
-        self.bytes += bytes.len();
-        let len = bytes.len();
+    pub(super) fn insert(&mut self, key: Key, content: ContentId, buffer: Buffer) {
+        let len = buffer.len();
+        self.bytes += len;
         let entry = Some(Entry {
             key,
             content,
-            bytes,
+            buffer,
             uses: 0,
         });
         let place = self.free.pop().unwrap_or(self.entries.len() as u32);
@@ -127,7 +133,7 @@ impl Cache {
             };
             let place = queue.pop_front()?;
             let entry = self.entries[place as usize].as_mut()?;
-            let (is_wanted, len) = (is_in_use(entry.content), entry.bytes.len());
+            let (is_wanted, len) = (is_in_use(entry.content), entry.buffer.len());
             if !is_small {
                 if entry.uses == 0 && !is_wanted {
                     return self.remove(place);
@@ -165,7 +171,7 @@ impl Cache {
 
     fn remove(&mut self, place: u32) -> Option<Entry> {
         let entry = self.entries[place as usize].take()?;
-        self.bytes -= entry.bytes.len();
+        self.bytes -= entry.buffer.len();
         self.places.remove(&entry.key);
         self.free.push(place);
         Some(entry)
@@ -174,20 +180,11 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use tcpip::{Contents, Stack};
+    use std::sync::Arc;
 
-    /// Makes contents for a cache to refer to.
-    fn with_contents(act: impl FnOnce(&mut Contents)) {
-        let capabilities = nmio::Port::capabilities(&nmio::sim::Sink::new(1500, 16, 0));
-        let make = |contents: &mut Contents| {
-            act(contents);
-            Err::<crate::web::Web, _>(tcpip::ContentError::TooMany)
-        };
-        let config = tcpip::Config::on_ports(&[80]);
-        let now = nmio::Instant::ZERO;
-        let _ = <Stack<_>>::load(&config, make, &capabilities, [1; 4], now);
-    }
+    use super::*;
+    use crate::testing::with_contents;
+    use tcpip::Contents;
 
     struct Filled<'c> {
         cache: Cache,
@@ -196,9 +193,11 @@ mod tests {
 
     impl Filled<'_> {
         fn insert(&mut self, file: u32) {
-            let bytes: Arc<[u8]> = Arc::from([0; 10]);
-            let content = self.contents.add(Arc::clone(&bytes), None).unwrap();
-            self.cache.insert((file, 0), content, bytes);
+            let mut buffer = Buffer::default();
+            buffer.writable(10, false);
+            let bytes = Arc::clone(buffer.bytes());
+            let content = self.contents.add(bytes, None).unwrap();
+            self.cache.insert((file, 0), content, buffer);
         }
 
         fn evict(&mut self) -> Option<u32> {
@@ -259,8 +258,8 @@ mod tests {
             }
             assert!(filled.cache.evict(|_| true).is_none());
             assert_eq!(filled.cache.len(), 5);
-            let sent = filled.cache.find((0, 0));
-            let evicted = filled.cache.evict(|content| Some(content) == sent).unwrap();
+            let (sent, _) = filled.cache.find((0, 0)).unwrap();
+            let evicted = filled.cache.evict(|content| content == sent).unwrap();
             assert_ne!(evicted.key, (0, 0));
         });
     }

@@ -1,15 +1,17 @@
 //! The chunks of files that a worker has in memory, and those that are being read for it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
+use crossbeam_channel::Sender;
 use nmio::{Bell, Mailbox, mailbox};
 use tcpip::{ConnectionId, ContentId, Contents};
 
+use super::buffer::Buffer;
 use super::cache::{Cache, Key};
-use super::file::{CHUNK_LEN, DiskFile};
-use super::reads::{Arrived, Reads, Work};
+use super::file::DiskFile;
+use super::reads::{Arrived, Reads, Run, Work};
 
 /// Maximum number of chunks that are read at a time for one worker.
 const MAX_READS: usize = 512;
@@ -18,13 +20,17 @@ const MAX_READS: usize = 512;
 const BYTES_PER_ENTRY: usize = 4 << 10;
 const MAX_ENTRIES: usize = 1 << 18;
 /// Minimum capacity in bytes, with which a worker can send some files at a time.
-const MIN_CAPACITY: usize = 64 * CHUNK_LEN;
+const MIN_CAPACITY: usize = 4 << 20;
+
+/// Chunks are read ahead only while those being read have at most 1/`AHEAD_SHARE` of the capacity. So they
+/// do not replace those that clients need now.
+const AHEAD_SHARE: usize = 4;
 
 /// The chunks that a worker has in memory, as content items of its TCP stack.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     cache: Cache,
-    /// Maximum length of the chunks in memory and those being read, in bytes.
+    /// Maximum memory of the chunks that are here and those being read, in bytes.
     capacity: usize,
     /// The chunks being read, each with the connections that wait for it.
     reading: HashMap<Key, Vec<ConnectionId>>,
@@ -49,8 +55,8 @@ pub(crate) struct Counts {
 /// The result of looking for a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
-    /// The chunk is this content item.
-    Here(ContentId),
+    /// The chunk is in this content item, from this offset on.
+    Here(ContentId, usize),
     /// The chunk is being read. The connection will be told.
     Later,
     /// There is no memory for the chunk yet.
@@ -74,72 +80,96 @@ impl Chunks {
         }
     }
 
-    /// Returns a chunk of `file`. If it is not in memory, it is read, and `connection` waits for it.
+    /// Returns the first of these chunks of `file`, which must exist. If it is not in memory, it is read,
+    /// and `connection` waits for it. The others are then read as well, as far as there is room for them.
     pub(crate) fn find(
         &mut self,
         contents: &mut Contents,
         file: &Arc<DiskFile>,
-        chunk: u32,
+        chunks: Range<u32>,
         connection: ConnectionId,
     ) -> Found {
-        let key = (file.number(), chunk);
-        if let Some(content) = self.cache.find(key) {
-            return Found::Here(content);
+        let key = (file.number(), chunks.start);
+        if let Some((content, start)) = self.cache.find(key) {
+            return Found::Here(content, start);
         }
-        if !self.read(contents, file, chunk) {
-            return Found::NoRoom;
-        }
-        self.reading.entry(key).or_default().push(connection);
-        Found::Later
-    }
-
-    /// Reads a chunk that will soon be needed, unless it is in memory or there is no room for it.
-    pub(crate) fn read_ahead(&mut self, contents: &mut Contents, file: &Arc<DiskFile>, chunk: u32) {
-        let key = (file.number(), chunk);
-        if file.chunk_len(chunk) > 0 && !self.cache.contains(key) {
-            self.read(contents, file, chunk);
+        self.read(contents, file, chunks);
+        match self.reading.get_mut(&key) {
+            Some(waiting) => {
+                waiting.push(connection);
+                Found::Later
+            }
+            None => Found::NoRoom,
         }
     }
 
-    /// Has a chunk read, unless that is under way. Returns `false` if there is no room for it.
-    fn read(&mut self, contents: &mut Contents, file: &Arc<DiskFile>, chunk: u32) -> bool {
-        let key = (file.number(), chunk);
-        if self.reading.contains_key(&key) {
-            return true;
-        }
+    /// Has chunks read that are neither in memory nor being read, as far as there is room for them.
+    pub(crate) fn read(
+        &mut self,
+        contents: &mut Contents,
+        file: &Arc<DiskFile>,
+        chunks: Range<u32>,
+    ) {
         if self.cache.max_entries() == 0 {
             // The tables are made when the first file is read.
             self.cache = Cache::new(MAX_ENTRIES.min(self.capacity / BYTES_PER_ENTRY));
         }
-        let len = file.chunk_len(chunk);
-        if self.reading.len() >= MAX_READS || !self.make_room(contents, len) {
-            return false;
+        let first = chunks.start;
+        let mut run: Option<Run> = None;
+        for chunk in chunks {
+            let key = (file.number(), chunk);
+            if self.cache.contains(key) || self.reading.contains_key(&key) {
+                self.send(run.take());
+                continue;
+            }
+            if chunk > first && self.reading_bytes > self.capacity / AHEAD_SHARE {
+                break;
+            }
+            let Some(buffer) = self.make_room(contents, file.buffer_len(chunk)) else {
+                break;
+            };
+            // The kernel's copy may also serve other workers.
+            let is_kept = self.cache.has_left(key);
+            self.reading_bytes += file.buffer_len(chunk);
+            self.reading.insert(key, Vec::new());
+            match &mut run {
+                Some(run) if run.accepts(is_kept) => run.buffers.push(buffer),
+                _ => {
+                    let next = Run::new(file, chunk, buffer, is_kept);
+                    self.send(run.replace(next));
+                }
+            }
         }
-        let work = Work::Read {
-            file: Arc::clone(file),
-            chunk,
-            to: self.reply_to.clone(),
-        };
-        // The threads end after the workers.
-        if self.work.send(work).is_err() {
-            return false;
-        }
-        self.reading_bytes += len;
-        self.reading.insert(key, Vec::new());
-        true
+        self.send(run);
     }
 
-    /// Removes chunks that no connection sends, until there is room for `len` bytes.
-    fn make_room(&mut self, contents: &mut Contents, len: usize) -> bool {
+    /// Gives chunks to the threads that read.
+    fn send(&self, run: Option<Run>) {
+        if let Some(run) = run {
+            // The threads end after the workers.
+            drop(self.work.send(Work::Read(run, self.reply_to.clone())));
+        }
+    }
+
+    /// Removes chunks that no connection sends, until there is room for `len` bytes. Returns the memory of
+    /// the last one, to be used again.
+    fn make_room(&mut self, contents: &mut Contents, len: usize) -> Option<Buffer> {
+        let mut last = Buffer::default();
+        if self.reading.len() >= MAX_READS {
+            return None;
+        }
         while self.is_crowded() || self.bytes() + len > self.capacity {
             let is_in_use = |content| contents.is_in_use(content);
-            let Some(entry) = self.cache.evict(is_in_use) else {
-                return false;
-            };
-            contents.remove(entry.content);
-            drop(self.work.send(Work::Free(entry.bytes)));
+            let evicted = self.cache.evict(is_in_use);
+            if let Some(entry) = &evicted {
+                contents.remove(entry.content);
+            }
+            let freed = std::mem::replace(&mut last, evicted?.buffer);
+            if freed.len() > 0 {
+                drop(self.work.send(Work::Free(freed)));
+            }
         }
-        true
+        Some(last)
     }
 
     /// Adds the chunks that have arrived to `contents`. Returns the connections that have waited for them,
@@ -154,27 +184,28 @@ impl Chunks {
             mailbox,
             ..
         } = self;
-        mailbox.take_all(|Arrived { file, chunk, bytes }| {
-            let key = (file.number(), chunk);
-            let waiting = reading.remove(&key).unwrap_or_default();
-            *reading_bytes -= file.chunk_len(chunk);
-            let is_here = bytes.is_some();
-            if let Some(bytes) = bytes {
-                counts.read += 1;
-                counts.bytes_read += bytes.len() as u64;
-                // There are always fewer contents than the stack accepts.
-                if let Ok(content) = contents.add(Arc::clone(&bytes), None) {
-                    cache.insert(key, content, bytes);
+        mailbox.take_all(|Arrived { run, is_read }| {
+            for (chunk, buffer) in (run.first..).zip(run.buffers) {
+                let key = (run.file.number(), chunk);
+                let waiting = reading.remove(&key).unwrap_or_default();
+                *reading_bytes -= run.file.buffer_len(chunk);
+                if is_read {
+                    counts.read += 1;
+                    counts.bytes_read += run.file.chunk_len(chunk) as u64;
+                    // There are always fewer contents than the stack accepts.
+                    if let Ok(content) = contents.add(Arc::clone(buffer.bytes()), None) {
+                        cache.insert(key, content, buffer);
+                    }
+                } else {
+                    counts.failed += 1;
                 }
-            } else {
-                counts.failed += 1;
+                told.extend(waiting.into_iter().map(|waiting| (waiting, is_read)));
             }
-            told.extend(waiting.into_iter().map(|waiting| (waiting, is_here)));
         });
         told
     }
 
-    /// Maximum length of all chunks in bytes.
+    /// Maximum memory of all chunks in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -189,8 +220,67 @@ impl Chunks {
         self.cache.len() + self.reading.len() >= self.cache.max_entries()
     }
 
-    /// Length of the chunks in memory and of those being read, in bytes.
+    /// Memory of the chunks that are here and of those being read, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.cache.bytes() + self.reading_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use control::FileVersion;
+    use nmio::Bell;
+
+    use super::super::file::{CHUNK_LEN, MAX_TOGETHER};
+    use super::*;
+    use crate::root::Root;
+    use crate::testing::with_contents;
+
+    /// A file of so many chunks and bytes in the folder.
+    fn file(folder: &tempfile::TempDir, chunks: usize, bytes: usize) -> Arc<DiskFile> {
+        let path = folder.path().join("file");
+        fs::write(&path, vec![1; chunks * CHUNK_LEN + bytes]).unwrap();
+        let root = Arc::new(Root::open(folder.path()).unwrap());
+        let version = FileVersion::at(&path).unwrap();
+        Arc::new(DiskFile::new(&root, "file".as_ref(), version))
+    }
+
+    #[test]
+    fn chunks_are_read_together_as_long_as_there_is_much_room() {
+        let (folder, bell) = (tempfile::tempdir().unwrap(), Bell::new().unwrap());
+        with_contents(|contents| {
+            let file = file(&folder, 10, 5);
+            let reads = Reads::default();
+            let mut chunks = Chunks::new(&reads, 1 << 30, &bell);
+            chunks.read(contents, &file, 1..3);
+            assert_eq!(reads.work_all(), [2]);
+            chunks.take_arrived(contents);
+            chunks.read(contents, &file, 0..11);
+            assert_eq!(reads.work_all(), [1, MAX_TOGETHER, MAX_TOGETHER]);
+            chunks.take_arrived(contents);
+            assert_eq!(chunks.counts().read, 11);
+            assert_eq!(chunks.counts().bytes_read, file.len() as u64);
+            chunks.read(contents, &file, 0..11);
+            assert!(reads.work_all().is_empty(), "all of it is in memory");
+        });
+    }
+
+    #[test]
+    fn reading_ahead_takes_only_a_part_of_the_memory() {
+        let (folder, bell) = (tempfile::tempdir().unwrap(), Bell::new().unwrap());
+        with_contents(|contents| {
+            let file = file(&folder, 100, 0);
+            let reads = Reads::default();
+            let mut chunks = Chunks::new(&reads, 0, &bell);
+            chunks.read(contents, &file, 0..100);
+            let ahead: usize = reads.work_all().iter().sum();
+            let most = MIN_CAPACITY / AHEAD_SHARE / CHUNK_LEN + 1;
+            assert!((most / 2..=most).contains(&ahead), "{ahead}");
+            // The first one is needed now.
+            chunks.read(contents, &file, 50..100);
+            assert_eq!(reads.work_all(), [1]);
+        });
     }
 }

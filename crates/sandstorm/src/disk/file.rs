@@ -1,19 +1,28 @@
 //! A file on the disk, in the version that is served.
 
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use control::FileVersion;
+use arrayvec::ArrayVec;
+use control::{FileRead, FileVersion};
 use rustix::io::Errno;
 
+use super::buffer::Buffer;
 use crate::root::Root;
 
-/// Length of a chunk in bytes. The last chunk of a file may be shorter.
-pub(crate) const CHUNK_LEN: usize = 64 << 10;
+/// Length of a chunk in bytes. The last chunk of a file may be shorter. A super-segment has room for a chunk.
+pub(crate) const CHUNK_LEN: usize = 60 << 10;
+
+/// Minimum length in bytes of a file that is read directly. With shorter ones, direct reads would save less
+/// than their aligned memory costs.
+const MIN_DIRECT: usize = 16 << 10;
+
+/// Maximum number of chunks that are read with one call. A disk delivers more with fewer, longer reads.
+pub(crate) const MAX_TOGETHER: usize = 4;
 
 /// A file on the disk, in the version that is served.
 #[derive(Debug)]
@@ -81,27 +90,52 @@ impl DiskFile {
         CHUNK_LEN.min(self.len().saturating_sub(from))
     }
 
+    /// Whether the file is read without the kernel's page cache, if possible.
+    pub(super) fn is_direct(&self) -> bool {
+        self.len() >= MIN_DIRECT
+    }
+
+    /// Memory for the chunk with this index, in bytes.
+    pub(super) fn buffer_len(&self, chunk: u32) -> usize {
+        Buffer::len_for(self.chunk_len(chunk), self.is_direct())
+    }
+
     /// Opens the file.
     pub(crate) fn open(&self) -> Result<File, ReadError> {
         Ok(self.root.file(&self.path)?)
     }
 
-    /// Reads the chunk with this index from the open file. The version is checked afterwards, so that
-    /// no byte of a later version is returned.
-    pub(crate) fn read(&self, file: &File, chunk: u32) -> Result<Arc<[u8]>, ReadError> {
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, self.chunk_len(chunk)).collect();
-        if let Some(buffer) = Arc::get_mut(&mut bytes) {
-            file.read_exact_at(buffer, u64::from(chunk) * CHUNK_LEN as u64)?;
+    /// Reads chunks from the open file into `buffers`, from the one with the index `first` on. At most
+    /// [`MAX_TOGETHER`] chunks are read. The version is checked afterwards, so that no byte of a later version
+    /// is used. Returns false if this way is not possible.
+    pub(crate) fn read(
+        &self,
+        file: &File,
+        first: u32,
+        buffers: &mut [Buffer],
+        way: FileRead,
+    ) -> Result<bool, ReadError> {
+        let mut len = 0;
+        let mut into = ArrayVec::<_, MAX_TOGETHER>::new();
+        for (chunk, buffer) in (first..).zip(buffers).take(MAX_TOGETHER) {
+            let chunk_len = self.chunk_len(chunk);
+            into.push(IoSliceMut::new(
+                buffer.writable(chunk_len, self.is_direct()),
+            ));
+            len += chunk_len;
         }
-        self.check(file)?;
-        Ok(bytes)
+        let offset = u64::from(first) * CHUNK_LEN as u64;
+        let is_read = way.read(file, &mut into, len, offset)?;
+        if is_read {
+            self.check(file)?;
+        }
+        Ok(is_read)
     }
 
     /// Reads the first bytes, at most `len` of them.
     pub(crate) fn read_start(&self, len: usize) -> Result<Vec<u8>, ReadError> {
-        let file = self.open()?;
         let mut bytes = vec![0; len.min(self.len())];
-        file.read_exact_at(&mut bytes, 0)?;
+        self.open()?.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)
     }
 

@@ -1,14 +1,17 @@
 //! The threads that read files for the workers.
 
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
+use control::FileRead;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use nmio::mailbox;
 
-use super::file::{DiskFile, ReadError};
+use super::buffer::Buffer;
+use super::file::{DiskFile, MAX_TOGETHER, ReadError};
 
 /// Maximum number of files that are kept open.
 const MAX_OPEN: usize = 64;
@@ -19,54 +22,87 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of threads if files are on the disk. An SSD reads several chunks at a time.
 const THREADS: usize = 8;
 
+/// Chunks of a file, one after the other, that are read together.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) file: Arc<DiskFile>,
+    /// Index of the first chunk.
+    pub(super) first: u32,
+    /// The memory of each chunk. It is used again if it has the right length.
+    pub(super) buffers: ArrayVec<Buffer, MAX_TOGETHER>,
+    /// Whether the kernel is to keep a copy, because the chunks are asked for again and again.
+    pub(super) is_kept: bool,
+}
+
+impl Run {
+    pub(super) fn new(file: &Arc<DiskFile>, first: u32, buffer: Buffer, is_kept: bool) -> Self {
+        Self {
+            file: Arc::clone(file),
+            first,
+            buffers: [buffer].into_iter().collect(),
+            is_kept,
+        }
+    }
+
+    /// Whether the chunks are read without the page cache.
+    fn is_direct(&self) -> bool {
+        !self.is_kept && self.file.is_direct()
+    }
+
+    /// Whether the next chunk of the file can be read together with these.
+    pub(super) fn accepts(&self, is_kept: bool) -> bool {
+        self.is_kept == is_kept && !self.buffers.is_full()
+    }
+}
+
 /// A piece of work for a thread.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Reads a chunk, and sends it to the worker.
-    Read {
-        file: Arc<DiskFile>,
-        chunk: u32,
-        to: mailbox::Sender<Arrived>,
-    },
+    /// Reads chunks, and sends them to the worker.
+    Read(Run, mailbox::Sender<Arrived>),
     /// Frees the memory of a chunk, because a worker must not wait for the system.
-    Free(#[expect(dead_code, reason = "it is only dropped")] Arc<[u8]>),
+    Free(#[expect(dead_code, reason = "it is only dropped")] Buffer),
     /// Ends the thread.
     End,
 }
 
-/// A chunk that was read for a worker.
+/// Chunks that were read for a worker.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    pub(super) file: Arc<DiskFile>,
-    pub(super) chunk: u32,
-    /// The bytes, or `None` if they cannot be read.
-    pub(super) bytes: Option<Arc<[u8]>>,
+    pub(super) run: Run,
+    /// Whether all of them could be read.
+    pub(super) is_read: bool,
 }
 
 /// The queue of chunks that are to be read. All reading threads take from it. Each worker adds only a
 /// bounded number of chunks at a time.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    work: Mutex<Sender<Work>>,
-    queue: Mutex<Receiver<Work>>,
+    work: Sender<Work>,
+    queue: Receiver<Work>,
     open: Mutex<OpenFiles>,
     is_closed: AtomicBool,
     /// Whether files are on the disk at the start.
     has_files: AtomicBool,
     /// When the last warning was logged.
     warned: Mutex<Option<Instant>>,
+    page_cache: PageCache,
+    /// Whether the log says that a file system refuses direct reads.
+    has_told: AtomicBool,
 }
 
 impl Default for Reads {
     fn default() -> Self {
-        let (work, queue) = channel();
+        let (work, queue) = unbounded();
         Self {
-            work: Mutex::new(work),
-            queue: Mutex::new(queue),
+            work,
+            queue,
             open: Mutex::default(),
             is_closed: AtomicBool::new(false),
             has_files: AtomicBool::new(false),
             warned: Mutex::default(),
+            page_cache: PageCache::default(),
+            has_told: AtomicBool::new(false),
         }
     }
 }
@@ -74,8 +110,7 @@ impl Default for Reads {
 impl Reads {
     /// The end of the queue at which a worker adds work.
     pub(super) fn sender(&self) -> Sender<Work> {
-        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        work.clone()
+        self.work.clone()
     }
 
     /// Logs why a chunk could not be read, but only once in a while.
@@ -92,33 +127,65 @@ impl Reads {
         self.has_files.store(has_files, Ordering::Relaxed);
     }
 
-    /// Reads a chunk for a worker.
-    fn read(&self, file: Arc<DiskFile>, chunk: u32, to: &mailbox::Sender<Arrived>) {
-        let opened = self.open().find(&file);
-        let opened = opened.map_or_else(|| file.open().map(Arc::new), Ok);
-        let outcome = opened.and_then(|opened| {
-            let bytes = file.read(&opened, chunk)?;
-            self.open().keep(file.number(), opened);
-            Ok(bytes)
-        });
-        if let Err(error) = &outcome {
-            self.warn(&file, error);
+    /// Does a piece of work.
+    fn work(&self, work: Work) {
+        if let Work::Read(mut run, to) = work {
+            let outcome = self.read(&mut run);
+            if let Err(error) = &outcome {
+                self.warn(&run.file, error);
+            }
+            let is_read = outcome.is_ok();
+            // The mailbox has room for all chunks that its worker has asked for. A worker that has
+            // ended needs none.
+            drop(to.send(Arrived { run, is_read }));
         }
-        let bytes = outcome.ok();
-        // The mailbox has room for all chunks that its worker has asked for. A worker that has ended
-        // needs none.
-        drop(to.send(Arrived { file, chunk, bytes }));
+    }
+
+    /// Reads chunks: without the page cache, unless it has them, or is to keep them.
+    fn read(&self, run: &mut Run) -> Result<(), ReadError> {
+        if run.is_direct() {
+            if self.page_cache.may_have_it() {
+                let is_cached = self.read_by(run, FileRead::IfCached)?;
+                self.page_cache.note(is_cached);
+                if is_cached {
+                    return Ok(());
+                }
+            }
+            if self.read_by(run, FileRead::Direct)? {
+                return Ok(());
+            }
+            if !self.has_told.swap(true, Ordering::Relaxed) {
+                tracing::info!(
+                    "{}: its file system permits no direct reads, so the kernel's page cache keeps \
+                     files too",
+                    run.file.path().display()
+                );
+            }
+        }
+        self.read_by(run, FileRead::Cached).map(drop)
+    }
+
+    /// Reads chunks in one way. Returns false if it is not possible.
+    fn read_by(&self, run: &mut Run, way: FileRead) -> Result<bool, ReadError> {
+        let (file, is_direct) = (&run.file, way == FileRead::Direct);
+        let known = self.open().find(file.number(), is_direct);
+        let is_known = known.is_some();
+        let opened = match known {
+            Some(opened) => opened,
+            None => Arc::new(file.open()?),
+        };
+        if !is_known && !way.open(&opened) {
+            return Ok(false);
+        }
+        let is_read = file.read(&opened, run.first, &mut run.buffers, way)?;
+        if !is_known {
+            self.open().keep(file.number(), is_direct, opened);
+        }
+        Ok(is_read)
     }
 
     fn open(&self) -> MutexGuard<'_, OpenFiles> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for work. Returns `None` if there was none for a while. Only one thread waits for the queue,
-    /// and the others wait for this thread.
-    fn next(&self) -> Option<Work> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.recv_timeout(IDLE).ok()
     }
 }
 
@@ -133,59 +200,140 @@ impl control::Readers for Reads {
 
     fn run(&self) {
         while !self.is_closed.load(Ordering::Relaxed) {
-            match self.next() {
-                Some(Work::Read { file, chunk, to }) => self.read(file, chunk, &to),
-                Some(Work::Free(_)) => {}
-                Some(Work::End) => break,
-                None => self.open().0.clear(),
+            match self.queue.recv_timeout(IDLE) {
+                Ok(Work::End) => break,
+                Ok(work) => self.work(work),
+                Err(_) => self.open().0.clear(),
             }
         }
         // The next thread ends as well.
-        drop(self.sender().send(Work::End));
+        drop(self.work.send(Work::End));
     }
 
     fn end(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        drop(self.sender().send(Work::End));
+        drop(self.work.send(Work::End));
     }
 }
 
-/// The files that were read lately, the latest one last.
+/// The files that were read lately, the latest one last. A file that is read directly is open for nothing
+/// else.
 #[derive(Debug, Default)]
-struct OpenFiles(Vec<(u32, Arc<File>)>);
+struct OpenFiles(Vec<OpenFile>);
+
+#[derive(Debug)]
+struct OpenFile {
+    number: u32,
+    is_direct: bool,
+    file: Arc<File>,
+}
 
 impl OpenFiles {
-    /// Returns a file if it is open.
-    fn find(&self, file: &DiskFile) -> Option<Arc<File>> {
-        let mut latest = self.0.iter().rev();
-        let (_, opened) = latest.find(|(number, _)| *number == file.number())?;
-        Some(Arc::clone(opened))
+    /// Returns a file if it is open, and makes it the latest one.
+    fn find(&mut self, number: u32, is_direct: bool) -> Option<Arc<File>> {
+        let at = self.place(number, is_direct)?;
+        self.0[at..].rotate_left(1);
+        Some(Arc::clone(&self.0.last()?.file))
     }
 
-    /// Keeps a file open.
-    fn keep(&mut self, number: u32, opened: Arc<File>) {
-        let known = self.0.iter().position(|(known, _)| *known == number);
-        if let Some(at) = known {
-            self.0.remove(at);
-        } else if self.0.len() >= MAX_OPEN {
+    /// Keeps a file open. Another thread may have opened it meanwhile.
+    fn keep(&mut self, number: u32, is_direct: bool, file: Arc<File>) {
+        if self.place(number, is_direct).is_some() {
+            return;
+        }
+        if self.0.len() >= MAX_OPEN {
             self.0.remove(0);
         }
-        self.0.push((number, opened));
+        self.0.push(OpenFile {
+            number,
+            is_direct,
+            file,
+        });
+    }
+
+    fn place(&self, number: u32, is_direct: bool) -> Option<usize> {
+        let mut all = self.0.iter();
+        all.rposition(|one| one.number == number && one.is_direct == is_direct)
+    }
+}
+
+/// Guesses whether the page cache has what is read next, from what it had before. A wrong guess costs
+/// a second read of the disk.
+#[derive(Debug)]
+struct PageCache {
+    /// Rises with each hit, and falls with each miss.
+    score: AtomicU32,
+    reads: AtomicU32,
+}
+
+impl PageCache {
+    const MAX_SCORE: u32 = 16;
+    /// If the score is 0, one of so many reads tries the page cache.
+    const TRY_ONE_OF: u32 = 64;
+
+    fn may_have_it(&self) -> bool {
+        self.score.load(Ordering::Relaxed) > 0
+            || (self.reads.fetch_add(1, Ordering::Relaxed)).is_multiple_of(Self::TRY_ONE_OF)
+    }
+
+    fn note(&self, had_it: bool) {
+        let score = self.score.load(Ordering::Relaxed);
+        let next = if had_it {
+            Self::MAX_SCORE.min(score + 1)
+        } else {
+            score.saturating_sub(1)
+        };
+        self.score.store(next, Ordering::Relaxed);
+    }
+}
+
+impl Default for PageCache {
+    fn default() -> Self {
+        Self {
+            score: AtomicU32::new(Self::MAX_SCORE / 2),
+            reads: AtomicU32::new(0),
+        }
     }
 }
 
 #[cfg(test)]
 impl Reads {
-    /// Does all work that waits in the queue.
-    pub(crate) fn work_all(&self) {
-        let work: Vec<Work> = {
-            let queue = self.queue.lock().unwrap();
-            queue.try_iter().collect()
-        };
+    /// Does all work that waits in the queue. Returns the number of chunks in each run of reads.
+    pub(crate) fn work_all(&self) -> Vec<usize> {
+        let work: Vec<Work> = self.queue.try_iter().collect();
+        let runs = work.iter().filter_map(|one| match one {
+            Work::Read(run, _) => Some(run.buffers.len()),
+            Work::Free(_) | Work::End => None,
+        });
+        let runs = runs.collect();
         for one in work {
-            if let Work::Read { file, chunk, to } = one {
-                self.read(file, chunk, &to);
-            }
+            self.work(one);
         }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_cache_is_tried_as_long_as_it_has_what_is_read() {
+        let cache = PageCache::default();
+        let tries = |had_it: bool| {
+            let each = (0..PageCache::TRY_ONE_OF * 10).filter(|_| {
+                let tried = cache.may_have_it();
+                if tried {
+                    cache.note(had_it);
+                }
+                tried
+            });
+            each.count() as u32
+        };
+        assert_eq!(tries(true), PageCache::TRY_ONE_OF * 10);
+        assert_eq!(tries(false), PageCache::MAX_SCORE + 10);
+        assert_eq!(tries(false), 10);
+        // The first hit comes from one of the few tries.
+        assert!(tries(true) > PageCache::TRY_ONE_OF * 9);
     }
 }

@@ -13,7 +13,7 @@ use tcpip::{ConnectionId, ContentId, Contents, Info, WriteError};
 use super::conversation::Conn;
 use super::shares::{Beyond, Holding};
 use crate::assembled::Piece;
-use crate::disk::{CHUNK_LEN, Chunks, DiskFile, Found};
+use crate::disk::{CHUNK_LEN, Chunks, DiskFile, Found, MAX_TOGETHER};
 use crate::pending::network;
 use crate::site::HostedId;
 use crate::status::Status;
@@ -223,6 +223,7 @@ impl Downloads {
             let window = info.cwnd.min(info.snd_wnd) as usize;
             (2 * window).clamp(CHUNK_LEN, MAX_AHEAD)
         };
+        let read_ahead = if is_short { 0 } else { ahead };
         let mut queued = owed(&info) as usize;
         if progress.waits == Waits::ForChunk {
             // The connection is told when the chunk arrives.
@@ -239,7 +240,7 @@ impl Downloads {
                 conn.notify_of_room();
                 break;
             }
-            match progress.write_next(conn, chunks) {
+            match progress.write_next(conn, chunks, read_ahead) {
                 Ok(Some(len)) => {
                     queued += len;
                     progress.note(queued as u32, conn.now());
@@ -248,8 +249,9 @@ impl Downloads {
                 Err(_) => return Pumped::Ended,
             }
         }
-        if !is_short {
-            progress.read_ahead(conn, chunks, ahead);
+        if !is_short && let Some((chunk, _)) = progress.next_in_file() {
+            let soon = progress.soon(chunk, read_ahead);
+            chunks.read(conn.contents_mut(), &progress.download.file, soon);
         }
         if progress.is_starved() {
             self.retry_at.get_or_insert(conn.now() + RETRY);
@@ -394,18 +396,21 @@ impl Progress {
         }
     }
 
-    /// Returns a chunk of the file. If it is not in memory, notes what the download waits for.
+    /// Returns the content item with a chunk of the file, and where the chunk starts in it. If the chunk is
+    /// not in memory, notes what the download waits for, and has `read_ahead` bytes behind it read too.
     fn find(
         &mut self,
         conn: &mut Conn<'_, impl Sized>,
         chunks: &mut Chunks,
         chunk: u32,
-    ) -> Option<ContentId> {
+        read_ahead: usize,
+    ) -> Option<(ContentId, usize)> {
         let id = conn.id();
-        match chunks.find(conn.contents_mut(), &self.download.file, chunk, id) {
-            Found::Here(content) => {
+        let soon = self.soon(chunk, read_ahead);
+        match chunks.find(conn.contents_mut(), &self.download.file, soon, id) {
+            Found::Here(content, start) => {
                 self.waits = Waits::No;
-                return Some(content);
+                return Some((content, start));
             }
             Found::Later => self.waits = Waits::ForChunk,
             Found::NoRoom => self.wait_for_memory(conn.now()),
@@ -419,12 +424,13 @@ impl Progress {
         &mut self,
         conn: &mut Conn<'_, S>,
         chunks: &mut Chunks,
+        read_ahead: usize,
     ) -> Result<Option<usize>, WriteError> {
         let piece = self.download.pieces[self.next].clone();
         let len = match piece {
             Piece::Assembled(range) => {
                 if let Some((chunk, _)) = self.next_in_file().filter(|_| !self.has_begun)
-                    && self.find(conn, chunks, chunk).is_none()
+                    && self.find(conn, chunks, chunk, read_ahead).is_none()
                 {
                     return Ok(None);
                 }
@@ -438,10 +444,11 @@ impl Progress {
                     return Ok(Some(0));
                 };
                 let len = part.len();
-                let Some(content) = self.find(conn, chunks, chunk) else {
+                let Some((content, start)) = self.find(conn, chunks, chunk, read_ahead) else {
                     return Ok(None);
                 };
-                conn.write_slice(content, part.start as u32..part.end as u32, 0)?;
+                let slice = (start + part.start) as u32..(start + part.end) as u32;
+                conn.write_slice(content, slice, 0)?;
                 self.written += len;
                 if self.written == range.len() {
                     self.next += 1;
@@ -469,21 +476,19 @@ impl Progress {
         })
     }
 
-    /// Has chunks read that will be needed soon.
-    fn read_ahead<S>(&self, conn: &mut Conn<'_, S>, chunks: &mut Chunks, ahead: usize) {
-        let Some((chunk, _)) = self.next_in_file() else {
-            return;
-        };
-        let piece = self.download.pieces[self.next..]
-            .iter()
-            .find_map(|piece| match piece {
-                Piece::Prepared(range) => Some(range),
-                Piece::Assembled(_) => None,
-            });
-        let end = piece.map_or(0, |range| range.end.div_ceil(CHUNK_LEN) as u32);
-        let last = end.min(chunk + ahead.div_ceil(CHUNK_LEN) as u32 + 1);
-        for next in chunk..last {
-            chunks.read_ahead(conn.contents_mut(), &self.download.file, next);
+    /// Returns the chunks to be read from `chunk` on. They have `read_ahead` bytes behind it, and end where
+    /// chunks that are read together end. There are none behind what is sent of the file.
+    fn soon(&self, chunk: u32, read_ahead: usize) -> Range<u32> {
+        if read_ahead == 0 {
+            return chunk..chunk + 1;
         }
+        let pieces = &self.download.pieces[self.next..];
+        let end = pieces.iter().find_map(|piece| match piece {
+            Piece::Prepared(range) => Some(range.end.div_ceil(CHUNK_LEN) as u32),
+            Piece::Assembled(_) => None,
+        });
+        let last = chunk + 1 + read_ahead.div_ceil(CHUNK_LEN) as u32;
+        let last = last.next_multiple_of(MAX_TOGETHER as u32);
+        chunk..end.unwrap_or(0).clamp(chunk + 1, last)
     }
 }

@@ -163,6 +163,8 @@ const RELOAD: &[Call] = &[
     any(libc::SYS_lseek),
     any(libc::SYS_readv),
     any(libc::SYS_pread64),
+    any(libc::SYS_preadv),
+    any(libc::SYS_preadv2),
     any(libc::SYS_fadvise64),
     any(libc::SYS_getcwd),
     #[cfg(target_arch = "x86_64")]
@@ -176,6 +178,7 @@ const RELOAD: &[Call] = &[
             &[
                 libc::F_GETFD as u64,
                 libc::F_GETFL as u64,
+                libc::F_SETFL as u64,
                 libc::F_DUPFD_CLOEXEC as u64,
             ],
         ),

@@ -1,0 +1,214 @@
+//! Reads files through the kernel's page cache, from what is in it, or without it (direct I/O).
+//!
+//! A program with a cache of its own needs no second copy in the kernel. With direct I/O the kernel writes
+//! straight to the program's memory, and does not fill and reclaim pages.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt as _;
+
+/// Direct reads need memory, offsets and lengths that are multiples of this number of bytes. Disks have
+/// sectors of at most this size.
+pub const ALIGNMENT: usize = 4096;
+
+/// A way to read a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileRead {
+    /// Through the page cache, which keeps what is read.
+    Cached,
+    /// From the page cache, if all of it is there. Otherwise the kernel may begin to read it.
+    IfCached,
+    /// From the disk, without the page cache. The file must be [open](Self::open) for this way, and the
+    /// offset and the start and the end of each buffer must be multiples of [`ALIGNMENT`].
+    Direct,
+}
+
+impl FileRead {
+    /// Prepares an open file for reads in this way only. Returns false if its file system, or the
+    /// system, refuses direct reads.
+    pub fn open(self, file: &File) -> bool {
+        self != Self::Direct || set_direct(file).is_ok()
+    }
+
+    /// Reads the `len` bytes at `offset` into `buffers`, one after the other. The rest of the buffers may
+    /// be overwritten. Returns false if this way is not possible.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or ends earlier, or if the buffers are shorter than `len` bytes.
+    pub fn read(
+        self,
+        file: &File,
+        buffers: &mut [IoSliceMut<'_>],
+        len: usize,
+        offset: u64,
+    ) -> io::Result<bool> {
+        let read = match self {
+            Self::Cached => read_cached(file, buffers, len, offset)?,
+            Self::IfCached => return Ok(read_if_cached(file, buffers, len, offset)),
+            Self::Direct => match read_direct(file, buffers, offset)? {
+                Some(read) => read,
+                None => return Ok(false),
+            },
+        };
+        if read < len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(true)
+    }
+}
+
+fn read_cached(
+    file: &File,
+    buffers: &mut [IoSliceMut<'_>],
+    len: usize,
+    offset: u64,
+) -> io::Result<usize> {
+    let mut read = 0;
+    for buffer in buffers {
+        let next = buffer.len().min(len - read);
+        file.read_exact_at(&mut buffer[..next], offset + read as u64)?;
+        read += next;
+    }
+    Ok(read)
+}
+
+#[cfg(target_os = "linux")]
+fn read_if_cached(file: &File, buffers: &mut [IoSliceMut<'_>], len: usize, offset: u64) -> bool {
+    let flags = rustix::io::ReadWriteFlags::NOWAIT;
+    rustix::io::preadv2(file, buffers, offset, flags).is_ok_and(|read| read >= len)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_if_cached(_: &File, _: &mut [IoSliceMut<'_>], _: usize, _: u64) -> bool {
+    false
+}
+
+/// Returns the number of bytes, which is less than the buffers have only at the end of the file. Returns
+/// `None` if the file system refuses the read.
+#[cfg(target_os = "linux")]
+fn read_direct(
+    file: &File,
+    buffers: &mut [IoSliceMut<'_>],
+    offset: u64,
+) -> io::Result<Option<usize>> {
+    match rustix::io::preadv(file, buffers, offset) {
+        Ok(read) => Ok(Some(read)),
+        Err(rustix::io::Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
+fn read_direct(_: &File, _: &mut [IoSliceMut<'_>], _: u64) -> io::Result<Option<usize>> {
+    Ok(None)
+}
+
+#[cfg(target_os = "linux")]
+fn set_direct(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)? | rustix::fs::OFlags::DIRECT;
+    Ok(rustix::fs::fcntl_setfl(file, flags)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_direct(_: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::Write as _;
+
+    use rustix::fs::{Advice, fadvise};
+
+    use super::*;
+
+    const LEN: usize = 3 * ALIGNMENT + 100;
+    const WAYS: [FileRead; 3] = [FileRead::Cached, FileRead::IfCached, FileRead::Direct];
+
+    /// A file with different bytes in each part, which the page cache has or has not.
+    fn file(is_cached: bool) -> (tempfile::NamedTempFile, Vec<u8>) {
+        let content: Vec<u8> = (0..LEN).map(|at| (at / 7) as u8).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&content).unwrap();
+        file.as_file().sync_all().unwrap();
+        if !is_cached {
+            fadvise(file.as_file(), 0, None, Advice::DontNeed).unwrap();
+        }
+        (file, content)
+    }
+
+    /// Reads `len` bytes at `offset` into aligned buffers of one or two pages in turn. Returns nothing
+    /// if this way is not possible.
+    fn read(file: &File, way: FileRead, len: usize, offset: usize) -> io::Result<Option<Vec<u8>>> {
+        let mut memory = vec![0; 16 * ALIGNMENT];
+        let start = memory.as_ptr().addr();
+        let mut rest = &mut memory[start.next_multiple_of(ALIGNMENT) - start..];
+        let (mut buffers, mut room) = (Vec::new(), 0);
+        while room < len {
+            let next = (1 + buffers.len() % 2) * ALIGNMENT;
+            let (buffer, others) = rest.split_at_mut(next);
+            buffers.push(IoSliceMut::new(buffer));
+            (rest, room) = (others, room + next);
+        }
+        let is_read = way.open(file) && way.read(file, &mut buffers, len, offset as u64)?;
+        let read: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.to_vec()).collect();
+        Ok(is_read.then(|| read[..len].to_vec()))
+    }
+
+    /// Whether the page cache has the first byte.
+    fn is_cached(file: &tempfile::NamedTempFile) -> bool {
+        read_if_cached(file.as_file(), &mut [IoSliceMut::new(&mut [0])], 1, 0)
+    }
+
+    #[test]
+    fn each_way_reads_parts_and_the_end() {
+        for way in WAYS {
+            let (file, content) = file(true);
+            let opened = file.reopen().unwrap();
+            for (page, len) in [(2, ALIGNMENT + 100), (0, 2 * ALIGNMENT), (1, 10), (0, LEN)] {
+                let from = page * ALIGNMENT;
+                let read = read(&opened, way, len, from).unwrap();
+                let is_possible = way == FileRead::Cached || read.is_some();
+                assert!(is_possible || way == FileRead::Direct, "{way:?}");
+                assert!(read.is_none_or(|read| read == content[from..from + len]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_ends_too_early_is_an_error() {
+        for way in WAYS {
+            let (file, _) = file(true);
+            match read(&file.reopen().unwrap(), way, LEN + 1, 0) {
+                Ok(read) => assert!(way != FileRead::Cached && read.is_none(), "{way:?}"),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof),
+            }
+        }
+        let mut memory = [0; 10];
+        let short = &mut [IoSliceMut::new(&mut memory)];
+        let (file, _) = file(true);
+        assert!(FileRead::Cached.read(file.as_file(), short, 11, 0).is_err());
+    }
+
+    #[test]
+    fn a_direct_read_leaves_nothing_in_the_page_cache() {
+        let (file, content) = file(false);
+        let direct = read(&file.reopen().unwrap(), FileRead::Direct, LEN, 0).unwrap();
+        if let Some(direct) = direct {
+            assert!(direct == content);
+            // This begins to read the file into the cache, so it comes last.
+            assert!(!is_cached(&file));
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_refuses_a_way_says_so() {
+        let file = File::open("/proc/sys/kernel/ostype").unwrap();
+        for way in [FileRead::IfCached, FileRead::Direct] {
+            assert_eq!(read(&file, way, 6, 0).unwrap(), None, "{way:?}");
+        }
+        let cached = read(&file, FileRead::Cached, 6, 0).unwrap();
+        assert_eq!(cached.unwrap(), b"Linux\n");
+    }
+}
