@@ -131,7 +131,7 @@ fn a_run_ends_before_a_long_entry() {
     bench.write(100);
     let plans = bench.plans();
     let runs: Vec<_> = plans.iter().map(|plan| (plan.len, plan.is_run)).collect();
-    // A run of one entry begins at any byte of its content.
+    // A run of an entry that is a part of its content begins at any byte.
     assert_eq!(runs, [(2_500, true), (7_000, true)]);
     bench.ack(9_501);
     // The end of the long entry is short enough.
