@@ -89,7 +89,7 @@ pub enum Error {
         "an embedded server has no {0}; leave out the option, or run the program with control::serve"
     )]
     NotEmbedded(&'static str),
-    /// The program could not prepare a worker.
+    /// The program could not load its content or prepare a worker.
     #[error("{0}")]
     Start(StartError),
     /// A worker's port failed while the worker served.
@@ -173,12 +173,27 @@ fn with_place(site: &str) -> String {
     }
 }
 
+/// Marks an error as a mistake in the options that was found after they were parsed. A server that
+/// does not start because of it ends with exit status 2, so that a service manager does not start it
+/// again.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct OptionError(StartError);
+
+impl OptionError {
+    /// Marks `error`, whose message names the options.
+    pub fn new(error: impl Into<StartError>) -> Self {
+        Self(error.into())
+    }
+}
+
 impl Error {
-    /// Returns the exit status of a server that ends with this error. It is 2 if the command line is
-    /// wrong, 75 if a new start succeeds, and 1 otherwise.
+    /// Returns the exit status of a server that ends with this error. It is 2 if the command line or
+    /// the configuration file is wrong, 75 if a new start succeeds, and 1 otherwise.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
-            Self::PortTwice { .. } | Self::PortZero { .. } => 2,
+            Self::PortTwice { .. } | Self::PortZero { .. } | Self::UnknownUser { .. } => 2,
+            Self::Start(error) if error.is::<OptionError>() => 2,
             Self::InterfaceBack(_) => BACK,
             _ => 1,
         }
@@ -202,6 +217,19 @@ mod tests {
         let boxed: Box<dyn std::error::Error> = error.into();
         let expected = "--address 192.0.2.1 is given twice; leave one out";
         assert_eq!(format!("{boxed:?}"), expected);
+    }
+
+    #[test]
+    fn a_mistake_in_the_options_has_status_2() {
+        let unknown = Error::UnknownUser {
+            kind: "group",
+            name: "web".into(),
+        };
+        let mistake = Error::Start(OptionError::new("--a twice").into());
+        assert_eq!(mistake.to_string(), "--a twice");
+        let [other, file] = ["no file", "no zone"].map(|text| Error::Start(text.into()));
+        let statuses = [unknown, mistake, other, file].map(|error| error.exit_status());
+        assert_eq!(statuses, [2, 2, 1, 1]);
     }
 
     #[test]

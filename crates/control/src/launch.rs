@@ -8,7 +8,7 @@ use nmio::device::{QueueAccess, Transport};
 use nmio::{Bell, FaultConfig, Mailbox, Stop};
 
 use crate::args::ServeArgs;
-use crate::error::Error;
+use crate::error::{Error, OptionError};
 use crate::follower::{self, Follower, NetworkChange};
 use crate::live::Published;
 use crate::privileges::Privileges;
@@ -167,12 +167,25 @@ impl<'a, P: Program> Launch<'a, P> {
 /// # Errors
 /// A message for the operator.
 pub fn check_program<P: Program>(args: &ServeArgs, program: &P) -> Result<(), StartError> {
-    services(program, args.port)?;
+    checked_services(args, program)?;
+    Ok(())
+}
+
+/// Returns the services of `program` with these options, after the same checks.
+///
+/// # Errors
+/// [`Error::PortZero`] and [`Error::PortTwice`], or an [`OptionError`] about an address.
+pub(crate) fn checked_services<P: Program>(
+    args: &ServeArgs,
+    program: &P,
+) -> Result<Vec<(Transport, u16)>, Error> {
+    let services = services(program, args.port)?;
     let own: Vec<_> = args.addresses.iter().map(|one| one.address).collect();
-    if own.is_empty() {
-        return Ok(());
+    if !own.is_empty() {
+        let checked = program.check_addresses(&own);
+        checked.map_err(|error| Error::Start(OptionError::new(error).into()))?;
     }
-    program.check_addresses(&own)
+    Ok(services)
 }
 
 /// Returns the services of `program` on `port`, or on its default port if `port` is `None`.

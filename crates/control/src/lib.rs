@@ -149,7 +149,7 @@ pub use client::{ControlCommand, ListLine, SocketArgs};
 pub use connections::{ConnectionArgs, check_reserved};
 pub use embed::{Handle, Server, Starting, embed};
 pub use endpoint::{ControlSocket, EndpointArgs, ListenAddress};
-pub use error::Error;
+pub use error::{Error, OptionError};
 pub use file_read::{ALIGNMENT, FileRead};
 pub use file_version::{FileVersion, FileVersions};
 pub use handover::{Handover, Turn};

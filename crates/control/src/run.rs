@@ -1,7 +1,6 @@
 //! Runs a complete `serve` command: from the command line to the summary.
 
 use std::convert::Infallible;
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,14 +19,14 @@ use crate::error::Error;
 use crate::follower::{self, Follower};
 use crate::helper::{Helper, Life};
 use crate::interface_state::InterfaceState;
-use crate::launch::{Launch, Lines, services};
+use crate::launch::{Launch, Lines, checked_services};
 use crate::live::Published;
 use crate::log;
 use crate::memory;
 use crate::notices::Notices;
 use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
-use crate::program::Program;
+use crate::program::{Program, StartError};
 use crate::progress::{self, Loading, Place};
 use crate::readers::{Readers, Reading};
 use crate::records::{RecordLog, Writers};
@@ -50,8 +49,9 @@ use crate::workers::{Event, Outcome, Workers};
 ///
 /// After the first SIGINT or SIGTERM, open connections may finish for at most
 /// [`ServeArgs::drain`] seconds, while new ones are refused. A second SIGINT or SIGTERM ends the
-/// process immediately, if it comes at least a second after the first. An error is printed as one message. The exit status is 2 if the command line is wrong,
-/// and 1 after any other error. Nothing that the server made stays on the interface.
+/// process immediately, if it comes at least a second after the first. An error is printed as one message. The
+/// exit status is 2 after a mistake in the options, also after an [`OptionError`](crate::OptionError)
+/// of `load`, and 1 after any other error. Nothing that the server made stays on the interface.
 ///
 /// `load` runs with the privileges of the user who started the server. It may also start further
 /// threads. Privileges are dropped before the first packet. [`Program`] says when each hook runs,
@@ -64,65 +64,40 @@ use crate::workers::{Event, Outcome, Workers};
 /// A panic of a worker stops the other workers and counts as an error. The summary then has the
 /// counts that this worker published last, at most 100 ms before the panic. With `panic = "abort"`
 /// in the profile, a panic ends the process by SIGABRT instead, without a summary.
-pub fn serve<P: Program, E: Display>(
+pub fn serve<P: Program, E: Into<StartError>>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
 ) -> ExitCode {
     log::init(args.log, args.log_format);
-    let outcome = load_and_run(args, load);
-    match outcome {
+    match load_and_run(args, load) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { message, status }) => {
-            log::error(P::NAME, config::with_places(&message));
-            ExitCode::from(status)
+        Err(error) => {
+            log::error(P::NAME, config::with_places(&error.to_string()));
+            ExitCode::from(error.exit_status())
         }
     }
 }
 
-/// Why a server ended, as a message for the operator, and the exit status.
-struct Failure {
-    message: String,
-    status: u8,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self {
-            message: error.to_string(),
-            status: error.exit_status(),
-        }
-    }
-}
-
-fn load_and_run<P: Program, E: Display>(
+fn load_and_run<P: Program, E: Into<StartError>>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
-) -> Result<(), Failure> {
-    let prepare = || {
-        let plan = Plan::new(args, P::NAME)?;
-        // The fork must come before any thread is started and any content is loaded.
-        let helper = Helper::start(args, P::NAME, &plan)?;
-        // Loading may take minutes. During this time, SIGINT still ends the process, but SIGHUP is
-        // ignored.
-        let (runtime, harmless) = signals::catch_harmless().map_err(Error::system(WATCHING))?;
-        let start = Start {
-            args,
-            plan,
-            helper,
-            runtime,
-            supervisor: Supervisor::from_environment(),
-        };
-        Ok::<_, Error>((start, harmless))
+) -> Result<(), Error> {
+    let plan = Plan::new(args, P::NAME)?;
+    // The fork must come before any thread is started and any content is loaded.
+    let helper = Helper::start(args, P::NAME, &plan)?;
+    // Loading may take minutes. During this time, SIGINT still ends the process, but SIGHUP is
+    // ignored.
+    let (runtime, harmless) = signals::catch_harmless().map_err(Error::system(WATCHING))?;
+    let start = Start {
+        args,
+        plan,
+        helper,
+        runtime,
+        supervisor: Supervisor::from_environment(),
     };
-    let (start, harmless) = prepare()?;
-    let program = start
-        .supervisor
-        .while_loading(load)
-        .map_err(|error| Failure {
-            message: error.to_string(),
-            status: 1,
-        })?;
-    Ok(start.run(&program, harmless)?)
+    let program = start.supervisor.while_loading(load);
+    let program = program.map_err(|error| Error::Start(error.into()))?;
+    start.run(&program, harmless)
 }
 
 const WATCHING: &str = "watching for signals";
@@ -155,7 +130,7 @@ impl Start<'_> {
             .life(runtime)
             .map_err(Error::system("watching the helper process"))?;
         let endpoints = Endpoints::bind(&args.endpoints, P::NAME);
-        let interface = helper.open(services(program, args.port)?)?;
+        let interface = helper.open(checked_services(args, program)?)?;
         let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
         let (state, mut follower) = follower(&interface)?;
         let launch = Launch {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use control::args::number;
 use control::report::{count, counted};
-use control::{Prefix, Reloaded, StartError};
+use control::{OptionError, Prefix, Reloaded, StartError};
 use nmio::device::Device;
 
 use crate::cookie_source::CookieSource;
@@ -95,7 +95,7 @@ impl DefenceArgs {
                 "--rate-limit-allow has {} networks, but {MAX_ALLOWED} are the maximum: combine them",
                 self.rate_limit_allowed.len()
             );
-            return Err(error.into());
+            return Err(OptionError::new(error).into());
         }
         let default = if *device == Device::Auto {
             0
@@ -134,7 +134,7 @@ impl Defence {
         Ok(Self {
             cookies,
             rate_limit: args.limit(device)?,
-            udp_sizes: UdpSizes::new(&args.edns_sizes).map_err(|error| error.to_string())?,
+            udp_sizes: UdpSizes::new(&args.edns_sizes).map_err(OptionError::new)?,
         })
     }
 

@@ -4,7 +4,6 @@ mod reloading;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::io;
 use std::marker::PhantomData;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -14,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use control::report::{bytes, count, counted};
 use control::{
-    ContentList, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program,
-    RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
+    ContentList, Counted, Handover, Listening, Named, NewWorker, OptionError, PreparedPackets,
+    Program, RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, progress,
+    tally_tcp,
 };
 use nmio::Port;
 use nmio::device::{Device, MemoryPlan, Transport};
@@ -35,7 +35,7 @@ use crate::server::UdpAndTcp;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::transfer::TransferClients;
-use crate::zone_args::ZoneArgs;
+use crate::zone_args::{NoZones, ZoneArgs};
 use crate::zone_files::{UnservedFile, ZoneFiles, example, summary};
 use crate::zone_folders::{RealPaths, ZoneFolders};
 use crate::zones::Zones;
@@ -136,7 +136,10 @@ impl Namestorm {
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<Self, StartError> {
-        let specs = zones.specs()?;
+        let specs = zones.specs().map_err(|error| match error {
+            NoZones::Given => OptionError::new(error).into(),
+            error => StartError::from(error),
+        })?;
         let transfer_clients = zones.transfer_clients()?;
         let keeps_records = !transfer_clients.is_empty();
         let (this, files) = Self::load_noting(&specs, (form, keeps_records), mode, strict, say)?;
@@ -292,8 +295,8 @@ where
     /// Opens the query log and dnstap, as far as the options name them.
     ///
     /// # Errors
-    /// If the log cannot be opened. The error names it.
-    pub fn with_query_log(self, args: &QueryLogArgs) -> io::Result<Self>
+    /// If the log cannot be opened, or if there are options of a log without the log.
+    pub fn with_query_log(self, args: &QueryLogArgs) -> Result<Self, StartError>
     where
         H: Named,
     {

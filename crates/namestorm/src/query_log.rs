@@ -5,15 +5,15 @@
 
 mod dnstap;
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
 use control::args::number;
 use control::{
-    CLIENT_LEN, FrameDestination, LogDestination, RecordLog, RecordSender, client_from_bytes,
-    client_to_bytes,
+    CLIENT_LEN, FrameDestination, LogDestination, OptionError, RecordLog, RecordSender, StartError,
+    client_from_bytes, client_to_bytes,
 };
 use nmio::Instant;
 
@@ -92,7 +92,7 @@ impl QueryLog {
         args: &QueryLogArgs,
         program: &str,
         version: &str,
-    ) -> io::Result<Option<Self>> {
+    ) -> Result<Option<Self>, StartError> {
         let useless = match args {
             QueryLogArgs {
                 sample: 2..,
@@ -108,9 +108,8 @@ impl QueryLog {
             _ => None,
         };
         if let Some((option, of)) = useless {
-            return Err(io::Error::other(format!(
-                "{option} has no effect without {of}; give both, or neither"
-            )));
+            let error = format!("{option} has no effect without {of}; give both, or neither");
+            return Err(OptionError::new(error).into());
         }
         let form = args.format;
         let format = move |record: &[u8], line: &mut Vec<u8>| {

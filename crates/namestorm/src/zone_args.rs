@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Command};
-use control::{Prefix, StartError, Watched, config};
+use control::{OptionError, Prefix, StartError, Watched, config};
 use glob::{MatchOptions, Pattern};
 
 use crate::load::ZoneSpec;
@@ -98,7 +98,8 @@ impl ZoneArgs {
     /// # Errors
     /// If there are too many networks.
     pub fn transfer_clients(&self) -> Result<TransferClients, StartError> {
-        Ok(TransferClients::new(&self.allow_transfers)?)
+        let clients = TransferClients::new(&self.allow_transfers);
+        Ok(clients.map_err(OptionError::new)?)
     }
 
     /// Returns the folder in which the search for the files of each pattern begins.

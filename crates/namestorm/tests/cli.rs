@@ -54,8 +54,31 @@ fn each_zone_option_takes_one_file() {
         &[
             ("serve --zone /a --zone b=/c", 1, "/c: cannot read the file"),
             ("serve --zone a b", 2, "unexpected argument 'b'"),
-            ("serve", 1, "no zone is given"),
+            ("serve", 2, "no zone is given"),
             ("serve --zone", 2, "a value is required"),
+        ],
+    );
+}
+
+/// Only the status tells a service manager that another start is useless.
+#[test]
+fn mistakes_in_the_options_have_another_status_than_wrong_files() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), ZONE).unwrap();
+    let serve = format!("serve --zone {}", file.path().display());
+    let with = |options: &str| format!("{serve} {options}");
+    expect(
+        PROGRAM,
+        &[
+            (
+                &with("--edns-size 600 --edns-size 700"),
+                2,
+                "two sizes for all clients",
+            ),
+            (&with("--user no-such-user"), 2, "there is no user"),
+            (&with("--query-log-sample 2"), 2, "has no effect without"),
+            (&with("--cookie-secret /none"), 1, "/none cannot be read"),
+            ("serve --zones-from /none/*", 1, "no zone file matches"),
         ],
     );
 }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use control::{CLIENT_LEN, LogDestination, RecordLog, client_from_bytes, client_to_bytes};
+use control::{
+    CLIENT_LEN, LogDestination, OptionError, RecordLog, client_from_bytes, client_to_bytes,
+};
 
 use crate::login::Credentials;
 use crate::site::HostedId;
@@ -77,11 +79,13 @@ impl AccessLogArgs {
     ///
     /// # Errors
     /// If there is none. The error names both options.
-    pub(crate) fn check<'o>(mut all: impl Iterator<Item = &'o Self> + Clone) -> io::Result<()> {
+    pub(crate) fn check<'o>(
+        mut all: impl Iterator<Item = &'o Self> + Clone,
+    ) -> Result<(), OptionError> {
         let has_log = all.clone().any(|one| one.access_log.is_some());
         let has_format = all.any(|one| one.access_log_format != AccessFormat::Combined);
         if has_format && !has_log {
-            return Err(io::Error::other(
+            return Err(OptionError::new(
                 "--access-log-format has no effect without --access-log; give both, or neither",
             ));
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use control::{progress, report};
+use control::{OptionError, StartError, progress, report};
 
 use crate::fields::FieldError;
 use crate::hosts::HostName;
@@ -27,6 +27,9 @@ pub enum NotLoaded {
     /// The access log cannot be opened.
     #[error(transparent)]
     Log(#[from] io::Error),
+    /// The options of the sites contradict each other.
+    #[error(transparent)]
+    Options(#[from] OptionError),
     /// No site is given.
     #[error("no site is given; name a folder")]
     NoSite,
@@ -89,6 +92,33 @@ pub enum NotLoaded {
         /// The first of these entries.
         named: Vec<Skipped>,
     },
+}
+
+impl NotLoaded {
+    /// Returns the error for [`control::serve`], which gives mistakes in the options a status of their
+    /// own.
+    pub(crate) fn into_start_error(self) -> StartError {
+        if self.is_mistake() {
+            OptionError::new(self).into()
+        } else {
+            self.into()
+        }
+    }
+
+    /// Returns true if the options are wrong, whatever the files of the sites are.
+    fn is_mistake(&self) -> bool {
+        match self {
+            Self::Field(_)
+            | Self::Options(_)
+            | Self::NoSite
+            | Self::SameHost { .. }
+            | Self::OtherMode { .. }
+            | Self::OtherLimits { .. }
+            | Self::Load(LoadError::NoRealm { .. }) => true,
+            Self::Load(_) | Self::Log(_) | Self::Cache { .. } | Self::Strict { .. } => false,
+            Self::At { error, .. } => error.is_mistake(),
+        }
+    }
 }
 
 /// Formats each entry on its own line.

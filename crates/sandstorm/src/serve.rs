@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
 use control::config::{self, ConfigArgs, Lines, OwnDefaults};
-use control::{ConnectionArgs, Many, Named, NewWorker, ServeArgs, StartError};
+use control::{ConnectionArgs, Many, Named, NewWorker, Program, ServeArgs, StartError};
 use tcpip::{Config, CongestionControl, Cubic};
 
 use crate::access_log::AccessLogArgs;
@@ -102,21 +102,26 @@ impl SiteArgs {
         make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
     ) -> ExitCode {
         control::serve(&self.network, || {
-            let Self { root, site, .. } = self;
-            // An application keeps its site, so no compressed forms can be added later.
-            let sandstorm = site.load_with(
-                (root, site.memory(1)),
-                &self.connections,
-                fields,
-                None,
-                make,
-            )?;
-            let (name, addresses) = (root.display().to_string(), site.addresses());
-            AccessLogArgs::check(std::iter::once(site.log()))?;
-            let sandstorm = sandstorm.with_access_logs(A::NAME, &[site.log()])?;
-            let sandstorm = sandstorm.with_congestion::<C>();
-            Ok::<_, NotLoaded>(Many::new(name, sandstorm, addresses))
+            let loaded = self.load_with_app::<C, A>(fields, make);
+            loaded.map_err(NotLoaded::into_start_error)
         })
+    }
+
+    /// Loads the folder for a program with an application.
+    fn load_with_app<C: CongestionControl, A: App + Named>(
+        &self,
+        fields: &[(&str, &str)],
+        make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
+    ) -> Result<impl Program, NotLoaded> {
+        let Self { root, site, .. } = self;
+        // An application keeps its site, so no compressed forms can be added later.
+        let source = (&**root, site.memory(1));
+        let sandstorm = site.load_with(source, &self.connections, fields, None, make)?;
+        let (name, addresses) = (root.display().to_string(), site.addresses());
+        AccessLogArgs::check(std::iter::once(site.log()))?;
+        let sandstorm = sandstorm.with_access_logs(A::NAME, &[site.log()])?;
+        let sandstorm = sandstorm.with_congestion::<C>();
+        Ok(Many::new(name, sandstorm, addresses))
     }
 
     /// Same as [`serve`](Self::serve), without an application and with the congestion control `C`, for

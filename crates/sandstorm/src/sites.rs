@@ -63,17 +63,21 @@ pub fn check_sites<'o>(
 /// its port if an earlier one has the same folder.
 ///
 /// # Errors
-/// [`NotLoaded`], a message for the operator, if a folder cannot be served.
+/// [`NotLoaded`], a message for the operator, if a folder cannot be served. It is in an
+/// [`OptionError`](control::OptionError) if the options are wrong.
 pub fn load_sites<'o, C: CongestionControl>(
     first: SiteSource<'o>,
     more: impl IntoIterator<Item = SiteSource<'o>>,
-) -> Result<Sites<C>, NotLoaded> {
+) -> Result<Sites<C>, StartError> {
     let sources: Vec<_> = std::iter::once(first).chain(more).collect();
     let load = |source: &SiteSource<'o>| {
         let program = source.load(sources.len())?;
         Ok((*source, program.with_congestion::<C>()))
     };
-    together(sources.iter().map(load).collect::<Result<_, NotLoaded>>()?)
+    let loaded = sources.iter().map(load).collect::<Result<_, NotLoaded>>();
+    loaded
+        .and_then(together)
+        .map_err(NotLoaded::into_start_error)
 }
 
 /// Returns the program that serves these sites. There must be one.

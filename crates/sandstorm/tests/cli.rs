@@ -20,6 +20,33 @@ fn a_folder_is_required() {
     );
 }
 
+/// Only the status tells a service manager that another start is useless.
+#[test]
+fn mistakes_in_the_options_have_another_status_than_wrong_files() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("page.html"), "page").unwrap();
+    let with = |options: &str| format!("serve {} {options}", folder.path().display());
+    let own = "--address 192.0.2.1/24 --web-address 192.0.2.2";
+    expect(
+        PROGRAM,
+        &[
+            (&with("--user no-such-user"), 2, "there is no user"),
+            (
+                &with("--access-log-format json"),
+                2,
+                "has no effect without",
+            ),
+            (
+                &with("--basic-auth-realm /a=b"),
+                2,
+                "but --basic-auth does not",
+            ),
+            (&with(own), 2, "which is not an address of the server"),
+            (&with("--etag-key /none"), 1, "/none"),
+        ],
+    );
+}
+
 #[test]
 fn the_congestion_control_is_cubic_unless_another_is_named() {
     expect(
