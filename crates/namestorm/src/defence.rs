@@ -112,6 +112,17 @@ impl DefenceArgs {
     }
 }
 
+/// Combines errors into one, with a line for each. It is a mistake in the options if one of them is.
+fn together(errors: &[StartError]) -> StartError {
+    let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    let all = lines.join("\n");
+    if errors.iter().any(|error| error.is::<OptionError>()) {
+        OptionError::new(all).into()
+    } else {
+        all.into()
+    }
+}
+
 /// The defence of one server.
 #[derive(Debug)]
 pub(crate) struct Defence {
@@ -125,17 +136,26 @@ impl Defence {
     ///
     /// # Errors
     /// If a file cannot be read, if the system returns no random bytes, if there are too many networks,
-    /// or if options contradict each other.
+    /// or if options contradict each other. The message has a line for each of these errors.
     pub(crate) fn from_args(args: &DefenceArgs, device: &Device) -> Result<Self, StartError> {
         let cookies = match &args.cookie_secret {
-            Some(file) => CookieSource::from_file(file)?,
-            None => CookieSource::random()?,
+            Some(file) => CookieSource::from_file(file),
+            None => CookieSource::random().map_err(Into::into),
         };
-        Ok(Self {
-            cookies,
-            rate_limit: args.limit(device)?,
-            udp_sizes: UdpSizes::new(&args.edns_sizes).map_err(OptionError::new)?,
-        })
+        let udp_sizes = UdpSizes::new(&args.edns_sizes);
+        let udp_sizes = udp_sizes.map_err(|error| OptionError::new(error).into());
+        match (cookies, args.limit(device), udp_sizes) {
+            (Ok(cookies), Ok(rate_limit), Ok(udp_sizes)) => Ok(Self {
+                cookies,
+                rate_limit,
+                udp_sizes,
+            }),
+            (cookies, rate_limit, udp_sizes) => {
+                let errors = [cookies.err(), rate_limit.err(), udp_sizes.err()];
+                let errors: Vec<_> = errors.into_iter().flatten().collect();
+                Err(together(&errors))
+            }
+        }
     }
 
     /// Reads the files of the options again, after a reload of zones with this result. Returns the

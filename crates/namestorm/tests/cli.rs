@@ -99,12 +99,13 @@ fn the_help_names_values_in_capitals() {
 
 #[test]
 fn a_check_reports_errors_in_zones_and_in_options() {
-    let command = "check /c --cookie-secret /none";
+    let command = "check /c --cookie-secret /none --edns-size 600 --edns-size 700";
     expect(
         PROGRAM,
         &[
             (command, 1, "1 of 1 zones cannot be served"),
             (command, 1, "the cookie secrets /none cannot be read"),
+            (command, 1, "two sizes for all clients"),
         ],
     );
 }
