@@ -53,6 +53,25 @@ fn an_empty_string_is_no_name() {
     finds("w TXT \"\"\n", &[]);
 }
 
+/// The `domain` crate accepts such an origin, and no record may follow that uses it.
+#[test]
+fn an_origin_has_no_empty_label() {
+    let found = |text: &str| load_text("f", None, text).unwrap_err().to_string();
+    let message = "a name has an empty label; write one dot between two labels";
+    for origin in ["a..b.", "a..b", ".a.", "a.."] {
+        let line = format!("$ORIGIN {origin}");
+        let expected = format!("f:1:9: {message}: \"{line}\"");
+        assert_eq!(found(&line), expected);
+    }
+    let include = "$ORIGIN b.\n$INCLUDE f a..b.\n";
+    assert_eq!(
+        found(include),
+        format!("f:2:12: {message}: \"$INCLUDE f a..b.\"")
+    );
+    finds("$ORIGIN .\n", &[]);
+    finds(r"$ORIGIN a\.\.b.", &[]);
+}
+
 #[test]
 fn errors_have_their_line_numbers() {
     finds(

@@ -155,6 +155,9 @@ impl EntryParser {
         if let Some(message) = lacking_word(text) {
             return Err(fault(message, None));
         }
+        if let Some((message, index)) = bad_origin(text) {
+            return Err(fault(message, Some(index)));
+        }
         let rtype = prepared.rtype;
         if let Some(rtype) = rtype
             && let Some(number) = fields::number(rtype.word)
@@ -367,6 +370,22 @@ fn lacking_word(text: &str) -> Option<String> {
     let (name, lacking) = directives.find(|(name, _)| master::is_named(text, name))?;
     let has_none = words::ranges(text).nth(1).is_none();
     has_none.then(|| format!("{name} has no {lacking}"))
+}
+
+/// Says what is wrong with a directive whose origin has an empty label, which the `domain` crate accepts.
+/// Also returns the index of the origin.
+fn bad_origin(text: &str) -> Option<(String, usize)> {
+    let mut origins = [("$ORIGIN", 1), ("$INCLUDE", 2)].into_iter();
+    let (_, index) = origins.find(|(name, _)| master::is_named(text, name))?;
+    let word = &text[words::ranges(text).nth(index)?];
+    let has_empty = || {
+        words::label_lengths(word)
+            .iter()
+            .rev()
+            .skip(1)
+            .any(|len| *len == 0)
+    };
+    (word != "." && has_empty()).then(|| (name_fault(word), index))
 }
 
 /// Converts a message of the `domain` crate to one that says how to correct the entry.
