@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use super::buffer::Buffer;
 use crate::root::Root;
 
-/// Length of a chunk in bytes. The last chunk of a file may be shorter. A super-segment has room for a chunk.
-pub(crate) const CHUNK_LEN: usize = 60 << 10;
+/// Length of a chunk in bytes. The last chunk of a file may be shorter.
+pub(crate) const CHUNK_LEN: usize = 64 << 10;
 
 /// Minimum length in bytes of a file that is read directly. With shorter ones, direct reads would save less
 /// than their aligned memory costs.
