@@ -168,7 +168,7 @@ impl Reads {
     /// Reads chunks in one way. Returns false if it is not possible.
     fn read_by(&self, run: &mut Run, way: FileRead) -> Result<bool, ReadError> {
         let (file, is_direct) = (&run.file, way == FileRead::Direct);
-        let known = self.open().find(file.number(), is_direct);
+        let known = self.open().find(file.number(), is_direct, Instant::now());
         let is_known = known.is_some();
         let opened = match known {
             Some(opened) => opened,
@@ -179,7 +179,8 @@ impl Reads {
         }
         let is_read = file.read(&opened, run.first, &mut run.buffers, way)?;
         if !is_known {
-            self.open().keep(file.number(), is_direct, opened);
+            self.open()
+                .keep(file.number(), is_direct, opened, Instant::now());
         }
         Ok(is_read)
     }
@@ -203,7 +204,7 @@ impl control::Readers for Reads {
             match self.queue.recv_timeout(IDLE) {
                 Ok(Work::End) => break,
                 Ok(work) => self.work(work),
-                Err(_) => self.open().0.clear(),
+                Err(_) => self.open().close_idle(Instant::now()),
             }
         }
         // The next thread ends as well.
@@ -226,18 +227,22 @@ struct OpenFile {
     number: u32,
     is_direct: bool,
     file: Arc<File>,
+    /// When it was read last.
+    at: Instant,
 }
 
 impl OpenFiles {
     /// Returns a file if it is open, and makes it the latest one.
-    fn find(&mut self, number: u32, is_direct: bool) -> Option<Arc<File>> {
-        let at = self.place(number, is_direct)?;
-        self.0[at..].rotate_left(1);
-        Some(Arc::clone(&self.0.last()?.file))
+    fn find(&mut self, number: u32, is_direct: bool, now: Instant) -> Option<Arc<File>> {
+        let place = self.place(number, is_direct)?;
+        self.0[place..].rotate_left(1);
+        let latest = self.0.last_mut()?;
+        latest.at = now;
+        Some(Arc::clone(&latest.file))
     }
 
     /// Keeps a file open. Another thread may have opened it meanwhile.
-    fn keep(&mut self, number: u32, is_direct: bool, file: Arc<File>) {
+    fn keep(&mut self, number: u32, is_direct: bool, file: Arc<File>, at: Instant) {
         if self.place(number, is_direct).is_some() {
             return;
         }
@@ -248,7 +253,14 @@ impl OpenFiles {
             number,
             is_direct,
             file,
+            at,
         });
+    }
+
+    /// Closes the files that were not read for a while.
+    fn close_idle(&mut self, now: Instant) {
+        self.0
+            .retain(|one| now.saturating_duration_since(one.at) < IDLE);
     }
 
     fn place(&self, number: u32, is_direct: bool) -> Option<usize> {
@@ -316,6 +328,25 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_closed_when_they_are_idle_or_too_many() {
+        let (start, step) = (Instant::now(), IDLE / 2);
+        let file = || Arc::new(tempfile::tempfile().unwrap());
+        let mut files = OpenFiles::default();
+        files.keep(1, false, file(), start);
+        files.keep(1, true, file(), start);
+        assert!(files.find(1, true, start + step).is_some());
+        files.close_idle(start + 2 * step);
+        assert!(files.find(1, false, start).is_none());
+        assert!(files.find(1, true, start).is_some());
+        for number in 0..=MAX_OPEN as u32 {
+            files.keep(number, false, file(), start);
+        }
+        assert_eq!(files.0.len(), MAX_OPEN);
+        assert!(files.find(0, false, start).is_none());
+        assert!(files.find(MAX_OPEN as u32, false, start).is_some());
+    }
 
     #[test]
     fn the_page_cache_is_tried_as_long_as_it_has_what_is_read() {
