@@ -3,12 +3,13 @@
 //! To run a program in the background, see [`server`](crate::server).
 
 use std::ffi::OsStr;
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
 
 /// Returns the top folder of the repository.
@@ -182,4 +183,21 @@ pub(crate) fn scratch_in(parent: &Path, purpose: &str) -> Result<TempDir> {
         .permissions(Permissions::from_mode(0o755))
         .tempdir_in(parent)
         .with_context(|| format!("making a folder in {}", parent.display()))
+}
+
+/// Removes all files in a folder from the page cache, as far as they are on the disk, or reads all of them into it.
+pub(crate) fn set_cached(folder: &Path, are_cached: bool) -> Result<()> {
+    let error = || folder.display().to_string();
+    for entry in fs::read_dir(folder).with_context(error)? {
+        let path = entry.with_context(error)?.path();
+        if path.is_dir() {
+            set_cached(&path, are_cached)?;
+        } else if are_cached {
+            fs::read(&path).with_context(error)?;
+        } else {
+            let file = fs::File::open(&path).with_context(error)?;
+            fadvise(&file, 0, None, Advice::DontNeed).with_context(error)?;
+        }
+    }
+    Ok(())
 }

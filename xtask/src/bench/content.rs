@@ -7,7 +7,6 @@ use std::process::Command;
 
 use crate::shell;
 use anyhow::{Context as _, Result};
-use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
 
 /// Folder of an in-memory file system that every Linux has.
@@ -189,23 +188,6 @@ impl Content {
 /// Returns the number of files of a site on the disk whose files have `len` bytes each.
 pub(crate) fn files_on_disk(len: u32) -> u32 {
     ON_DISK / len
-}
-
-/// Removes all files in a folder from the page cache, or reads all of them into it.
-pub(crate) fn set_cached(folder: &Path, are_cached: bool) -> Result<()> {
-    let error = || folder.display().to_string();
-    for entry in fs::read_dir(folder).with_context(error)? {
-        let path = entry.with_context(error)?.path();
-        if path.is_dir() {
-            set_cached(&path, are_cached)?;
-        } else if are_cached {
-            fs::read(&path).with_context(error)?;
-        } else {
-            let file = fs::File::open(&path).with_context(error)?;
-            fadvise(&file, 0, None, Advice::DontNeed).with_context(error)?;
-        }
-    }
-    Ok(())
 }
 
 fn make(folder: &Path) -> Result<()> {

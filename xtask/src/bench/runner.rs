@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use super::content::{Content, files_on_disk, set_cached};
+use super::content::{Content, files_on_disk};
 use super::generators;
 use super::machine::BUSY;
 use super::plan::{Group, Job, Set};
@@ -155,7 +155,7 @@ impl Runner {
         let is_cold = job.load.contains(IN_TURN);
         let mut most = u64::MAX;
         if let Serves::OnDisk(Some(len)) = group.spec.serves {
-            set_cached(&self.content.on_disk(len)?, !is_cold)?;
+            shell::set_cached(&self.content.on_disk(len)?, !is_cold)?;
             if is_cold {
                 most = u64::from(files_on_disk(len));
             }

@@ -37,6 +37,9 @@ const RELOAD: Duration = Duration::from_secs(10);
 pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let site = env.folder.join("disk");
     make(&site)?;
+    // Only what is on the disk can leave the page cache. The files are then read directly.
+    rustix::fs::sync();
+    shell::set_cached(&site, false)?;
     let scenario = Scenario::WEB.on("tap");
     let rig = Rig::build(&scenario)?;
     let words = [site.display().to_string(), "--memory".into(), MEMORY.into()];

@@ -238,48 +238,52 @@ mod tests {
     use crate::root::Root;
     use crate::testing::with_contents;
 
-    /// A file of so many chunks and bytes in the folder.
-    fn file(folder: &tempfile::TempDir, chunks: usize, bytes: usize) -> Arc<DiskFile> {
+    /// Calls `act` with a file of `len` bytes, and chunks with this capacity.
+    fn with_chunks(
+        len: usize,
+        capacity: usize,
+        act: impl FnOnce(&mut Contents, &Arc<DiskFile>, &Reads, &mut Chunks),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        fs::write(&path, vec![1; chunks * CHUNK_LEN + bytes]).unwrap();
+        fs::write(&path, vec![1; len]).unwrap();
         let root = Arc::new(Root::open(folder.path()).unwrap());
         let version = FileVersion::at(&path).unwrap();
-        Arc::new(DiskFile::new(&root, "file".as_ref(), version))
+        let file = Arc::new(DiskFile::new(&root, "file".as_ref(), version));
+        let (bell, reads) = (Bell::new().unwrap(), Reads::default());
+        let mut chunks = Chunks::new(&reads, capacity, &bell);
+        with_contents(|contents| act(contents, &file, &reads, &mut chunks));
     }
 
     #[test]
     fn chunks_are_read_together_as_long_as_there_is_much_room() {
-        let (folder, bell) = (tempfile::tempdir().unwrap(), Bell::new().unwrap());
-        with_contents(|contents| {
-            let file = file(&folder, 10, 5);
-            let reads = Reads::default();
-            let mut chunks = Chunks::new(&reads, 1 << 30, &bell);
-            chunks.read(contents, &file, 1..3);
-            assert_eq!(reads.work_all(), [2]);
-            chunks.take_arrived(contents);
-            chunks.read(contents, &file, 0..11);
-            assert_eq!(reads.work_all(), [1, MAX_TOGETHER, MAX_TOGETHER]);
-            chunks.take_arrived(contents);
-            assert_eq!(chunks.counts().read, 11);
-            assert_eq!(chunks.counts().bytes_read, file.len() as u64);
-            chunks.read(contents, &file, 0..11);
-            assert!(reads.work_all().is_empty(), "all of it is in memory");
-        });
+        with_chunks(
+            10 * CHUNK_LEN + 5,
+            1 << 30,
+            |contents, file, reads, chunks| {
+                chunks.read(contents, file, 1..3);
+                assert_eq!(reads.work_all(), [2]);
+                chunks.take_arrived(contents);
+                chunks.read(contents, file, 0..11);
+                assert_eq!(reads.work_all(), [1, MAX_TOGETHER, MAX_TOGETHER]);
+                chunks.take_arrived(contents);
+                assert_eq!(chunks.counts().read, 11);
+                assert_eq!(chunks.counts().bytes_read, file.len() as u64);
+                chunks.read(contents, file, 0..11);
+                assert!(reads.work_all().is_empty(), "all of it is in memory");
+            },
+        );
     }
 
     #[test]
     fn reading_ahead_takes_only_a_part_of_the_memory() {
-        let (folder, bell) = (tempfile::tempdir().unwrap(), Bell::new().unwrap());
-        with_contents(|contents| {
-            let file = file(&folder, 100, 0);
-            let reads = Reads::default();
-            let mut chunks = Chunks::new(&reads, 0, &bell);
-            chunks.read(contents, &file, 0..100);
+        with_chunks(100 * CHUNK_LEN, 0, |contents, file, reads, chunks| {
+            chunks.read(contents, file, 0..100);
             let ahead: usize = reads.work_all().iter().sum();
             let most = MIN_CAPACITY / AHEAD_SHARE / CHUNK_LEN + 1;
             assert!((most / 2..=most).contains(&ahead), "{ahead}");
             // The first one is needed now.
-            chunks.read(contents, &file, 50..100);
+            chunks.read(contents, file, 50..100);
             assert_eq!(reads.work_all(), [1]);
         });
     }
