@@ -12,7 +12,7 @@
 /// sum of the variable bytes is added. This is equation 3 of RFC 1624 with old field values of
 /// zero.
 ///
-/// At least 2^30 words or results of [`Sum::of`] can be added before the sum overflows.
+/// At least 2^22 words or parts can be added before the sum overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -90,13 +90,9 @@ impl Sum {
     #[inline(always)]
     #[must_use]
     pub const fn add_at(self, other: Self, offset: usize) -> Self {
-        let folded = fold(other.0);
-        let turned = if offset % 2 == 1 {
-            folded.swap_bytes()
-        } else {
-            folded
-        };
-        Self(self.0 + turned as u64)
+        // Modulo 0xffff, a shift by one byte has the effect of swapping the bytes of each word.
+        let halves = (other.0 as u32 as u64) + (other.0 >> 32);
+        Self(self.0 + (halves << (offset % 2 * 8)))
     }
 
     /// Folds the sum to 16 bits, without the final complement.
