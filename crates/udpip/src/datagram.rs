@@ -68,20 +68,28 @@ pub struct Datagram<'p, P: Port> {
     counters: &'p mut Counters,
     src_port: u16,
     dst_port: u16,
+    max_reply: usize,
 }
 
 impl<'p, P: Port> Datagram<'p, P> {
+    /// Creates a datagram from a verified packet, whose header has these ports.
     #[inline(always)]
-    pub(crate) fn new(port: &'p mut P, packet: Packet, counters: &'p mut Counters) -> Self {
-        let header = packet.payload();
-        let src_port = u16::from_be_bytes([header[0], header[1]]);
-        let dst_port = u16::from_be_bytes([header[2], header[3]]);
+    pub(crate) fn new(
+        port: &'p mut P,
+        packet: Packet,
+        (src_port, dst_port): (u16, u16),
+        counters: &'p mut Counters,
+    ) -> Self {
+        let ip_header = packet.addresses().header_len();
+        let link = port.capabilities().mtu.saturating_sub(ip_header);
+        let max_len = link.min(packet.payload_capacity());
         Self {
             port,
             packet,
             counters,
             src_port,
             dst_port,
+            max_reply: max_len.saturating_sub(HEADER_LEN),
         }
     }
 
@@ -122,10 +130,7 @@ impl<'p, P: Port> Datagram<'p, P> {
     /// on the link.
     #[inline(always)]
     pub fn max_reply(&self) -> usize {
-        let ip_header = self.packet.addresses().header_len();
-        let link = self.port.capabilities().mtu.saturating_sub(ip_header);
-        link.min(self.packet.payload_capacity())
-            .saturating_sub(HEADER_LEN)
+        self.max_reply
     }
 
     /// Returns how many more resident packets the port has memory for.
@@ -171,14 +176,12 @@ impl<'p, P: Port> Datagram<'p, P> {
         self.packet.set_payload_len(udp_len);
         let reversed = self.packet.addresses().reversed();
         let (ports, udp) = ((self.dst_port, self.src_port), self.packet.payload_mut());
-        let (_, rest) = udp[HEADER_LEN..].split_at_mut(head_len);
-        rest[..tail.bytes.len()].copy_from_slice(tail.bytes);
-        rest[tail.bytes.len()..].copy_from_slice(trail);
         let body = Body {
             head_len,
             tail,
             trail,
         };
+        body.write_rest(&mut udp[HEADER_LEN + head_len..]);
         body.write_header(udp, ports, &reversed);
         let frame = self.packet.turn_around(PROTOCOL_UDP);
         count(self.counters, self.port.send(frame))
@@ -271,8 +274,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         let udp = &mut frame[start..];
         let (head, rest) = udp[HEADER_LEN..].split_at_mut(body.head_len);
         head.copy_from_slice(&self.payload()[..body.head_len]);
-        rest[..body.tail.bytes.len()].copy_from_slice(body.tail.bytes);
-        rest[body.tail.bytes.len()..].copy_from_slice(body.trail);
+        body.write_rest(rest);
         body.write_header(udp, (self.dst_port, self.src_port), &path.addresses);
     }
 }
@@ -285,20 +287,33 @@ struct Body<'a> {
 }
 
 impl Body<'_> {
+    /// Writes the tail and the trail to `rest`, which begins behind the head.
+    #[inline(always)]
+    fn write_rest(&self, rest: &mut [u8]) {
+        let (tail, trail) = rest.split_at_mut(self.tail.bytes.len());
+        tail.copy_from_slice(self.tail.bytes);
+        // Most answers to short requests have no trail, so no function is called for it.
+        if !self.trail.is_empty() {
+            trail.copy_from_slice(self.trail);
+        }
+    }
+
     /// Writes the UDP header to the start of `udp`, which already holds the body. The checksum is
     /// computed without reading the tail's bytes, because their sum is known.
     #[inline(always)]
     fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
         let len = udp.len() as u16;
-        let trail_at = self.head_len + self.tail.bytes.len();
-        let sum = addresses
+        let mut sum = addresses
             .pseudo_sum(PROTOCOL_UDP, udp.len())
             .word(src)
             .word(dst)
             .word(len)
             .add(Sum::of(&udp[HEADER_LEN..][..self.head_len]))
-            .add_at(self.tail.sum, self.head_len)
-            .add_at(Sum::of(self.trail), trail_at);
+            .add_at(self.tail.sum, self.head_len);
+        if !self.trail.is_empty() {
+            let trail_at = self.head_len + self.tail.bytes.len();
+            sum = sum.add_at(Sum::of(self.trail), trail_at);
+        }
         udp[0..2].copy_from_slice(&src.to_be_bytes());
         udp[2..4].copy_from_slice(&dst.to_be_bytes());
         udp[4..6].copy_from_slice(&len.to_be_bytes());

@@ -124,7 +124,8 @@ impl<S: Service> Udp<S> {
                     return Some(packet);
                 }
                 self.counters.received += 1;
-                let datagram = Datagram::new(port, packet, &mut self.counters);
+                let ports = (src_port, dst_port);
+                let datagram = Datagram::new(port, packet, ports, &mut self.counters);
                 with(&mut self.service).on_datagram(datagram, now);
             }
         }
