@@ -215,6 +215,9 @@ impl Host {
     }
 
     /// Parses and checks a frame, and writes the reply if the host itself answers the frame.
+    ///
+    /// Rare frames are handled by functions that parse the link header again. So the header of common
+    /// frames stays in registers.
     #[inline(always)]
     pub fn receive(&mut self, frame: Frame, now: Instant) -> Input {
         let Some(link) = Header::parse(&frame) else {
@@ -228,7 +231,7 @@ impl Host {
         match link.ethertype {
             ETHERTYPE_IPV4 => self.receive_ipv4(frame, link, now),
             ETHERTYPE_IPV6 => self.receive_ipv6(frame, link, now),
-            _ => self.receive_arp(frame, &link),
+            _ => self.receive_arp(frame),
         }
     }
 
@@ -240,7 +243,7 @@ impl Host {
             return Input::Dropped;
         };
         if header[0] != PLAIN_V4 {
-            return self.receive_ipv4_options(frame, link, now);
+            return self.receive_ipv4_options(frame, now);
         }
         if !Sum::of(header).is_valid() {
             self.counters.bad_checksum += 1;
@@ -257,7 +260,10 @@ impl Host {
     /// Receives an IPv4 packet that has options, or whose first byte is invalid.
     #[cold]
     #[inline(never)]
-    fn receive_ipv4_options(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
+    fn receive_ipv4_options(&mut self, frame: Frame, now: Instant) -> Input {
+        let Some(link) = Header::parse(&frame) else {
+            return Input::Dropped;
+        };
         let packet = &frame[link.len()..];
         let header_len = usize::from(packet[0] & 15) * 4;
         let header = packet.get(..header_len);
@@ -342,7 +348,7 @@ impl Host {
             return Input::Dropped;
         };
         if dst.is_multicast() || link.dst != self.station.mac() {
-            return self.receive_group(frame, &link, next_header);
+            return self.receive_group(frame, next_header);
         }
         if !self.station.serves_v6(dst) {
             self.counters.not_for_us += 1;
@@ -359,7 +365,7 @@ impl Host {
         let partial = self.partial_checksums;
         let packet = || packet_of(frame, len, start, payload_at, partial);
         if is_solicitation {
-            return self.receive_solicitation(packet().into_frame(), &link);
+            return self.receive_solicitation(packet().into_frame());
         }
         self.pass_on(packet, next_header, PROTOCOL_ICMPV6, now)
     }
@@ -521,23 +527,29 @@ impl Host {
     /// addressed to our MAC address. In own mode, answers neighbour solicitations for our own
     /// addresses. Drops all other frames.
     #[cold]
-    fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
+    fn receive_group(&mut self, frame: Frame, next_header: u8) -> Input {
+        let Some(link) = Header::parse(&frame) else {
+            return Input::Dropped;
+        };
         let is_to_us = link.dst == self.station.mac() || self.station.listens_to(link.dst);
         if !is_to_us {
             self.count_station(link.dst);
             return Input::Dropped;
         }
         if next_header == PROTOCOL_ICMPV6 {
-            return self.receive_solicitation(frame, link);
+            return self.receive_solicitation(frame);
         }
         self.counters.not_for_us += 1;
         Input::Dropped
     }
 
     #[cold]
-    fn receive_solicitation(&mut self, frame: Frame, link: &Header) -> Input {
+    fn receive_solicitation(&mut self, frame: Frame) -> Input {
+        let Some(link) = Header::parse(&frame) else {
+            return Input::Dropped;
+        };
         let reply = if self.own {
-            self.station.answer_solicitation(frame, link)
+            self.station.answer_solicitation(frame, &link)
         } else {
             None
         };
@@ -545,7 +557,10 @@ impl Host {
     }
 
     #[cold]
-    fn receive_arp(&mut self, frame: Frame, link: &Header) -> Input {
+    fn receive_arp(&mut self, frame: Frame) -> Input {
+        let Some(link) = Header::parse(&frame) else {
+            return Input::Dropped;
+        };
         if link.ethertype != ETHERTYPE_ARP {
             self.counters.unknown_ethertype += 1;
             return Input::Dropped;
@@ -555,7 +570,7 @@ impl Host {
             return Input::Dropped;
         }
         let reply = if self.own {
-            self.station.answer_arp(frame, link)
+            self.station.answer_arp(frame, &link)
         } else {
             None
         };
