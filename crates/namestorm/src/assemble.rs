@@ -3,26 +3,22 @@
 
 use std::net::SocketAddr;
 
-use crate::answers::{Answer, Answers, Resolution, Search, ZoneAnswers};
+use crate::answers::{Answer, Answers, Resolution, ZoneAnswers};
 use crate::body::Body;
-use crate::chain::{self, Wanted};
+use crate::chain::{self, Buffers, Wanted};
 use crate::counters::Counters;
 use crate::edns::ExtendedError;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, Verdict};
 use crate::key::Key;
-use crate::name::MAX_SORT_KEY;
 use crate::rcode;
 use crate::records::Composer;
 use crate::rtype;
-use crate::tail::MAX_TCP_MESSAGE;
 
 /// The buffers for assembling replies. Each responder has its own.
 #[derive(Debug)]
 pub(crate) struct Assembler {
-    search: Search,
-    sort_key: Vec<u8>,
-    scratch: Box<[u8]>,
+    buffers: Buffers,
     composer: Composer,
 }
 
@@ -35,9 +31,7 @@ impl Assembler {
             composer.reserve();
         }
         Self {
-            search: Search::new(),
-            sort_key: Vec::with_capacity(MAX_SORT_KEY),
-            scratch: vec![0; MAX_TCP_MESSAGE].into_boxed_slice(),
+            buffers: Buffers::new(),
             composer,
         }
     }
@@ -55,13 +49,13 @@ impl Assembler {
         context: HookContext<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
     ) -> Option<Body<'a>> {
-        self.search.foreseen = *foreseen;
+        self.buffers.search.foreseen = *foreseen;
         let Some(zone) = zone else {
             counters.assembled += 1;
             let error = ExtendedError::NotAuthoritative;
             return Some(Body::error(rcode::REFUSED, error));
         };
-        let resolution = zone.resolve(qtype, name, key, &mut self.search);
+        let resolution = zone.resolve(qtype, name, key, &mut self.buffers.search);
         if let Resolution::Hooked(soa) = resolution {
             let zone = (answers, zone, soa);
             return self.ask(zone, (name, qtype, dnssec), key, context, counters);
@@ -102,7 +96,7 @@ impl Assembler {
             }
             Ok(Verdict::Zone) => {
                 is_from_zone = true;
-                zone.resolve_behind_hook(qtype, name, key, &mut self.search)
+                zone.resolve_behind_hook(qtype, name, key, &mut self.buffers.search)
             }
             // SERVFAIL tells the client to try another server.
             Err(_) => {
@@ -129,7 +123,7 @@ impl Assembler {
         resolution: Resolution<'a>,
         wanted: Wanted,
     ) -> Body<'a> {
-        let scratch = &mut self.scratch[..];
+        let buffers = &mut self.buffers;
         // An answer prepared for an ancestor or a wildcard can be sent for this name after its
         // pointers have been adjusted.
         let shift = |answer: &Answer<'_>| question.0.len().saturating_sub(answer.name_len());
@@ -137,23 +131,23 @@ impl Assembler {
         match resolution {
             Resolution::Broken => Body::error(rcode::SERVFAIL, ExtendedError::InvalidData),
             Resolution::Alias(_) | Resolution::Substitution(_) => {
-                let keys = (key, &mut self.search, &mut self.sort_key);
-                chain::follow(answers, zone, question, resolution, wanted, keys, scratch)
+                chain::follow(answers, zone, question, resolution, wanted, key, buffers)
             }
             _ if is_signed => {
-                let keys = (key, &mut self.search, &mut self.sort_key);
-                chain::follow(answers, zone, question, resolution, wanted, keys, scratch)
+                chain::follow(answers, zone, question, resolution, wanted, key, buffers)
             }
             Resolution::Answer(answer) if wanted.one_rrset => {
-                Body::shifted(&answer, shift(&answer), scratch).first_rrset()
+                Body::shifted(&answer, shift(&answer), &mut buffers.message).first_rrset()
             }
             Resolution::Answer(answer)
             | Resolution::NoData(answer)
-            | Resolution::Hooked(answer) => Body::shifted(&answer, shift(&answer), scratch),
+            | Resolution::Hooked(answer) => {
+                Body::shifted(&answer, shift(&answer), &mut buffers.message)
+            }
             Resolution::NxDomain(answer) => Body {
                 rcode: rcode::NXDOMAIN,
                 prepared: None,
-                ..Body::shifted(&answer, shift(&answer), scratch)
+                ..Body::shifted(&answer, shift(&answer), &mut buffers.message)
             },
         }
     }

@@ -36,7 +36,7 @@ impl BareReply {
         cookies: &CookieCheck,
         counters: &mut Counters,
     ) -> Self {
-        let opt = additional_at(message, header).map(|at| (at, header.counts[3]));
+        let opt = additional_at(message, header).map(|at| (at, header.counts()[3]));
         let edns = opt.and_then(|(at, count)| match edns::parse(message, at, count) {
             Ok(edns) => edns,
             Err(_) => edns::of_malformed(message, at, count),
@@ -46,7 +46,7 @@ impl BareReply {
             .map(|((at, _), edns)| Rest { message, at, edns });
         let cookie = rest.and_then(|rest| cookies.check(rest, client.ip(), counters));
         let is_query = header.opcode_bits() == 0;
-        let has_records = header.counts[..3] != [0; 3];
+        let has_records = header.counts()[..3] != [0; 3];
         let rcode = match cookie.map(Checked::presented) {
             _ if edns.is_some_and(|edns| edns.version != edns::VERSION) => rcode::BADVERS,
             _ if !is_query => rcode::NOTIMP,
@@ -93,7 +93,7 @@ impl BareReply {
 /// Returns the offset of the additional section in a message, or `None` if a section before it is
 /// malformed.
 fn additional_at(message: &[u8], header: &Header) -> Option<usize> {
-    let [questions, answers, authority, _] = header.counts;
+    let [questions, answers, authority, _] = header.counts();
     let mut at = HEADER_LEN;
     // Each question and each record takes some bytes, so forged counts cannot make the loops long.
     for _ in 0..questions {

@@ -19,20 +19,22 @@
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
+use ip::Sum;
 use udpip::Tail;
 
 use crate::answers::{Answer, Answers, Foreseen, Resolution, Search, ZoneAnswers};
 use crate::body::{Body, first_rrset, records_len};
 use crate::edns::{ExtendedError, OPT_LEN};
 use crate::key::Key;
-use crate::name;
+use crate::name::{self, MAX_SORT_KEY};
 use crate::proofs;
 use crate::query::NameBuf;
 use crate::rcode;
 use crate::redirect;
 use crate::rtype::{ANY, CNAME, DNAME};
 use crate::tail::{
-    FIELDS, MAX_CHAIN, MAX_POINTER, POINTER, QUESTION_AT, QUESTION_REST, map_pointer, map_pointers,
+    FIELDS, MAX_CHAIN, MAX_POINTER, MAX_TCP_MESSAGE, POINTER, QUESTION_AT, QUESTION_REST,
+    map_pointer, map_pointers,
 };
 
 /// What a reply has.
@@ -42,6 +44,31 @@ pub(crate) struct Wanted {
     pub(crate) signatures: bool,
     /// Whether its answer section ends after the first RRset and the signatures of that.
     pub(crate) one_rrset: bool,
+}
+
+/// Scratch space for answers.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    /// The last search.
+    pub(crate) search: Search,
+    /// A name as NSEC records sort it.
+    sort_key: Vec<u8>,
+    /// The name that a chain has reached.
+    name: NameBuf,
+    /// The message from the end of its question on.
+    pub(crate) message: Box<[u8]>,
+}
+
+impl Buffers {
+    /// Allocates the buffers.
+    pub(crate) fn new() -> Self {
+        Self {
+            search: Search::new(),
+            sort_key: Vec::with_capacity(MAX_SORT_KEY),
+            name: NameBuf::new(),
+            message: vec![0; MAX_TCP_MESSAGE].into_boxed_slice(),
+        }
+    }
 }
 
 /// A prepared answer to be copied. The name that it was prepared for lies at the end of the name after
@@ -69,7 +96,7 @@ enum Stop {
 }
 
 /// Answers a query for `qtype` at `qname`, whose `resolution` in `zone` is known. `key` is the key
-/// of `qname`. `search` has found the resolution. `sort_key` is scratch space. Writes what is `wanted`.
+/// of `qname`. The search in `buffers` has found the resolution. Writes what is `wanted`.
 #[inline(never)]
 pub(crate) fn follow<'a, 'z>(
     answers: &'z Answers,
@@ -77,10 +104,16 @@ pub(crate) fn follow<'a, 'z>(
     (qname, qtype): (&[u8], u16),
     mut resolution: Resolution<'z>,
     wanted: Wanted,
-    (key, search, sort_key): (&mut Key, &mut Search, &mut Vec<u8>),
-    scratch: &'a mut [u8],
+    key: &mut Key,
+    buffers: &'a mut Buffers,
 ) -> Body<'a> {
-    let mut chain = Chain::new(qname, wanted, scratch);
+    let Buffers {
+        search,
+        sort_key,
+        name,
+        message,
+    } = buffers;
+    let mut chain = Chain::new(qname, wanted, name, message);
     let mut is_found = false;
     loop {
         if wanted.signatures && !is_found {
@@ -181,7 +214,7 @@ impl Names {
 struct Chain<'a, 'q, 'z> {
     qname: &'q [u8],
     /// The last name that the chain has reached.
-    name: NameBuf,
+    name: &'a mut NameBuf,
     names: Names,
     /// The prepared DNAME records that the answer holds.
     dnames: ArrayVec<Answer<'z>, MAX_CHAIN>,
@@ -190,6 +223,8 @@ struct Chain<'a, 'q, 'z> {
     /// The part of the message after the question. Its first `len` bytes are written.
     tail: &'a mut [u8],
     len: usize,
+    /// The sum of the written bytes.
+    sum: Sum,
     /// Length in bytes and number of additional records of the tail without its optional records.
     /// It is `None` if the tail has no optional records.
     required: Option<(usize, u16)>,
@@ -201,14 +236,13 @@ struct Chain<'a, 'q, 'z> {
 }
 
 impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
-    fn new(qname: &'q [u8], wanted: Wanted, scratch: &'a mut [u8]) -> Self {
+    fn new(qname: &'q [u8], wanted: Wanted, name: &'a mut NameBuf, scratch: &'a mut [u8]) -> Self {
+        name.set(&[qname]);
         let whole = Place {
             at: QUESTION_AT,
             len: qname.len(),
             rest: (0, 0),
         };
-        let mut name = NameBuf::new();
-        name.set(&[qname]);
         // The whole message, including an OPT record, must not exceed the maximum length over TCP.
         let room = scratch.len() - (QUESTION_AT + qname.len() + QUESTION_REST + OPT_LEN);
         Self {
@@ -219,6 +253,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             counts: [0; 3],
             tail: &mut scratch[..room],
             len: 0,
+            sum: Sum::ZERO,
             required: None,
             wanted,
             is_referral: false,
@@ -278,7 +313,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             let _ = self.dnames.try_push(dname);
         }
         let from = self.name.clone();
-        let fields = redirect::substitute(&dname, from.bytes(), &mut self.name);
+        let fields = redirect::substitute(&dname, from.bytes(), self.name);
         self.step(from.bytes(), fields.map_err(|_| Stop::NameTooLong)?, &[])
     }
 
@@ -299,7 +334,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             return Err(Stop::Open);
         }
         let from = self.name.clone();
-        let fields = redirect::target(alias, from.bytes(), &mut self.name);
+        let fields = redirect::target(alias, from.bytes(), self.name);
         let signed = alias.variant(self.wanted.signatures);
         let signatures = &signed.tail().bytes[alias.tail().bytes.len()..];
         self.step(from.bytes(), fields, signatures)
@@ -338,10 +373,10 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             let rest_at = self.names.message_offset(rest.0, rest.1) as u16;
             *pointer = (0xc000 | rest_at).to_be_bytes();
         }
-        self.len += POINTER + FIELDS + data_len;
+        let (len, sum) = (record.len(), Sum::of(record));
+        self.count(len, sum, [1, 0, 0]);
         // The number of steps is bounded.
         let _ = self.names.0.try_push(place);
-        self.counts[0] += 1;
         self.sign(owner, signatures)?;
         if is_loop { Err(Stop::Open) } else { Ok(()) }
     }
@@ -352,14 +387,15 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         let room = self.tail.get_mut(self.len..self.len + signatures.len());
         let copy = room.ok_or(Stop::NoRoom)?;
         copy.copy_from_slice(signatures);
-        let mut at = 0;
+        let (mut at, mut records) = (0, 0);
         while at < copy.len() {
             copy[at..][..POINTER].copy_from_slice(&(0xc000 | owner).to_be_bytes());
             let data_len = u16::from_be_bytes([copy[at + 10], copy[at + 11]]);
             at += POINTER + FIELDS + usize::from(data_len);
-            self.counts[0] += 1;
+            records += 1;
         }
-        self.len += copy.len();
+        let (len, sum) = (copy.len(), Sum::of(copy));
+        self.count(len, sum, [records, 0, 0]);
         Ok(())
     }
 
@@ -399,7 +435,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     /// if the message has no room for the records, or if pointers cannot reach so far.
     fn append(&mut self, piece: &Piece<'_>) -> bool {
         let answer = &piece.answer;
-        let bytes = answer.tail().bytes;
+        let Tail { bytes, mut sum } = answer.tail();
         let (at, end) = (self.tail_at() + self.len, self.len + bytes.len());
         let is_reachable = self.tail_at() + end <= MAX_POINTER;
         if piece.step > 0 || !answer.lists_pointers() || !is_reachable {
@@ -414,17 +450,19 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         for pointer in answer.fixups() {
             map_pointer(copy, pointer, |to| {
                 let is_in_tail = usize::from(to) >= old_at;
-                let shift = if is_in_tail { at - old_at } else { piece.shift };
-                to + shift as u16
+                let shift = if is_in_tail { at - old_at } else { piece.shift } as u16;
+                sum = sum.add_at(Sum::ZERO.word(shift), pointer);
+                to + shift
             });
         }
-        self.count(bytes.len(), sections(answer));
+        self.count(bytes.len(), sum, sections(answer));
         true
     }
 
-    /// Counts the records of each section in the next `len` bytes, which are written.
+    /// Counts the records of each section in the next `len` bytes, which are written and have this sum.
     #[inline(always)]
-    fn count(&mut self, len: usize, counts: [u16; 3]) {
+    fn count(&mut self, len: usize, sum: Sum, counts: [u16; 3]) {
+        self.sum = self.sum.add_at(sum, self.len);
         self.len += len;
         for (sum, count) in self.counts.iter_mut().zip(counts) {
             *sum += count;
@@ -474,7 +512,8 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             });
         }
         if is_reached {
-            self.count(bytes.len(), counts);
+            let sum = Sum::of(copy);
+            self.count(bytes.len(), sum, counts);
         }
         is_reached
     }
@@ -547,7 +586,10 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         let bytes: &'a [u8] = bytes;
         let [a, b, c] = self.counts.map(u16::to_be_bytes);
         Body {
-            tail: Tail::new(&bytes[..self.len]),
+            tail: Tail {
+                bytes: &bytes[..self.len],
+                sum: self.sum,
+            },
             rcode,
             authoritative: !self.is_referral,
             counts: [a[0], a[1], b[0], b[1], c[0], c[1]],

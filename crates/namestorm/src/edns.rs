@@ -200,7 +200,7 @@ fn read_options(mut data: &[u8]) -> Result<OptionCodes, Malformed> {
 /// record is among the records that start at `at`, which [`parse`] has accepted.
 #[cold]
 pub(crate) fn option(message: &[u8], mut at: usize, code: u16) -> Option<&[u8]> {
-    let [.., authority, additional] = Header::parse(message)?.counts;
+    let [.., authority, additional] = Header::parse(message)?.counts();
     for _ in 0..additional.saturating_add(authority) {
         at = query::skip_name(message, at).ok()?;
         let (fixed, rest) = message.get(at..)?.split_first_chunk::<10>()?;

@@ -80,6 +80,9 @@ pub struct Key {
     len: usize,
 }
 
+/// A name and its key.
+pub(crate) type Keyed<'a> = (&'a [u8], &'a Key);
+
 impl Key {
     /// Creates an empty key.
     pub const fn new() -> Self {
@@ -221,21 +224,14 @@ impl Hashing {
 
 /// Copies `from` to `to` in lower case (RFC 4343). Both slices must have the same length.
 ///
-/// Copies eight bytes at a time. If the length is not a multiple of eight, one more word copies the
-/// last eight bytes and overlaps the word before it. Slices shorter than eight bytes are copied
-/// byte by byte.
+/// Copies blocks. If the last one is not whole, one more block copies the end and overlaps the block
+/// before it. Slices shorter than a block are copied in smaller blocks, or byte by byte.
 #[inline(always)]
 pub(crate) fn lower(from: &[u8], to: &mut [u8]) {
-    let (words, _) = from.as_chunks::<8>();
-    let (out, rest) = to.as_chunks_mut::<8>();
-    for (word, out) in words.iter().zip(out) {
-        *out = lower_word(*word);
-    }
-    if rest.is_empty() {
-        return;
-    }
-    if let (Some(word), Some(out)) = (from.last_chunk::<8>(), to.last_chunk_mut::<8>()) {
-        *out = lower_word(*word);
+    if from.len() >= BLOCK {
+        lower_blocks::<BLOCK>(from, to);
+    } else if from.len() >= BLOCK / 2 {
+        lower_blocks::<{ BLOCK / 2 }>(from, to);
     } else {
         for (byte, out) in from.iter().zip(to) {
             *out = byte.to_ascii_lowercase();
@@ -243,19 +239,28 @@ pub(crate) fn lower(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Converts eight bytes to lower case: sets bit 5 in every byte from `A` to `Z`.
+/// Number of bytes that fit a vector register of every x86-64 processor.
+const BLOCK: usize = 16;
+
+/// Like [`lower`], for slices of at least `N` bytes.
 #[inline(always)]
-const fn lower_word(word: [u8; 8]) -> [u8; 8] {
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let word = u64::from_le_bytes(word);
-    let low_bits = word & !HIGH;
-    // The first addition sets the high bit of each byte that is at least `A`. The second addition
-    // sets it for each byte above `Z`.
-    let from_a = low_bits + ONES * (0x80 - b'A' as u64);
-    let above_z = low_bits + ONES * (0x7f - b'Z' as u64);
-    let upper = (from_a ^ above_z) & !word & HIGH;
-    (word | upper >> 2).to_le_bytes()
+fn lower_blocks<const N: usize>(from: &[u8], to: &mut [u8]) {
+    let (blocks, rest) = from.as_chunks::<N>();
+    for (block, out) in blocks.iter().zip(to.as_chunks_mut().0) {
+        *out = lower_block(block);
+    }
+    if !rest.is_empty()
+        && let (Some(block), Some(out)) = (from.last_chunk(), to.last_chunk_mut())
+    {
+        *out = lower_block::<N>(block);
+    }
+}
+
+/// Converts a block to lower case: sets bit 5 in every byte from `A` to `Z`. The compiler converts all
+/// bytes at once.
+#[inline(always)]
+fn lower_block<const N: usize>(block: &[u8; N]) -> [u8; N] {
+    block.map(|byte| byte | u8::from(byte.is_ascii_uppercase()) << 5)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use sha1::{Digest as _, Sha1};
 
-use crate::key;
+use crate::key::{self, Form, Keyed};
 use crate::name::MAX_NAME;
 
 /// Length of a hash, in bytes.
@@ -30,7 +30,25 @@ impl Params {
         let mut lower = [0; MAX_NAME];
         let lower = &mut lower[..name.len()];
         key::lower(name, lower);
-        let mut hash = self.round(lower);
+        self.hash_lower(lower)
+    }
+
+    /// Returns the hash of the ancestor at offset `start` of the name with this key.
+    pub(crate) fn hash_ancestor(
+        &self,
+        form: Form,
+        (name, key): Keyed<'_>,
+        start: usize,
+    ) -> NameHash {
+        match form {
+            Form::Wire => self.hash_lower(key.suffix(start)),
+            Form::Fqdn => self.hash(&name[start..]),
+        }
+    }
+
+    /// Returns the hash of a name in lower case.
+    fn hash_lower(&self, name: &[u8]) -> NameHash {
+        let mut hash = self.round(name);
         for _ in 0..self.iterations {
             hash = self.round(&hash);
         }

@@ -5,7 +5,7 @@ use crate::answers::{
     Answer, Denial, Foreseen, Hashes, Kind, NONE, Node, Resolution, Search, ZoneAnswers,
 };
 use crate::index::At;
-use crate::key::Key;
+use crate::key::{Key, Keyed};
 use crate::name;
 
 /// Calls `add` with each record that proves `resolution`, which `search` has found for `name` in `zone`.
@@ -135,16 +135,14 @@ impl<'z, F: FnMut(Answer<'z>)> Finder<'_, 'z, F> {
             self.push(encloser.proofs.name);
         }
         if let Some(next_closer) = next_closer(self.name, start) {
-            let hash = || hashes.params().hash(&self.name[next_closer..]);
+            let (params, form) = (hashes.params(), self.zone.hashing().form());
+            let hash = || params.hash_ancestor(form, (self.name, self.key), next_closer);
             let at = self.foreseen(next_closer);
             self.push(at.or_else(|| hashes.covering(&hash())).unwrap_or(NONE));
         }
         encloser
     }
 }
-
-/// A name and its key.
-type Keyed<'a> = (&'a [u8], &'a Key);
 
 /// Returns the offset and the node of the name directly above the one at offset `start`. Returns `None`
 /// above the apex.

@@ -32,8 +32,8 @@ pub(crate) struct Malformed;
 pub(crate) struct Header {
     /// The 16-bit word with flags, opcode and response code.
     pub flags: u16,
-    /// Number of entries in each of the four sections.
-    pub counts: [u16; 4],
+    /// Number of entries in each of the four sections, as in the message.
+    counts: [u8; 8],
 }
 
 impl Header {
@@ -41,11 +41,24 @@ impl Header {
     #[inline(always)]
     pub(crate) fn parse(message: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_LEN] = message.first_chunk()?;
-        let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let [_, _, a, b, counts @ ..] = *bytes;
         Some(Self {
-            flags: word(2),
-            counts: [word(4), word(6), word(8), word(10)],
+            flags: u16::from_be_bytes([a, b]),
+            counts,
         })
+    }
+
+    /// Returns the number of entries in each of the four sections.
+    #[inline(always)]
+    pub(crate) fn counts(&self) -> [u16; 4] {
+        let [a, b, c, d, e, f, g, h] = self.counts;
+        [[a, b], [c, d], [e, f], [g, h]].map(u16::from_be_bytes)
+    }
+
+    /// Returns true if the first three sections have these numbers of entries, encoded as in a message.
+    #[inline(always)]
+    pub(crate) fn has_counts(&self, counts: [u8; 6]) -> bool {
+        self.counts[..6] == counts
     }
 
     /// Returns true if the message is a response.

@@ -37,10 +37,10 @@ const CLASS_IN: u16 = 1;
 const CLASS_ANY: u16 = 255;
 /// The first three section counts of a normal query: one question, no answers, no authority
 /// records.
-const QUERY_COUNTS: [u16; 3] = [1, 0, 0];
+const QUERY_COUNTS: [u8; 6] = [0, 1, 0, 0, 0, 0];
 /// The first three section counts of an IXFR query, whose authority section holds the client's SOA
 /// (RFC 1995, section 3).
-const IXFR_COUNTS: [u16; 3] = [1, 0, 1];
+const IXFR_COUNTS: [u8; 6] = [0, 1, 0, 0, 0, 1];
 
 /// The transport of a query, which determines the maximum length of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -425,9 +425,8 @@ fn receive(message: &[u8], counters: &mut Counters) -> Option<Header> {
 /// section of an IXFR query.
 #[inline(always)]
 fn is_query(header: &Header, qtype: u16) -> bool {
-    let [qd, an, ns, _] = header.counts;
     let is_counted =
-        [qd, an, ns] == QUERY_COUNTS || qtype == rtype::IXFR && [qd, an, ns] == IXFR_COUNTS;
+        header.has_counts(QUERY_COUNTS) || qtype == rtype::IXFR && header.has_counts(IXFR_COUNTS);
     header.opcode_bits() == 0 && is_counted
 }
 
@@ -440,7 +439,7 @@ fn read_rest(
     question: RawQuestion,
     transport: Transport,
 ) -> (Query, bool) {
-    let [.., ns, additional] = header.counts;
+    let [.., ns, additional] = header.counts();
     let edns = if additional == 0 {
         Ok(None)
     } else {

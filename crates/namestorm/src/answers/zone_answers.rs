@@ -157,7 +157,7 @@ impl ZoneAnswers {
 
     /// Returns how the names of the zone become keys and hashes.
     #[inline(always)]
-    pub(super) fn hashing(&self) -> &Hashing {
+    pub(crate) fn hashing(&self) -> &Hashing {
         &self.hashing
     }
 

@@ -264,7 +264,8 @@ impl<'z> Search<'z> {
                 }
             }
             (Denial::Nsec3(hashes), Some(start)) => {
-                let hash = hashes.params().hash(&name[start..]);
+                let form = zone.hashing().form();
+                let hash = hashes.params().hash_ancestor(form, (name, key), start);
                 hashes.fetch_start(&hash);
                 State::Nsec3 {
                     hashes,

@@ -132,7 +132,7 @@ fn source(zone: Option<&ZoneAnswers>) -> Result<(&ZoneAnswers, &Arc<ZoneRecords>
 /// Returns the reply without records, if there is something else.
 fn known_version(message: &[u8], query: &Query) -> Result<Option<u32>, Body<'static>> {
     let header = Header::parse(message);
-    if query.question.qtype != IXFR || header.is_none_or(|header| header.counts[2] == 0) {
+    if query.question.qtype != IXFR || header.is_none_or(|header| header.counts()[2] == 0) {
         return Ok(None);
     }
     let serial = serial_of_soa(message, query.question.end);
