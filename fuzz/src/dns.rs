@@ -113,7 +113,18 @@ impl Message<'_> {
         message.extend_from_slice(self.bytes);
         edit(&mut message, &self.edits);
         message.truncate(limit);
+        without_signatures(&mut message);
         message
+    }
+}
+
+/// Changes the type of all signatures (TSIG) in these bytes. Replies to them depend on the time, and are for
+/// the target `dns_signed`.
+pub fn without_signatures(bytes: &mut [u8]) {
+    for at in 1..bytes.len() {
+        if bytes[at - 1..=at] == [0, 250] {
+            bytes[at] = 249;
+        }
     }
 }
 

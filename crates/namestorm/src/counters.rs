@@ -61,6 +61,10 @@ pub struct Counters {
     pub bad_cookies: u64,
     /// Queries with a valid server cookie.
     pub good_cookies: u64,
+    /// Queries with a signature (TSIG) that is not valid.
+    pub bad_signatures: u64,
+    /// Queries with a valid signature (TSIG).
+    pub good_signatures: u64,
     /// Queries over the rate limit that got a truncated reply, or BADCOOKIE.
     pub slipped: u64,
     /// Messages dropped because of the rate limit.
@@ -93,6 +97,14 @@ impl Counters {
             ("invalid", self.bad_cookies),
             ("client", self.new_cookies),
             ("none", self.queries.saturating_sub(with + without_query)),
+        ]
+    }
+
+    /// Returns the number of queries with a signature (TSIG), by what it is.
+    pub fn by_signature(&self) -> [(&'static str, u64); 2] {
+        [
+            ("valid", self.good_signatures),
+            ("invalid", self.bad_signatures),
         ]
     }
 

@@ -8,10 +8,11 @@ use control::report::{count, counted};
 use control::{OptionError, Prefix, Reloaded, StartError};
 use nmio::device::Device;
 
-use crate::cookie_source::CookieSource;
 use crate::rate_limit::{
     DEFAULT_BITS, DEFAULT_RATE, DEFAULT_SLIP, MAX_IPV6_BITS, MAX_RATE, RateLimit,
 };
+use crate::secret_source::{SecretFiles, SecretSource};
+use crate::transfer::TransferClients;
 use crate::udp_size::{UdpSize, UdpSizes};
 
 /// The options for the defence against abuse, for use with `#[command(flatten)]`.
@@ -24,6 +25,11 @@ pub struct DefenceArgs {
     /// secret is random, and ends with the server.
     #[arg(long, value_name = "FILE")]
     cookie_secret: Option<PathBuf>,
+
+    /// File with the keys of clients that sign their queries (TSIG), as `tsig-keygen` writes them. Replies to
+    /// them are signed too. A reload reads the file again. `--allow-transfer` says what a key is needed for.
+    #[arg(long, value_name = "FILE")]
+    tsig_keys: Option<PathBuf>,
 
     /// Maximum number of replies over UDP per second that a worker sends to a network of clients, or 0
     /// for no limit. Valid cookies, loopback addresses and `--rate-limit-allow` have no limit. Without
@@ -68,6 +74,7 @@ impl Default for DefenceArgs {
     fn default() -> Self {
         Self {
             cookie_secret: None,
+            tsig_keys: None,
             rate_limit: Some(0),
             rate_limit_slip: DEFAULT_SLIP,
             rate_limit_ipv4_prefix: DEFAULT_BITS[0],
@@ -79,13 +86,13 @@ impl Default for DefenceArgs {
 }
 
 impl DefenceArgs {
-    /// Checks that the server can start with these options.
+    /// Checks that the server can start with these options, and with these clients for transfers.
     ///
     /// # Errors
-    /// If a file of the options cannot be read, if they have too many networks, or if they contradict
-    /// each other.
-    pub fn check(&self, device: &Device) -> Result<(), StartError> {
-        Defence::from_args(self, device).map(drop)
+    /// If a file of the options cannot be read or lacks a key, if they have too many networks, or if they
+    /// contradict each other.
+    pub fn check(&self, device: &Device, clients: &TransferClients) -> Result<(), StartError> {
+        Defence::from_args(self, device, clients).map(drop)
     }
 
     /// Returns the limit of replies on this device, if there is one.
@@ -126,34 +133,40 @@ fn together(errors: &[StartError]) -> StartError {
 /// The defence of one server.
 #[derive(Debug)]
 pub(crate) struct Defence {
-    cookies: CookieSource,
+    secrets: SecretSource,
     rate_limit: Option<RateLimit>,
     udp_sizes: UdpSizes,
 }
 
 impl Defence {
-    /// Creates the defence that the options describe, for a server on this device.
+    /// Creates the defence that the options describe, for a server on this device, of which these clients
+    /// may get transfers.
     ///
     /// # Errors
-    /// If a file cannot be read, if the system returns no random bytes, if there are too many networks,
-    /// or if options contradict each other. The message has a line for each of these errors.
-    pub(crate) fn from_args(args: &DefenceArgs, device: &Device) -> Result<Self, StartError> {
-        let cookies = match &args.cookie_secret {
-            Some(file) => CookieSource::from_file(file),
-            None => CookieSource::random().map_err(Into::into),
+    /// If a file cannot be read or lacks a key, or if the system returns no random bytes. Also if there are
+    /// too many networks, or if options contradict each other. The message has a line for each error.
+    pub(crate) fn from_args(
+        args: &DefenceArgs,
+        device: &Device,
+        clients: &TransferClients,
+    ) -> Result<Self, StartError> {
+        let files = SecretFiles {
+            cookies: args.cookie_secret.clone(),
+            keys: args.tsig_keys.clone(),
         };
+        let secrets = SecretSource::open(files, clients.clone());
         let udp_sizes = UdpSizes::new(&args.edns_sizes);
         let udp_sizes = udp_sizes.map_err(|error| OptionError::new(error).into());
-        match (cookies, args.limit(device), udp_sizes) {
-            (Ok(cookies), Ok(rate_limit), Ok(udp_sizes)) => Ok(Self {
-                cookies,
+        match (secrets, args.limit(device), udp_sizes) {
+            (Ok(secrets), Ok(rate_limit), Ok(udp_sizes)) => Ok(Self {
+                secrets,
                 rate_limit,
                 udp_sizes,
             }),
-            (cookies, rate_limit, udp_sizes) => {
-                let errors = [cookies.err(), rate_limit.err(), udp_sizes.err()];
-                let errors: Vec<_> = errors.into_iter().flatten().collect();
-                Err(together(&errors))
+            (secrets, rate_limit, udp_sizes) => {
+                let others = [rate_limit.err(), udp_sizes.err()].into_iter().flatten();
+                let errors = secrets.err().into_iter().flatten().chain(others);
+                Err(together(&errors.collect::<Vec<_>>()))
             }
         }
     }
@@ -164,12 +177,15 @@ impl Defence {
         &self,
         zones: Result<Reloaded, StartError>,
     ) -> Result<Reloaded, StartError> {
-        let Err(error) = self.cookies.reload() else {
+        let errors = self.secrets.reload();
+        if errors.is_empty() {
             return zones;
-        };
+        }
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let error = errors.join("; ");
         match zones {
             Ok(Reloaded { done, kept }) => {
-                let kept = kept.map_or(error.to_string(), |kept| format!("{kept}; {error}"));
+                let kept = kept.map_or(error.clone(), |kept| format!("{kept}; {error}"));
                 Ok(Reloaded {
                     done,
                     kept: Some(kept),
@@ -179,9 +195,9 @@ impl Defence {
         }
     }
 
-    /// Returns the source of cookies.
-    pub(crate) fn cookies(&self) -> &CookieSource {
-        &self.cookies
+    /// Returns the source of the secrets.
+    pub(crate) fn secrets(&self) -> &SecretSource {
+        &self.secrets
     }
 
     /// Returns the limit of replies, if there is one.
@@ -207,7 +223,8 @@ impl Defence {
                 format!("{rate}/s to each /{v4} and /{v6} network, per worker{except}")
             }
         };
-        let mut lines = vec![("cookies", self.cookies.describe()), ("rate limit", limit)];
+        let mut lines = self.secrets.describe();
+        lines.push(("rate limit", limit));
         let sizes = self.udp_sizes.describe();
         lines.extend(sizes.map(|sizes| ("UDP replies", sizes)));
         lines

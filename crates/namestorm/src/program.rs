@@ -23,6 +23,7 @@ use tcpip::Stack;
 
 use crate::answers::Answers;
 use crate::compile::compile;
+use crate::counters::Counters;
 use crate::defence::{Defence, DefenceArgs};
 use crate::hook::{Hook, NoHook};
 use crate::identity::{Identity, IdentityArgs};
@@ -264,7 +265,11 @@ where
             unserved: None,
             query_log: None,
             identity: Arc::default(),
-            defence: Defence::from_args(&DefenceArgs::default(), &Device::Auto)?,
+            defence: Defence::from_args(
+                &DefenceArgs::default(),
+                &Device::Auto,
+                &TransferClients::default(),
+            )?,
             transfer_clients: TransferClients::default(),
             example: example.unwrap_or_default(),
             load_time: start.elapsed(),
@@ -314,12 +319,12 @@ where
     }
 
     /// Sets the defence against abuse of a server on this device. Without it, cookies have a random
-    /// secret, and replies no limit.
+    /// secret, no client has a key, and replies have no limit.
     ///
     /// # Errors
-    /// If a file of the options cannot be read, or if they have too many networks.
+    /// If a file of the options cannot be read or lacks a key, or if they have too many networks.
     pub fn with_defence(self, args: &DefenceArgs, device: &Device) -> Result<Self, StartError> {
-        let defence = Defence::from_args(args, device)?;
+        let defence = Defence::from_args(args, device, &self.transfer_clients)?;
         Ok(Self { defence, ..self })
     }
 
@@ -425,9 +430,9 @@ where
             &capabilities,
             context.secret.words(),
         );
-        let (cookies, new_cookies) = self.defence.cookies().open(&context.bell);
-        server.set_cookies(cookies);
-        server.set_new_cookies(new_cookies);
+        let (secrets, new_secrets) = self.defence.secrets().start(&context.bell);
+        server.set_secrets(secrets);
+        server.set_new_secrets(new_secrets);
         server.reports_answers = context.index == 0;
         if let Some(mailbox) = handover {
             server.set_handover(mailbox);
@@ -453,7 +458,7 @@ where
     fn read_paths(&self) -> Vec<PathBuf> {
         let mut real = RealPaths::default();
         let folder = |file: &PathBuf| Some(real.of(file)?.parent()?.to_owned());
-        let secrets = self.defence.cookies().file().map(PathBuf::from);
+        let secrets: Vec<_> = self.defence.secrets().files().map(PathBuf::from).collect();
         let files = self.files.iter().chain(&secrets);
         let source = self.source.iter();
         let searched = source.flat_map(|source| source.zones.folders());
@@ -480,7 +485,7 @@ where
             let other = real.of(&file).filter(|real| *real != file);
             [Some(file), other].into_iter().flatten()
         };
-        let secrets = self.defence.cookies().file().map(PathBuf::from);
+        let secrets = self.defence.secrets().files().map(PathBuf::from);
         let files = files.into_iter().flat_map(real).chain(secrets);
         let files: Vec<_> = files.map(Watched::Entry).collect();
         let patterns = self.source.iter().flat_map(|source| source.zones.watched());
@@ -594,10 +599,7 @@ where
                 tally.level_detail("signed zones", ("signatures", state), count);
             }
         }
-        for ((cookie, over_udp), (_, over_tcp)) in udp.by_cookie().into_iter().zip(tcp.by_cookie())
-        {
-            tally.detail("queries by cookie", ("cookie", cookie), over_udp + over_tcp);
-        }
+        tally_proofs(udp, tcp, tally);
         tally.event("truncated", udp.truncated);
         for (reply, count) in [("slipped", udp.slipped), ("dropped", udp.limited)] {
             tally.event_of("rate limited", ("reply", reply), count);
@@ -635,6 +637,21 @@ where
 
     fn walk<P: Port>(&self, server: &mut UdpAndTcp<H>, now: nmio::Instant, walk: &mut Walk) {
         walk.visit(Self::NAME, server.tcp_mut(), now);
+    }
+}
+
+/// Adds the queries with cookies and signatures, by what these prove.
+fn tally_proofs(udp: &Counters, tcp: &Counters, tally: &mut Tally) {
+    for ((cookie, over_udp), (_, over_tcp)) in udp.by_cookie().into_iter().zip(tcp.by_cookie()) {
+        tally.detail("queries by cookie", ("cookie", cookie), over_udp + over_tcp);
+    }
+    let signatures = udp.by_signature().into_iter().zip(tcp.by_signature());
+    for ((kind, over_udp), (_, over_tcp)) in signatures {
+        tally.detail(
+            "queries by signature",
+            ("signature", kind),
+            over_udp + over_tcp,
+        );
     }
 }
 

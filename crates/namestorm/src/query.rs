@@ -121,6 +121,11 @@ impl NameBuf {
         self.len = start.len() + kept;
     }
 
+    /// Converts the name to lower case.
+    pub(crate) fn make_lower(&mut self) {
+        self.bytes[..self.len].make_ascii_lowercase();
+    }
+
     fn push(&mut self, label: &[u8]) -> Result<(), Malformed> {
         let end = self.len + label.len();
         self.bytes
@@ -230,7 +235,7 @@ fn plain_len(message: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
 /// Each pointer must lead to "a prior occurrence" (RFC 1035, section 4.1.4): to an offset before
 /// the run of labels that the pointer ends. This rule makes loops impossible.
 #[cold]
-fn expand(message: &[u8], start: usize, out: &mut NameBuf) -> Result<usize, Malformed> {
+pub(crate) fn expand(message: &[u8], start: usize, out: &mut NameBuf) -> Result<usize, Malformed> {
     out.len = 0;
     let (mut at, mut run) = (start, start);
     let mut end = None;

@@ -1,10 +1,10 @@
 //! Turns a query into its reply, for any transport.
 
-mod limited;
 mod transfer;
+mod without_records;
 
 use std::mem;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,6 +94,13 @@ impl<'a> Reply<'a> {
         self.head_len + self.tail.bytes.len() + self.trail.len()
     }
 
+    /// Appends the whole message to `out`. The head may have been written over the start of `query`.
+    pub(crate) fn append_to(&self, query: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(self.rewritten.unwrap_or(&query[..self.head_len]));
+        out.extend_from_slice(self.tail.bytes);
+        out.extend_from_slice(self.trail);
+    }
+
     /// Always returns false, because a reply has at least a header.
     pub fn is_empty(&self) -> bool {
         false
@@ -113,8 +120,11 @@ pub struct Responder {
     udp_size: u16,
     identity: Arc<Identity>,
     cookies: CookieCheck,
-    /// Whether the last message is a query with a cookie that is not answered yet.
-    awaits_address: bool,
+    /// Whether the last message is a query that is not answered yet, because it may have a cookie or a
+    /// signature.
+    is_set_aside: bool,
+    /// Number of bytes that replies leave free for a signature.
+    signature_room: usize,
     assembler: Assembler,
 }
 
@@ -124,6 +134,8 @@ struct Query {
     flags: u16,
     question: RawQuestion,
     edns: Option<Edns>,
+    /// Whether there are additional records other than OPT, of which one may be a signature.
+    has_others: bool,
     limit: usize,
 }
 
@@ -134,10 +146,10 @@ impl Query {
         self.edns.is_some_and(|edns| edns.dnssec_ok)
     }
 
-    /// Returns true if the query has a cookie.
+    /// Returns true if the query has a cookie, or may have a signature.
     #[inline(always)]
-    fn has_cookie(&self) -> bool {
-        self.edns.is_some_and(|edns| edns.options.contains(COOKIE))
+    fn needs_care(&self) -> bool {
+        self.has_others || self.edns.is_some_and(|edns| edns.options.contains(COOKIE))
     }
 
     /// Returns the part of the query's message behind the question.
@@ -147,6 +159,19 @@ impl Query {
             at: self.question.end,
             edns,
         }
+    }
+
+    /// Verifies the query's cookie, if it has one, and counts it.
+    #[inline(always)]
+    fn cookie(
+        &self,
+        message: &[u8],
+        cookies: &CookieCheck,
+        client: impl FnOnce() -> IpAddr,
+        counters: &mut Counters,
+    ) -> Option<Checked> {
+        let edns = self.edns.filter(|edns| edns.options.contains(COOKIE))?;
+        cookies.check(self.rest(message, edns), client(), counters)
     }
 
     /// Returns what the options of the reply depend on: the zone that the reply is from, and the cookie
@@ -193,7 +218,8 @@ impl Responder {
             udp_size: MAX_UDP_MESSAGE as u16,
             identity: Arc::default(),
             cookies: CookieCheck::default(),
-            awaits_address: false,
+            is_set_aside: false,
+            signature_room: 0,
         }
     }
 
@@ -287,9 +313,8 @@ impl Responder {
     }
 
     /// Like [`respond_with`](Self::respond_with), but does not parse the question again if `parsed`
-    /// already holds it. Without `COOKIES`, returns `None` for queries with a cookie, so that other
-    /// queries do not pay for cookies. [`respond_with_cookie`](Self::respond_with_cookie) must then be
-    /// called.
+    /// already holds it. Without `COOKIES`, [sets aside](Self::take_set_aside) queries that may have a cookie
+    /// or a signature and returns `None`, so that other queries do not pay for them.
     #[inline(always)]
     pub(crate) fn respond_to<H: Hook, const COOKIES: bool>(
         &mut self,
@@ -323,15 +348,15 @@ impl Responder {
             }
         };
         let (question, hash) = (parsed.question, parsed.hash);
-        let (query, is_malformed) = read_rest(message, &header, question, transport);
-        if !COOKIES && query.has_cookie() {
+        let (mut query, is_malformed) = read_rest(message, &header, question, transport);
+        query.limit = query.limit.saturating_sub(self.signature_room);
+        self.is_set_aside = !COOKIES && query.needs_care();
+        if self.is_set_aside {
             counters.queries -= 1;
-            self.awaits_address = true;
             return None;
         }
-        let cookie = query.edns.filter(|_| COOKIES).and_then(|edns| {
-            cookies.check(query.rest(message, edns), (context.peer)().ip(), counters)
-        });
+        let client = || (context.peer)().ip();
+        let cookie = query.cookie(message, cookies, client, counters);
         counters.count_type(question.qtype);
         let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
         let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
@@ -362,19 +387,41 @@ impl Responder {
         Some(reply)
     }
 
-    /// Answers the message for which [`respond_to`](Self::respond_to) has just returned `None`, if it is a
-    /// query with a cookie.
+    /// Returns true if [`respond_to`](Self::respond_to) has just set a query aside, which
+    /// [`respond_with_peer`](Self::respond_with_peer) must answer.
+    pub(crate) fn take_set_aside(&mut self) -> bool {
+        mem::take(&mut self.is_set_aside)
+    }
+
+    /// Counts a query with a signature. The reply to it leaves this number of bytes free for its own one.
+    pub(crate) fn begin_signed(&mut self, is_valid: bool, signature_room: usize) {
+        let Counters {
+            good_signatures,
+            bad_signatures,
+            ..
+        } = &mut self.counters;
+        *if is_valid {
+            good_signatures
+        } else {
+            bad_signatures
+        } += 1;
+        self.signature_room = signature_room;
+    }
+
+    /// Ends what [`begin_signed`](Self::begin_signed) has begun.
+    pub(crate) fn end_signed(&mut self) {
+        self.signature_room = 0;
+    }
+
+    /// Answers a query that may have a cookie.
     #[cold]
     #[inline(never)]
-    pub(crate) fn respond_with_cookie<H: Hook>(
+    pub(crate) fn respond_with_peer<H: Hook>(
         &mut self,
         message: &mut [u8],
         transport: Transport,
         context: HookContext<'_, H, SocketAddr>,
     ) -> Option<Reply<'_>> {
-        if !mem::take(&mut self.awaits_address) {
-            return None;
-        }
         let peer = context.peer;
         let context = context.with_peer(|| peer);
         self.respond_to::<H, true>(message, transport, None, context)
@@ -456,6 +503,7 @@ fn read_rest(
     let query = Query {
         flags: header.flags,
         question,
+        has_others: additional > u16::from(matches!(edns, Ok(Some(_)))),
         edns: edns.unwrap_or_else(|_| {
             edns::of_malformed(message, question.end, additional.saturating_add(ns))
         }),

@@ -52,6 +52,8 @@ pub(crate) const ZONEMD: u16 = 63;
 pub const SVCB: u16 = 64;
 /// Service binding for HTTPS (RFC 9460).
 pub const HTTPS: u16 = 65;
+/// The signature of a message with a shared secret (RFC 8945). It is never part of a zone.
+pub(crate) const TSIG: u16 = 250;
 /// Incremental zone transfer (RFC 1995).
 pub(crate) const IXFR: u16 = 251;
 /// Full zone transfer (RFC 5936).

@@ -48,6 +48,7 @@ pub fn own_defaults(port: &'static str) -> OwnDefaults {
         .without("zones", "no file")
         .without("zones_from", "no pattern")
         .without("cookie_secret", "a random secret")
+        .without("tsig_keys", "no key")
         .without("rate_limit", "1000, or 0 on device auto")
         .without("rate_limit_allowed", "no network")
         .without("allow_transfers", "no network")

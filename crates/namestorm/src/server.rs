@@ -16,8 +16,10 @@ use crate::cookie::Cookies;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, NoHook};
 use crate::prefetcher::Prefetcher;
+use crate::secret_source::Secrets;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
+use crate::tsig::TsigKeys;
 use crate::turnover::Turnover;
 
 /// A DNS server that [`nmio::run`] can run. Each worker needs its own server.
@@ -31,8 +33,8 @@ pub struct UdpAndTcp<H: Hook = NoHook> {
     stack: Stack<DnsOverTcp<H>>,
     prefetcher: Prefetcher,
     turnover: Turnover,
-    /// Brings new secrets for cookies.
-    new_cookies: Option<Mailbox<Turn<Arc<Cookies>>>>,
+    /// Brings new secrets.
+    new_secrets: Option<Mailbox<Turn<Secrets>>>,
     /// Whether this worker reports the size of the answers. Only one worker does, because all
     /// workers share the answers.
     pub(crate) reports_answers: bool,
@@ -91,7 +93,7 @@ impl<H: Hook> UdpAndTcp<H> {
             udp: Udp::new(port, dns),
             stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
             turnover: Turnover::default(),
-            new_cookies: None,
+            new_secrets: None,
             reports_answers: false,
         }
     }
@@ -101,9 +103,9 @@ impl<H: Hook> UdpAndTcp<H> {
         self.turnover.set_mailbox(mailbox);
     }
 
-    /// Sets the mailbox that brings new secrets for cookies. Its bell must be the server's.
-    pub(crate) fn set_new_cookies(&mut self, mailbox: Mailbox<Turn<Arc<Cookies>>>) {
-        self.new_cookies = Some(mailbox);
+    /// Sets the mailbox that brings new secrets. Its bell must be the server's.
+    pub(crate) fn set_new_secrets(&mut self, mailbox: Mailbox<Turn<Secrets>>) {
+        self.new_secrets = Some(mailbox);
     }
 
     /// Answers queries with a cookie with cookies of the server, over UDP and TCP.
@@ -112,14 +114,26 @@ impl<H: Hook> UdpAndTcp<H> {
         self.udp.service_mut().set_cookies(cookies);
     }
 
-    /// Uses new secrets for cookies, if there are any.
-    fn take_cookies(&mut self) {
+    /// Verifies the signatures of queries with these keys, over UDP and TCP.
+    pub fn set_tsig_keys(&mut self, keys: Arc<TsigKeys>) {
+        self.stack.app_mut().set_tsig_keys(Arc::clone(&keys));
+        self.udp.service_mut().set_tsig_keys(keys);
+    }
+
+    /// Uses these secrets.
+    pub(crate) fn set_secrets(&mut self, secrets: Secrets) {
+        self.set_cookies(secrets.cookies);
+        self.set_tsig_keys(secrets.keys);
+    }
+
+    /// Uses new secrets, if there are any.
+    fn take_secrets(&mut self) {
         let mut newest = None;
-        if let Some(mailbox) = &mut self.new_cookies {
+        if let Some(mailbox) = &mut self.new_secrets {
             mailbox.take_all(|turn| newest = Some(turn.content));
         }
-        if let Some(cookies) = newest {
-            self.set_cookies(cookies);
+        if let Some(secrets) = newest {
+            self.set_secrets(secrets);
         }
     }
 
@@ -253,7 +267,7 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
 
     fn handle_messages(&mut self, port: &mut P, now: Instant) {
         self.take_answers();
-        self.take_cookies();
+        self.take_secrets();
         self.stack.handle_messages(port, now);
     }
 

@@ -1,14 +1,14 @@
 //! DNS over UDP. There are three modes of sending replies.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
 use nmio::{Instant, Port};
-use udpip::{AnswerCopies, Datagram, Service};
+use udpip::{AnswerCopies, Datagram, Service, Tail};
 
 use crate::answers::{AnswerId, Answers};
 use crate::cookie::Cookies;
@@ -16,10 +16,12 @@ use crate::counters::Counters;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
+use crate::query::HEADER_LEN;
 use crate::query_log::QueryLogger;
 use crate::rate_limit::{Excess, RateLimit, RateLimiter};
 use crate::respond::{Reply, Responder, Transport};
-use crate::udp_size::UdpSizes;
+use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict};
+use crate::udp_size::{MAX_UDP_SIZE, UdpSizes};
 
 /// How UDP replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +75,16 @@ pub struct Dns {
     /// Whether there is a query log, or if the sizes differ. One test serves for both.
     notes_clients: bool,
     rate_limiter: Option<RateLimiter>,
+    keys: Arc<TsigKeys>,
+    signing: Box<Signing>,
+}
+
+/// What a signed query needs.
+#[derive(Debug)]
+struct Signing {
+    signer: Signer,
+    /// The whole reply.
+    reply: Vec<u8>,
 }
 
 /// The resident packets of each answer.
@@ -95,6 +107,11 @@ impl Dns {
             udp_sizes: None,
             notes_clients: false,
             rate_limiter: None,
+            keys: Arc::default(),
+            signing: Box::new(Signing {
+                signer: Signer::new(),
+                reply: Vec::with_capacity(MAX_UDP_SIZE as usize + MAX_SIGNATURE),
+            }),
         }
     }
 
@@ -106,6 +123,11 @@ impl Dns {
     /// Answers queries with a cookie with cookies of the server.
     pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
         self.responder.set_cookies(cookies);
+    }
+
+    /// Verifies the signatures of queries with these keys.
+    pub fn set_tsig_keys(&mut self, keys: Arc<TsigKeys>) {
+        self.keys = keys;
     }
 
     /// Limits the replies to each network. `secret` keys the hashes of networks.
@@ -192,7 +214,7 @@ impl Dns {
         let responder = &mut self.responder;
         let reply = responder.respond_to::<H, false>(message, transport, parsed, context);
         let Some(reply) = reply else {
-            return self.answer_with_cookie(datagram, transport, hook, now);
+            return self.answer_set_aside(datagram, transport, hook, now);
         };
         if let Some(head) = reply.rewritten {
             if head.len() > link {
@@ -267,16 +289,20 @@ impl Dns {
         }
     }
 
-    /// Answers a query with a cookie. Other messages have been dropped, if they come here.
+    /// Answers a query that may have a cookie or a signature. Other messages have been dropped, if they
+    /// come here.
     #[cold]
     #[inline(never)]
-    fn answer_with_cookie<P: Port, H: Hook>(
+    fn answer_set_aside<P: Port, H: Hook>(
         &mut self,
         mut datagram: Datagram<'_, P>,
         transport: Transport,
         hook: &mut H,
         now: Instant,
     ) {
+        if !self.responder.take_set_aside() {
+            return;
+        }
         let (peer, message) = (datagram.peer(), datagram.payload_mut());
         let context = HookContext {
             hook,
@@ -284,8 +310,12 @@ impl Dns {
             over_tcp: false,
             now,
         };
+        let signature = self.signing.signer.receive(&self.keys, message);
+        if let Some(signature) = signature {
+            return self.answer_signed(datagram, signature, transport, context);
+        }
         let responder = &mut self.responder;
-        let Some(reply) = responder.respond_with_cookie(message, transport, context) else {
+        let Some(reply) = responder.respond_with_peer(message, transport, context) else {
             return;
         };
         if let Some(limiter) = &mut self.rate_limiter
@@ -294,6 +324,48 @@ impl Dns {
             limiter.give_back(peer.ip());
         }
         turn_around(datagram, &reply, &mut self.query_log);
+    }
+}
+
+impl Dns {
+    /// Answers a query with a signature, which was taken off: the query now has this length.
+    fn answer_signed<P: Port, H: Hook>(
+        &mut self,
+        mut datagram: Datagram<'_, P>,
+        (len, verdict): (usize, Verdict),
+        transport: Transport,
+        context: HookContext<'_, H, SocketAddr>,
+    ) {
+        let Self {
+            responder,
+            signing,
+            query_log,
+            ..
+        } = self;
+        let Signing { signer, reply: out } = &mut **signing;
+        let message = &mut datagram.payload_mut()[..len];
+        responder.begin_signed(verdict == Verdict::Valid, signer.room());
+        let reply = match verdict {
+            Verdict::Valid => responder.respond_with_peer(message, transport, context),
+            Verdict::Refused(rcode) => {
+                responder.respond_unverified(message, transport, context.peer, rcode)
+            }
+        };
+        out.clear();
+        if let Some(reply) = reply {
+            reply.append_to(message, out);
+            signer.sign(out, 0);
+        }
+        responder.end_signed();
+        let Some((head, tail)) = out.split_first_chunk::<HEADER_LEN>() else {
+            return;
+        };
+        if let Some(log) = query_log {
+            log.on_reply([datagram.peer(), datagram.local()], head, tail, &[]);
+        }
+        datagram.payload_mut()[..HEADER_LEN].copy_from_slice(head);
+        // The result is ignored, because the UDP layer counts failures.
+        let _ = datagram.turn_around(HEADER_LEN, Tail::new(tail), &[]);
     }
 }
 

@@ -25,7 +25,8 @@ use crate::identity::Identity;
 use crate::query_log::QueryLogger;
 use crate::respond::{Reply, Responder, TransferReply, Transport, asks_for_transfer};
 use crate::tail::MAX_TCP_MESSAGE;
-use crate::transfer::{LENGTH, Transfer, TransferClients};
+use crate::transfer::{LENGTH, Transfer, TransferClients, set_length};
+use crate::tsig::{Signer, TsigKeys, Verdict, may_be_signed};
 use crate::udp_size::UdpSizes;
 
 /// The default for three times: how long a connection may be idle, how long a query may be
@@ -102,6 +103,8 @@ pub struct DnsOverTcp<H = NoHook> {
     /// The largest UDP message for each client, which OPT records advertise over TCP too.
     udp_sizes: Arc<UdpSizes>,
     transfer_clients: TransferClients,
+    keys: Arc<TsigKeys>,
+    signer: Box<Signer>,
     /// Completed transfers.
     transfers: Box<GroupCounts>,
 }
@@ -127,6 +130,8 @@ impl<H: Hook> DnsOverTcp<H> {
             query_log: None,
             udp_sizes: Arc::default(),
             transfer_clients: TransferClients::default(),
+            keys: Arc::default(),
+            signer: Box::new(Signer::new()),
             transfers: Box::new(GroupCounts::new()),
         }
     }
@@ -150,6 +155,11 @@ impl<H: Hook> DnsOverTcp<H> {
     /// [kept](crate::Zones::keep_records).
     pub fn set_transfer_clients(&mut self, clients: TransferClients) {
         self.transfer_clients = clients;
+    }
+
+    /// Verifies the signatures of queries with these keys.
+    pub fn set_tsig_keys(&mut self, keys: Arc<TsigKeys>) {
+        self.keys = keys;
     }
 
     /// Returns the number of zone transfers whose last message was written.
@@ -208,11 +218,10 @@ impl<H: Hook> DnsOverTcp<H> {
         &mut self.hook
     }
 
-    /// Builds the reply to one message in `self.reply`, with its length field. Returns the lengths of the
-    /// reply's parts, or `None` if the message receives no reply.
-    fn answer(&mut self, message: &[u8], conn: &Connection<'_, State>) -> Option<Parts> {
-        let query = &mut self.query[..message.len()];
-        query.copy_from_slice(message);
+    /// Builds the reply to the first `len` bytes of `self.query` in `self.reply`, with its length field.
+    /// Returns the lengths of the reply's parts, or `None` if the message receives no reply.
+    fn answer(&mut self, len: usize, conn: &Connection<'_, State>) -> Option<Parts> {
+        let query = &mut self.query[..len];
         let context = HookContext {
             hook: &mut self.hook,
             peer: || conn.peer(),
@@ -227,23 +236,28 @@ impl<H: Hook> DnsOverTcp<H> {
 
     /// Like [`answer`](Self::answer), for a message that asks for a transfer. If the client gets one, its
     /// first messages are in `self.reply`. Returns `None` if the message must be answered like any other.
+    /// `is_signed` is whether the signer has verified its signature.
     #[cold]
     #[inline(never)]
     fn answer_transfer(
         &mut self,
-        message: &[u8],
+        len: usize,
+        is_signed: bool,
         conn: &Connection<'_, State>,
     ) -> Option<(Parts, State)> {
         let client = conn.peer().ip();
-        if !self.transfer_clients.contains(client) {
+        let key = self.signer.key().filter(|_| is_signed);
+        if !self.transfer_clients.contains(client, key) {
             return None;
         }
-        let query = &mut self.query[..message.len()];
-        query.copy_from_slice(message);
+        let query = &mut self.query[..len];
         self.responder.set_udp_size(self.udp_sizes.of(client));
         match self.responder.respond_to_transfer(query, client)? {
             TransferReply::Error(reply) => Some((compose(&mut self.reply, query, &reply), None)),
             TransferReply::Transfer(mut transfer) => {
+                if is_signed {
+                    transfer.sign(&self.signer);
+                }
                 self.reply.clear();
                 transfer.fill(&mut self.reply);
                 let [head, opt] = transfer.ends();
@@ -261,12 +275,70 @@ impl<H: Hook> DnsOverTcp<H> {
         message: &[u8],
         conn: &Connection<'_, State>,
     ) -> Option<(Parts, State)> {
-        if asks_for_transfer(message)
-            && let Some(answered) = self.answer_transfer(message, conn)
+        let len = message.len();
+        let query = &mut self.query[..len];
+        query.copy_from_slice(message);
+        if may_be_signed(message)
+            && let Some(signature) = self.signer.receive(&self.keys, query)
+        {
+            return self.answer_signed(signature, conn);
+        }
+        self.answer_valid(len, false, conn)
+    }
+
+    /// Like [`answer`](Self::answer). Also returns the transfer that the message begins, if there is one.
+    /// `is_signed` is whether the signer has verified a signature of the message.
+    #[inline(always)]
+    fn answer_valid(
+        &mut self,
+        len: usize,
+        is_signed: bool,
+        conn: &Connection<'_, State>,
+    ) -> Option<(Parts, State)> {
+        if asks_for_transfer(&self.query[..len])
+            && let Some(answered) = self.answer_transfer(len, is_signed, conn)
         {
             return Some(answered);
         }
-        Some((self.answer(message, conn)?, None))
+        Some((self.answer(len, conn)?, None))
+    }
+
+    /// Builds the reply to a message with a signature, which was taken off: the message in `self.query` now
+    /// has this length.
+    #[cold]
+    #[inline(never)]
+    fn answer_signed(
+        &mut self,
+        (len, verdict): (usize, Verdict),
+        conn: &Connection<'_, State>,
+    ) -> Option<(Parts, State)> {
+        let is_valid = verdict == Verdict::Valid;
+        self.responder.begin_signed(is_valid, self.signer.room());
+        let answered = match verdict {
+            Verdict::Valid => self.answer_valid(len, true, conn),
+            Verdict::Refused(rcode) => self.answer_unverified(len, rcode, conn),
+        };
+        self.responder.end_signed();
+        // The messages of a transfer are signed as they are written.
+        if let Some((_, None)) = answered {
+            self.signer.sign(&mut self.reply, LENGTH);
+            set_length(&mut self.reply, 0);
+        }
+        answered
+    }
+
+    /// Like [`answer`](Self::answer), for a message whose signature is wrong.
+    fn answer_unverified(
+        &mut self,
+        len: usize,
+        rcode: u16,
+        conn: &Connection<'_, State>,
+    ) -> Option<(Parts, State)> {
+        let (query, peer) = (&mut self.query[..len], conn.peer());
+        self.responder.set_udp_size(self.udp_sizes.of(peer.ip()));
+        let responder = &mut self.responder;
+        let reply = responder.respond_unverified(query, Transport::Tcp, peer, rcode)?;
+        Some((compose(&mut self.reply, query, &reply), None))
     }
 
     /// Writes messages of the connection's transfer, if there is one, while there is room. Returns false
@@ -331,14 +403,11 @@ fn first_message(messages: &[u8]) -> &[u8] {
 /// Builds a message in `out` from the parts of a reply, with its length field. `query` is the message
 /// whose start the head may have been written over.
 fn compose(out: &mut Vec<u8>, query: &[u8], reply: &Reply<'_>) -> Parts {
-    let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
     out.clear();
     out.extend((reply.len() as u16).to_be_bytes());
-    out.extend_from_slice(head);
-    out.extend_from_slice(reply.tail.bytes);
-    out.extend_from_slice(reply.trail);
+    reply.append_to(query, out);
     Parts {
-        head: head.len(),
+        head: reply.head_len,
         tail: reply.tail.bytes.len(),
     }
 }

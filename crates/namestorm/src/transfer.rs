@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use tcpip::MAX_WRITE_LEN;
 
-pub use self::clients::TransferClients;
-pub(crate) use self::message::LENGTH;
+pub use self::clients::{TransferClients, TransferRule};
 use self::message::Message;
+pub(crate) use self::message::{LENGTH, set_length};
 use crate::query::{AA, HEADER_LEN, QR, RD};
 use crate::tail::{MAX_POINTER, MAX_TCP_MESSAGE};
+use crate::tsig::Signer;
 use crate::zone_records::{Cursor, ZoneRecords};
 
 /// A message holds no more bytes than this, unless it has a single long record. Pointers reach all
@@ -41,6 +42,8 @@ pub struct Transfer {
     head: Box<[u8]>,
     /// The OPT record of each message. It is empty if the query has none.
     opt: Box<[u8]>,
+    /// Signs the messages, if the query is signed.
+    signer: Option<Box<Signer>>,
 }
 
 impl Transfer {
@@ -59,6 +62,7 @@ impl Transfer {
             group: Some(group),
             head,
             opt: opt.into(),
+            signer: None,
         }
     }
 
@@ -70,6 +74,16 @@ impl Transfer {
             group: None,
             ..self
         }
+    }
+
+    /// Signs the messages as `signer` does, which has verified the query.
+    pub(crate) fn sign(&mut self, signer: &Signer) {
+        self.signer = Some(signer.clone().into());
+    }
+
+    /// Returns the length that the signature of a message has at most, in bytes.
+    fn signature_len(&self) -> usize {
+        self.signer.as_ref().map_or(0, |signer| signer.room())
     }
 
     /// Returns true if all messages were written.
@@ -98,13 +112,15 @@ impl Transfer {
     /// Returns a bound of the length of the next message, in bytes.
     fn next_len(&self) -> usize {
         let first = self.cursor.next_len(&self.records).unwrap_or(0);
-        let len = self.head.len() + self.opt.len() + first;
+        let len = self.head.len() + self.opt.len() + self.signature_len() + first;
         len.clamp(USUAL_MESSAGE, MAX_TCP_MESSAGE)
     }
 
     /// Appends the next message.
     fn message(&mut self, out: &mut Vec<u8>) {
-        let mut message = Message::new(out, &self.head, USUAL_MESSAGE - self.opt.len());
+        let (start, signature) = (out.len(), self.signature_len());
+        let room = USUAL_MESSAGE - self.opt.len() - signature;
+        let mut message = Message::new(out, &self.head, room);
         while self.stage == Stage::Records {
             let Some(len) = self.cursor.next_len(&self.records) else {
                 self.stage = Stage::LastSoa;
@@ -125,7 +141,11 @@ impl Transfer {
             }
             self.stage = Stage::Nothing;
         }
-        message.finish(&self.opt);
+        message.finish(&self.opt, MAX_TCP_MESSAGE - signature);
+        if let Some(signer) = &mut self.signer {
+            signer.sign(out, start + LENGTH);
+        }
+        set_length(out, start);
     }
 }
 
@@ -203,11 +223,11 @@ mod tests {
         assert_eq!(of(&[fits - 10], OPT), expected);
         // The longest record fills a message that is longer than usual, and the next one needs a write of
         // its own. An OPT record may find no room beside it.
-        let longest = 65_535 - 271 - 10 - 6;
+        let longest = 65_535 - 271 - 10 - 364 - 6;
         let long = HEAD + OTHER + longest;
         let expected = [vec![HEAD + SOA + NS, long], vec![HEAD + SOA]];
         assert_eq!(of(&[longest], b""), expected);
-        let long_opt = [&OPT[..10], &[249], &[0, 12, 0, 245], &[0; 245]].concat();
+        let long_opt = [&OPT[..9], &[2, 192], &[0, 12, 2, 188], &[0; 700]].concat();
         let opt = long_opt.len();
         let expected = [[HEAD + SOA + NS + opt], [long], [HEAD + SOA + opt]];
         assert_eq!(of(&[longest], &long_opt), expected);

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Command};
-use control::{OptionError, Prefix, StartError, Watched, config};
+use control::{OptionError, StartError, Watched, config};
 use glob::{MatchOptions, Pattern};
 
 use crate::load::ZoneSpec;
-use crate::transfer::TransferClients;
+use crate::transfer::{TransferClients, TransferRule};
 
 /// The options that name the zones to serve, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug)]
@@ -31,10 +31,11 @@ pub struct ZoneArgs {
     zones_from: Vec<String>,
 
     /// Address or network of clients that may transfer the zones over TCP, such as the secondary server
-    /// `192.0.2.53`. The server then also keeps the records, which takes memory. Repeat the option for
-    /// more. Without it, nobody may.
-    #[arg(long = "allow-transfer", value_name = "ADDRESS[/BITS]")]
-    allow_transfers: Vec<Prefix>,
+    /// `192.0.2.53`. If a key of `--tsig-keys` follows, as in `'192.0.2.53 KEY'`, the clients must sign
+    /// with it. The server then also keeps the records, which takes memory. Repeat the option for more.
+    /// Without it, nobody may.
+    #[arg(long = "allow-transfer", value_name = "ADDRESS[/BITS] [KEY]")]
+    allow_transfers: Vec<TransferRule>,
 }
 
 /// Why there are no zones to serve, as a message for the operator.

@@ -9,14 +9,15 @@ use crate::name;
 use crate::query::{MAX_HEAD, NameBuf};
 use crate::rtype::{RRSIG, SOA};
 use crate::tail::{self, MAX_TCP_MESSAGE};
+use crate::tsig::MAX_SIGNATURE;
 use crate::zone::{NameRef, Place, RrsetRef, Zone};
 
 /// Size of the fields of a stored record after its owner, in bytes: type, TTL and length of the data.
 const FIELDS: usize = 8;
 
 /// Maximum length of a record's owner and data, in bytes: a message over TCP then has room for it beside
-/// the longest question.
-const MAX_RECORD: usize = MAX_TCP_MESSAGE - MAX_HEAD - tail::FIELDS;
+/// the longest question and signature.
+const MAX_RECORD: usize = MAX_TCP_MESSAGE - MAX_HEAD - tail::FIELDS - MAX_SIGNATURE;
 
 /// The records of one zone, of which the SOA record is the first. The others follow in canonical order
 /// of their owners, as they were read: with the upper and lower case of the file.

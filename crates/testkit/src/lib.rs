@@ -18,6 +18,7 @@ mod packet;
 mod ranges;
 mod segment;
 pub mod smol;
+pub mod tsig;
 
 pub use link::Link;
 pub use observer::{Observed, Observer, Verdict};

@@ -58,8 +58,7 @@ impl Responder {
         let trail: &[u8] = match query.edns {
             Some(edns) => {
                 counters.edns += 1;
-                let rest = query.rest(message, edns);
-                let cookie = self.cookies.check(rest, client, counters);
+                let cookie = query.cookie(message, &self.cookies, || client, counters);
                 let about = || query.about(&self.identity, (zone, cookie), &body);
                 self.opt.write(edns, &body, about)
             }

@@ -1,29 +1,67 @@
 //! Who may ask for zone transfers.
 
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use control::Prefix;
 
-/// Maximum number of networks.
-const MAX_NETWORKS: usize = 256;
+use crate::name::Name;
+use crate::tsig::TsigKeys;
+
+/// Maximum number of rules.
+const MAX_RULES: usize = 256;
+
+/// Clients that may ask for zone transfers: those of a network, perhaps only with a certain key.
+///
+/// ```
+/// use namestorm::TransferRule;
+///
+/// for text in ["192.0.2.53", "2001:db8::/32", "0.0.0.0/0 secondary-key"] {
+///     assert!(text.parse::<TransferRule>().is_ok());
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferRule {
+    network: Prefix,
+    /// The key that must sign the query.
+    key: Option<Name>,
+}
+
+impl FromStr for TransferRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (network, key) = match text.split_once(' ') {
+            Some((network, key)) => (network, Some(key.trim())),
+            None => (text, None),
+        };
+        Ok(Self {
+            network: network.parse()?,
+            key: key
+                .map(str::parse)
+                .transpose()
+                .map_err(|error| format!("{error}"))?,
+        })
+    }
+}
 
 /// The clients that may ask for zone transfers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TransferClients(Vec<Prefix>);
+pub struct TransferClients(Vec<TransferRule>);
 
 impl TransferClients {
-    /// Allows transfers to the clients in these networks.
+    /// Allows transfers to the clients of each of these rules.
     ///
     /// # Errors
-    /// Returns a message for the operator if there are more than 256 networks.
-    pub fn new(networks: &[Prefix]) -> Result<Self, String> {
-        if networks.len() > MAX_NETWORKS {
+    /// Returns a message for the operator if there are more than 256 rules.
+    pub fn new(rules: &[TransferRule]) -> Result<Self, String> {
+        if rules.len() > MAX_RULES {
             return Err(format!(
-                "--allow-transfer has {} networks, but {MAX_NETWORKS} are the maximum: combine them",
-                networks.len()
+                "--allow-transfer has {} networks, but {MAX_RULES} are the maximum: combine them",
+                rules.len()
             ));
         }
-        Ok(Self(networks.to_vec()))
+        Ok(Self(rules.to_vec()))
     }
 
     /// Returns true if no client may ask.
@@ -31,13 +69,38 @@ impl TransferClients {
         self.0.is_empty()
     }
 
-    /// Returns true if this client may ask.
-    pub fn contains(&self, client: IpAddr) -> bool {
-        self.0.iter().any(|network| network.contains(client))
+    /// Returns true if this client may ask. `key` is the name of the key that has signed its query, in wire
+    /// format, if there is one.
+    pub fn contains(&self, client: IpAddr, key: Option<&[u8]>) -> bool {
+        let is_signed_by =
+            |name: &Name| key.is_some_and(|key| crate::name::eq(key, name.as_wire()));
+        self.0
+            .iter()
+            .any(|rule| rule.network.contains(client) && rule.key.as_ref().is_none_or(is_signed_by))
     }
 
     /// Returns the number of networks.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Checks that all keys of the rules are among `keys`.
+    ///
+    /// # Errors
+    /// Returns a message for the operator if one is not.
+    pub(crate) fn check_keys(&self, keys: &TsigKeys) -> Result<(), String> {
+        let is_unknown = |key: &&Name| keys.get(&key.as_wire().to_ascii_lowercase()).is_none();
+        match self.keys().find(is_unknown) {
+            None => Ok(()),
+            Some(key) => Err(format!(
+                "--allow-transfer names the key {key}, which is not in the file of --tsig-keys: add it there, \
+                 or correct the name"
+            )),
+        }
+    }
+
+    /// Returns the keys of the rules.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
+        self.0.iter().filter_map(|rule| rule.key.as_ref())
     }
 }

@@ -2,9 +2,7 @@
 
 use crate::name;
 use crate::rtype;
-use crate::tail::{
-    MAX_TCP_MESSAGE, POINTER_BITS, QUESTION_AT, QUESTION_REST, push_fields, set_data_len,
-};
+use crate::tail::{POINTER_BITS, QUESTION_AT, QUESTION_REST, push_fields, set_data_len};
 use crate::zone_records::StoredRecord;
 
 /// Size of the length field before a message over TCP, in bytes.
@@ -102,15 +100,20 @@ impl<'o> Message<'o> {
         self.out.extend((POINTER_BITS | to).to_be_bytes());
     }
 
-    /// Completes the message, which ends with this OPT record if there is room. The record may be empty.
-    pub(super) fn finish(self, opt: &[u8]) {
-        let has_room = self.out.len() - self.start + opt.len() <= MAX_TCP_MESSAGE;
+    /// Completes the message, except its length field. It ends with this OPT record if it then has at most
+    /// `max` bytes. The record may be empty.
+    pub(super) fn finish(self, opt: &[u8], max: usize) {
+        let has_room = self.out.len() - self.start + opt.len() <= max;
         let opt = if has_room { opt } else { &[] };
         self.out.extend_from_slice(opt);
         let message = &mut self.out[self.start..];
         message[6..8].copy_from_slice(&self.answers.to_be_bytes());
         message[10..12].copy_from_slice(&u16::from(!opt.is_empty()).to_be_bytes());
-        let len = (message.len() as u16).to_be_bytes();
-        self.out[self.start - LENGTH..self.start].copy_from_slice(&len);
     }
+}
+
+/// Sets the length field at offset `at` of the message that ends with `out`.
+pub(crate) fn set_length(out: &mut [u8], at: usize) {
+    let len = (out.len() - at - LENGTH) as u16;
+    out[at..at + LENGTH].copy_from_slice(&len.to_be_bytes());
 }

@@ -1,0 +1,244 @@
+//! Where the secrets of a server come from: those of its cookies, and the keys that it shares with clients.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use control::report::counted;
+use control::{Handover, StartError, Turn};
+use nmio::{Bell, Mailbox};
+
+use crate::cookie::{Cookies, SECRET_LEN, Secret, read_secrets};
+use crate::transfer::TransferClients;
+use crate::tsig::TsigKeys;
+
+/// The secrets of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Secrets {
+    pub(crate) cookies: Arc<Cookies>,
+    pub(crate) keys: Arc<TsigKeys>,
+}
+
+/// The files with secrets, as far as the options name them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SecretFiles {
+    pub(crate) cookies: Option<PathBuf>,
+    pub(crate) keys: Option<PathBuf>,
+}
+
+/// The newest secrets of a server, and the files that they come from.
+#[derive(Debug)]
+pub(crate) struct SecretSource {
+    files: SecretFiles,
+    /// The clients whose keys must be among the keys.
+    clients: TransferClients,
+    newest: Mutex<Secrets>,
+    handover: Handover<Secrets>,
+}
+
+impl SecretSource {
+    /// Reads the files. Without a file for cookies, draws a random secret, which ends with the process.
+    /// The keys that `clients` need must be among the keys.
+    ///
+    /// # Errors
+    /// If a file has no secrets, or lacks a key, or if the system returns no random bytes. There is an
+    /// error for each file, which names it.
+    pub(crate) fn open(
+        files: SecretFiles,
+        clients: TransferClients,
+    ) -> Result<Self, Vec<StartError>> {
+        let cookies = match &files.cookies {
+            Some(path) => read_cookies(path),
+            None => random_cookies().map_err(Into::into),
+        };
+        let keys = read_keys(files.keys.as_deref(), &clients);
+        match (cookies, keys) {
+            (Ok(cookies), Ok(keys)) => Ok(Self {
+                files,
+                clients,
+                newest: Mutex::new(Secrets {
+                    cookies: cookies.into(),
+                    keys: keys.into(),
+                }),
+                handover: Handover::default(),
+            }),
+            (cookies, keys) => Err([cookies.err(), keys.err()].into_iter().flatten().collect()),
+        }
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Secrets> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the files with secrets.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let SecretFiles { cookies, keys } = &self.files;
+        [cookies, keys].into_iter().flatten().map(PathBuf::as_path)
+    }
+
+    /// Describes the secrets in lines of the start block.
+    pub(crate) fn describe(&self) -> Vec<(&'static str, String)> {
+        let newest = self.newest();
+        let from = |number, of, file: &Path| {
+            format!("{} from {}", counted(number as u64, of), file.display())
+        };
+        let cookies = match &self.files.cookies {
+            Some(file) => from(newest.cookies.secrets(), "secret", file),
+            None => "a random secret, which no other server shares".to_owned(),
+        };
+        let keys = self.files.keys.as_deref();
+        let keys = keys.map(|file| ("TSIG", from(newest.keys.len(), "key", file)));
+        std::iter::once(("cookies", cookies)).chain(keys).collect()
+    }
+
+    /// Returns the newest secrets for a worker with this bell, and the mailbox for later ones.
+    pub(crate) fn start(&self, bell: &Bell) -> (Secrets, Mailbox<Turn<Secrets>>) {
+        self.handover.open(bell, || self.newest().clone())
+    }
+
+    /// Reads the files again, and hands the secrets to the workers. Of a file with an error, the old
+    /// secrets stay in use.
+    ///
+    /// # Errors
+    /// If a file has no secrets, or lacks a key. There is an error for each file.
+    pub(crate) fn reload(&self) -> Vec<StartError> {
+        let mut new = self.newest().clone();
+        let mut errors = Vec::new();
+        match self.files.cookies.as_deref().map(read_cookies).transpose() {
+            Ok(Some(cookies)) => new.cookies = cookies.into(),
+            Ok(None) => {}
+            Err(error) => errors.push(error),
+        }
+        match read_keys(self.files.keys.as_deref(), &self.clients) {
+            Ok(keys) => new.keys = keys.into(),
+            Err(error) => errors.push(error),
+        }
+        let change = || *self.newest() = new.clone();
+        self.handover.send(change, || new.clone());
+        errors
+    }
+}
+
+fn random_cookies() -> io::Result<Cookies> {
+    let [low, high, ..] = control::Secret::random()?.words();
+    let mut secret: Secret = [0; SECRET_LEN];
+    secret[..8].copy_from_slice(&low.to_ne_bytes());
+    secret[8..].copy_from_slice(&high.to_ne_bytes());
+    Ok(Cookies::new(&[secret], SystemTime::now))
+}
+
+fn read_cookies(path: &Path) -> Result<Cookies, StartError> {
+    let secrets = read_secrets(path)
+        .map_err(|error| format!("the cookie secrets {} {error}", path.display()))?;
+    Ok(Cookies::new(&secrets, SystemTime::now))
+}
+
+/// Reads the keys of a file, if there is one, among which must be those of `clients`.
+fn read_keys(path: Option<&Path>, clients: &TransferClients) -> Result<TsigKeys, StartError> {
+    let read = |path: &Path| {
+        TsigKeys::read(path).map_err(|error| format!("the TSIG keys {} {error}", path.display()))
+    };
+    let keys = path.map(read).transpose()?.unwrap_or_default();
+    clients.check_keys(&keys)?;
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cookie::Presented;
+
+    #[test]
+    fn a_reload_reads_the_secrets_again_or_keeps_the_old_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secrets");
+        let [a, b] = ["0".repeat(32), "1".repeat(32)];
+        fs::write(&path, &a).unwrap();
+        let open = || {
+            let files = SecretFiles {
+                cookies: Some(path.clone()),
+                keys: None,
+            };
+            SecretSource::open(files, TransferClients::default())
+        };
+        let source = open().unwrap();
+        let client = "192.0.2.7".parse().unwrap();
+        let cookie = |option: &[u8]| {
+            let checked = source.newest().cookies.check(option, client).unwrap();
+            (checked.presented(), checked.reply())
+        };
+        let (_, old) = cookie(b"myCookie");
+        fs::write(&path, format!("{b}\n{a}\n")).unwrap();
+        assert!(source.reload().is_empty());
+        let described = format!("2 secrets from {}", path.display());
+        assert_eq!(source.describe(), [("cookies", described)]);
+        let (presented, new) = cookie(&old);
+        assert_eq!(presented, Presented::Valid);
+        assert_ne!(new, old);
+        fs::write(&path, "no secret").unwrap();
+        let [error] = &source.reload()[..] else {
+            panic!("one error")
+        };
+        let error = error.to_string();
+        let name = path.display().to_string();
+        assert!(
+            error.starts_with(&format!("the cookie secrets {name} has no ")),
+            "{error}"
+        );
+        assert_eq!(cookie(&new), (Presented::Valid, new));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(open().unwrap_err().len(), 1);
+    }
+
+    #[test]
+    fn random_secrets_differ() {
+        let client = "192.0.2.7".parse().unwrap();
+        let random = || SecretSource::open(SecretFiles::default(), TransferClients::default());
+        let [a, b] = [random().unwrap(), random().unwrap()];
+        let checked = |source: &SecretSource, option: &[u8]| {
+            source.newest().cookies.check(option, client).unwrap()
+        };
+        let cookie = checked(&a, b"myCookie").reply();
+        let checked = checked(&b, &cookie);
+        assert_eq!(checked.presented(), Presented::Invalid);
+        assert!(a.reload().is_empty());
+        assert!(a.describe()[0].1.starts_with("a random secret"));
+    }
+
+    #[test]
+    fn keys_that_clients_need_must_be_in_the_file_also_after_a_reload() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let key = |name| format!("key {name} {{ algorithm hmac-sha256; secret AAAA; }};\n");
+        let clients = TransferClients::new(&["192.0.2.7 Two".parse().unwrap()]).unwrap();
+        let open = |keys| {
+            let cookies = None;
+            SecretSource::open(SecretFiles { cookies, keys }, clients.clone())
+        };
+        let error =
+            |found: &[StartError]| found.iter().map(ToString::to_string).collect::<String>();
+        let missing = "--allow-transfer names the key Two., which is not in the file";
+        assert!(error(&open(None).unwrap_err()).starts_with(missing));
+        fs::write(&path, key("one")).unwrap();
+        assert!(error(&open(Some(path.clone())).unwrap_err()).starts_with(missing));
+        fs::write(&path, key("one") + &key("two")).unwrap();
+        let source = open(Some(path.clone())).unwrap();
+        let described = format!("2 keys from {}", path.display());
+        assert_eq!(source.describe()[1], ("TSIG", described));
+        fs::write(&path, key("one")).unwrap();
+        assert!(error(&source.reload()).starts_with(missing));
+        assert_eq!(source.newest().keys.len(), 2);
+        fs::write(&path, key("two")).unwrap();
+        assert!(source.reload().is_empty());
+        assert_eq!(source.newest().keys.len(), 1);
+        fs::write(&path, "key").unwrap();
+        let wrong = format!(
+            "the TSIG keys {} has the end of the file in line 1",
+            path.display()
+        );
+        assert!(error(&source.reload()).starts_with(&wrong));
+    }
+}

@@ -1,0 +1,307 @@
+//! Files with keys, as `tsig-keygen` writes them and BIND and dig read them.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use data_encoding::BASE64;
+
+use super::key::Key;
+use crate::name::Name;
+
+/// Maximum number of keys in a file.
+pub const MAX_KEYS: usize = 256;
+/// Maximum length of a file, in bytes, comments included.
+const MAX_FILE_LEN: u64 = 262_144;
+
+/// Why a file has no keys. The message follows the name of the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyFileError {
+    /// The file cannot be read.
+    #[error("cannot be read: {0}; name a file that the server's user can read")]
+    Unreadable(#[from] io::Error),
+    /// The text is not that of keys.
+    #[error(
+        "has {found} in line {line}, column {column}, where {wanted} must be: write keys as tsig-keygen \
+         does, such as key \"NAME\" {{ algorithm hmac-sha256; secret \"BASE64\"; }};"
+    )]
+    Syntax {
+        /// Number of the line, from 1.
+        line: usize,
+        /// Number of the character in the line, from 1.
+        column: usize,
+        /// What is there.
+        found: String,
+        /// What must be there.
+        wanted: String,
+    },
+    /// There are no keys.
+    #[error("has no key: write one with tsig-keygen NAME")]
+    Empty,
+    /// There are too many keys or bytes.
+    #[error("has more than {MAX_KEYS} keys, or more than {MAX_FILE_LEN} bytes: remove old ones")]
+    Long,
+    /// Two keys have the same name.
+    #[error("has two keys that are called {0}: remove one of them")]
+    Twice(String),
+}
+
+/// Reads the keys of a file.
+///
+/// # Errors
+/// If the file cannot be read, or is not such a file.
+pub(super) fn read(path: &Path) -> Result<Vec<Key>, KeyFileError> {
+    let mut text = Vec::new();
+    let file = File::open(path)?;
+    file.take(MAX_FILE_LEN + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE_LEN {
+        return Err(KeyFileError::Long);
+    }
+    parse(&String::from_utf8_lossy(&text))
+}
+
+/// Reads the keys of the text of a file.
+///
+/// # Errors
+/// If it is not such a text.
+pub(super) fn parse(text: &str) -> Result<Vec<Key>, KeyFileError> {
+    let mut words = Words { text, at: 0 };
+    let mut keys: Vec<Key> = Vec::new();
+    while let Some(word) = words.next() {
+        if word.text != "key" {
+            return Err(words.error(&word, "the word key"));
+        }
+        let (name, key) = words.key()?;
+        if keys.iter().any(|other| other.name() == key.name()) {
+            return Err(KeyFileError::Twice(name.to_string()));
+        }
+        if keys.len() == MAX_KEYS {
+            return Err(KeyFileError::Long);
+        }
+        keys.push(key);
+    }
+    if keys.is_empty() {
+        return Err(KeyFileError::Empty);
+    }
+    Ok(keys)
+}
+
+/// A word, or one of the characters `{`, `}` and `;`.
+#[derive(Clone, Copy)]
+struct Word<'t> {
+    /// Without quotation marks.
+    text: &'t str,
+    /// Offset in the file.
+    at: usize,
+    is_quoted: bool,
+}
+
+/// The words of a file.
+struct Words<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Words<'t> {
+    /// Reads a key behind its first word, up to the semicolon. Also returns the name as it is written.
+    fn key(&mut self) -> Result<(Name, Key), KeyFileError> {
+        let name = self.value("the name of a key")?;
+        let parsed: Result<Name, _> = name.text.parse();
+        let parsed = parsed.map_err(|_| self.error(&name, "the name of a key"))?;
+        self.expect("{")?;
+        let (mut algorithm, mut secret) = (None, None);
+        loop {
+            let word = self.some("algorithm, secret or }")?;
+            match word.text {
+                "}" if !word.is_quoted => break,
+                "algorithm" => algorithm = Some(self.value("the name of an algorithm")?),
+                "secret" => secret = Some(self.value("a secret in base64")?),
+                _ => return Err(self.error(&word, "algorithm, secret or }")),
+            }
+            self.expect(";")?;
+        }
+        let end = self.expect(";")?;
+        let algorithm = algorithm.ok_or_else(|| self.error(&end, "an algorithm before the end"))?;
+        let secret = secret.ok_or_else(|| self.error(&end, "a secret before the end"))?;
+        let bytes = BASE64.decode(secret.text.as_bytes()).ok();
+        let bytes = bytes.filter(|bytes| !bytes.is_empty());
+        // The secret must not get into a log.
+        let hidden = Word {
+            text: "something else",
+            ..secret
+        };
+        let bytes = bytes.ok_or_else(|| self.error(&hidden, "a secret in base64"))?;
+        let key = Key::new(&parsed, algorithm.text.trim_end_matches('.'), &bytes);
+        let wanted = || format!("one of {}", Key::algorithms());
+        Ok((
+            parsed,
+            key.ok_or_else(|| self.error(&algorithm, &wanted()))?,
+        ))
+    }
+
+    /// Returns the next word, which must not be a single character like `;`.
+    fn value(&mut self, wanted: &str) -> Result<Word<'t>, KeyFileError> {
+        let word = self.some(wanted)?;
+        let is_value = word.is_quoted || !["{", "}", ";"].contains(&word.text);
+        if is_value {
+            Ok(word)
+        } else {
+            Err(self.error(&word, wanted))
+        }
+    }
+
+    /// Reads this character.
+    fn expect(&mut self, wanted: &str) -> Result<Word<'t>, KeyFileError> {
+        let word = self.some(wanted)?;
+        let is_it = word.text == wanted && !word.is_quoted;
+        if is_it {
+            Ok(word)
+        } else {
+            Err(self.error(&word, wanted))
+        }
+    }
+
+    fn some(&mut self, wanted: &str) -> Result<Word<'t>, KeyFileError> {
+        let end = Word {
+            text: "the end of the file",
+            at: self.text.len(),
+            is_quoted: false,
+        };
+        self.next().ok_or_else(|| self.error(&end, wanted))
+    }
+
+    fn next(&mut self) -> Option<Word<'t>> {
+        self.skip_blanks();
+        let (text, at) = (&self.text[self.at..], self.at);
+        let first = text.chars().next()?;
+        let is_quoted = first == '"';
+        let (inner, len) = if is_quoted {
+            let inner = text[1..].split('"').next().unwrap_or_default();
+            (inner, (inner.len() + 2).min(text.len()))
+        } else if ['{', '}', ';'].contains(&first) {
+            (&text[..1], 1)
+        } else {
+            let ends = |c: char| c.is_whitespace() || ['{', '}', ';', '"'].contains(&c);
+            let word = text.split(ends).next().unwrap_or_default();
+            (word, word.len())
+        };
+        self.at += len;
+        Some(Word {
+            text: inner,
+            at,
+            is_quoted,
+        })
+    }
+
+    /// Skips white space, and the three kinds of comments of BIND's files.
+    fn skip_blanks(&mut self) {
+        loop {
+            let rest = self.text[self.at..].trim_start();
+            let comment = if rest.starts_with('#') || rest.starts_with("//") {
+                rest.find('\n').unwrap_or(rest.len())
+            } else if rest.starts_with("/*") {
+                rest.find("*/").map_or(rest.len(), |end| end + 2)
+            } else {
+                0
+            };
+            self.at = self.text.len() - rest.len() + comment;
+            if comment == 0 {
+                return;
+            }
+        }
+    }
+
+    fn error(&self, word: &Word<'_>, wanted: &str) -> KeyFileError {
+        let before = &self.text[..word.at];
+        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        KeyFileError::Syntax {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            found: word.text.chars().take(40).collect(),
+            wanted: wanted.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "key \"a-key.\" {\n\talgorithm hmac-sha256;\n\tsecret \"8jd/Ieo=\";\n};\n";
+
+    #[test]
+    fn keys_are_read_as_they_are_generated_and_written_by_hand() {
+        let text = format!(
+            "# comment\n// another \"one\n/* and * one */ {KEY}key B{{secret AAAA;algorithm HMAC-SHA512.;}};"
+        );
+        let keys = parse(&text).unwrap();
+        let names: Vec<_> = keys.iter().map(Key::name).collect();
+        assert_eq!(names, [&b"\x05a-key\0"[..], b"\x01b\0"]);
+        let expected = Key::new(&"b".parse().unwrap(), "hmac-sha512", &[0; 3]).unwrap();
+        assert_eq!(keys[1].mac(&[b"x"]), expected.mac(&[b"x"]));
+    }
+
+    #[test]
+    fn errors_name_the_place_and_never_the_secret() {
+        let secret = KEY.replace("8jd/Ieo=", "8jd/Ie!");
+        for (text, error) in [
+            ("", "has no key: "),
+            ("/* open", "has no key: "),
+            (
+                "options { };",
+                "has options in line 1, column 1, where the word key must be",
+            ),
+            (
+                "\n key { ",
+                "has { in line 2, column 6, where the name of a key must be",
+            ),
+            (
+                "key a..b {};",
+                "has a..b in line 1, column 5, where the name",
+            ),
+            ("key a \"{\"", "has { in line 1, column 7, where { must be"),
+            (
+                "key a { secret AAAA; };",
+                "has ; in line 1, column 23, where an algorithm",
+            ),
+            (
+                "key a { algorithm hmac-sha1; };",
+                "has ; in line 1, column 31, where a secret",
+            ),
+            (
+                "key a { algorithm hmac-md5; secret AA==; };",
+                "has hmac-md5 in line 1, column 19, where one of hmac-sha1, ",
+            ),
+            (
+                "key a { algorithm hmac-sha1; secret \"\"; };",
+                "has something else in line 1, column 37, where a secret in base64",
+            ),
+            (
+                &secret,
+                "has something else in line 3, column 9, where a secret in base64",
+            ),
+            (
+                "key a { secret AA==",
+                "has the end of the file in line 1, column 20, where ; must",
+            ),
+            (
+                "key a { lifetime 3; };",
+                "has lifetime in line 1, column 9, where algorithm, secret or }",
+            ),
+            (&KEY.repeat(2), "has two keys that are called a-key.: "),
+        ] {
+            let found = parse(text).unwrap_err().to_string();
+            assert!(found.starts_with(error), "{text}: {found}");
+            assert!(!found.contains("8jd"), "{found}");
+        }
+        let many = |number: usize| {
+            let key = |n| format!("key k{n} {{ algorithm hmac-sha1; secret AA==; }};\n");
+            parse(&(0..number).map(key).collect::<String>())
+        };
+        assert_eq!(many(MAX_KEYS).unwrap().len(), MAX_KEYS);
+        assert!(matches!(many(MAX_KEYS + 1), Err(KeyFileError::Long)));
+        let missing = read(Path::new("/none")).unwrap_err().to_string();
+        assert!(missing.starts_with("cannot be read: "), "{missing}");
+    }
+}

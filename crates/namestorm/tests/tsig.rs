@@ -1,0 +1,274 @@
+//! Tests signatures with shared secrets (RFC 8945) through the whole stack. The client makes and
+//! verifies signatures by itself.
+
+mod harness;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use harness::tcp::{Connection, framed};
+use harness::{Client, FORMS, MODES, Query, name};
+use namestorm::{
+    Dns, DnsOverTcp, IDLE_TIMEOUT, TransferClients, TsigKeys, Zones, compile, load_text, rcode,
+};
+use testkit::tsig::{ALGORITHM, CLASS_AND_TTL, KEY_FILE, NO_ERROR, Signature, code};
+
+const AXFR: u16 = 252;
+const NOW: u64 = 0x1_2345_6789;
+const ZONE: &str = "$TTL 60\n@ SOA ns Host 7 7200 3600 1209600 300\n@ NS ns\nns A 192.0.2.1\n";
+/// A key with another algorithm than that of the signatures.
+const OTHER: &str = "key other { algorithm hmac-sha512; secret \"c2VjcmV0\"; };";
+
+fn clock() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(NOW)
+}
+
+/// Returns a client of a server for `example.org.` with the keys. The clients in `allowed` may ask for
+/// transfers.
+fn client(zone: &str, allowed: &[&str]) -> Client {
+    let zone = load_text("zone", Some("example.org."), zone).unwrap().zone;
+    let mut zones = Zones::new(vec![zone]).unwrap();
+    zones.keep_records();
+    let answers = Arc::new(compile(&zones, FORMS[0], [1, 2, 3, 4], &mut |_| {}).unwrap());
+    let rules: Vec<_> = allowed.iter().map(|text| text.parse().unwrap()).collect();
+    let mut over_tcp = DnsOverTcp::new(Arc::clone(&answers), IDLE_TIMEOUT);
+    over_tcp.set_transfer_clients(TransferClients::new(&rules).unwrap());
+    let mut client = Client::of_services(Dns::new(answers, MODES[0]), over_tcp, false);
+    let keys = TsigKeys::parse(&format!("{KEY_FILE}{OTHER}"))
+        .unwrap()
+        .with_clock(clock);
+    client.server.transports.set_tsig_keys(Arc::new(keys));
+    client
+}
+
+/// Returns a signature that is as old as it may be.
+fn signature() -> Signature {
+    Signature::at(NOW - 300)
+}
+
+/// Takes the TSIG record of our key off a message. Returns the rest, and time with fudge, code, and error
+/// with the other data.
+fn take_off(message: &[u8]) -> (Vec<u8>, [Vec<u8>; 3]) {
+    let start = [&name("known")[..], &[0, 250, 0, 255, 0, 0, 0, 0]].concat();
+    let at = message
+        .windows(start.len())
+        .rposition(|window| window == start);
+    let at = at.expect("the reply is signed");
+    let data = &message[at + start.len() + 2 + ALGORITHM.len()..];
+    let mac_len = usize::from(u16::from_be_bytes([data[8], data[9]]));
+    let (timers, mac, end) = (&data[..8], &data[10..][..mac_len], &data[10 + mac_len..]);
+    assert_eq!(end[..2], message[..2], "the original ID");
+    let mut rest = message[..at].to_vec();
+    rest[11] -= 1;
+    (rest, [timers.to_vec(), mac.to_vec(), end[2..].to_vec()])
+}
+
+/// Returns the code that the first message of a reply must have.
+fn code_of_reply(before: &[u8], rest: &[u8], timers: &[u8], end: &[u8]) -> Vec<u8> {
+    let len = (before.len() as u16).to_be_bytes();
+    let key = name("known");
+    code(&[
+        &len,
+        before,
+        rest,
+        &key,
+        CLASS_AND_TTL,
+        ALGORITHM,
+        timers,
+        end,
+    ])
+}
+
+/// Verifies a reply without an error, and returns it without its signature.
+fn verified(reply: &[u8], query_mac: &[u8]) -> Vec<u8> {
+    let (rest, [timers, mac, end]) = take_off(reply);
+    assert_eq!(timers, [&NOW.to_be_bytes()[2..], &[1, 44]].concat());
+    assert_eq!(end, NO_ERROR);
+    assert_eq!(mac, code_of_reply(query_mac, &rest, &timers, &end));
+    rest
+}
+
+/// Sends a message over TCP, and returns the reply without its length field.
+fn ask_over_tcp(client: &mut Client, message: &[u8]) -> Vec<u8> {
+    let mut connection = Connection::open(client);
+    connection.send(client, &framed(message)).unwrap().data[2..].to_vec()
+}
+
+#[test]
+fn signed_queries_get_the_same_replies_with_signatures() {
+    let mut client = client(ZONE, &[]);
+    for text in ["ns.example.org", "none.example.org", "other.net"] {
+        for edns in [None, Some((1232, 0, 0)), Some((512, 0, 0x8000))] {
+            let query = Query {
+                edns,
+                ..Query::new(&name(text), 1)
+            };
+            let (signed, mac) = signature().sign(&query.bytes());
+            let plain = client.ask(&query.bytes()).unwrap();
+            let over_udp = client.ask(&signed).unwrap();
+            assert_eq!(verified(&over_udp, &mac), plain, "{text} {edns:?}");
+            let plain = ask_over_tcp(&mut self::client(ZONE, &[]), &query.bytes());
+            let over_tcp = ask_over_tcp(&mut self::client(ZONE, &[]), &signed);
+            assert_eq!(verified(&over_tcp, &mac), plain, "{text} {edns:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reply_leaves_room_for_its_signature_or_is_truncated() {
+    let of = |addresses: usize| {
+        let records: Vec<_> = (0..addresses)
+            .map(|n| {
+                format!(
+                    "w A 192.0.2.{n}
+"
+                )
+            })
+            .collect();
+        let mut client = client(&format!("{ZONE}{}", records.concat()), &[]);
+        let query = Query::new(&name("w.example.org"), 1).bytes();
+        let (signed, mac) = signature().sign(&query);
+        let reply = client.ask(&signed).unwrap();
+        let rest = verified(&reply, &mac);
+        assert!(reply.len() <= 512);
+        (rest[2] & 2 != 0, rest[7])
+    };
+    assert_eq!(of(20), (false, 20));
+    // 28 addresses fit 512 bytes without a signature.
+    assert_eq!(of(28), (true, 0));
+}
+
+#[test]
+fn wrong_signatures_get_notauth_with_the_reason() {
+    let query = Query::new(&name("ns.example.org"), 1).bytes();
+    let known = signature();
+    let unknown = Signature {
+        key: name("unknown"),
+        ..known.clone()
+    };
+    let other = Signature {
+        key: name("other"),
+        ..known.clone()
+    };
+    for (signature, error) in [(unknown, 17), (other, 17)] {
+        let (signed, _) = signature.sign(&query);
+        for reply in [
+            client(ZONE, &[]).ask(&signed).unwrap(),
+            ask_over_tcp(&mut client(ZONE, &[]), &signed),
+        ] {
+            let head = [
+                &query[..2],
+                &[0x81, 9],
+                &[0, 1, 0, 0, 0, 0, 0, 1],
+                &query[12..],
+            ]
+            .concat();
+            assert!(reply.starts_with(&head), "{reply:?}");
+            // The code is empty.
+            let end = [&[0, 0], &query[..2], &[0, error, 0, 0]].concat();
+            assert!(reply.ends_with(&end), "{reply:?}");
+        }
+    }
+    // The code is wrong.
+    let (mut signed, _) = known.sign(&query);
+    let len = signed.len();
+    signed[len - 7] ^= 1;
+    let (rest, [_, mac, end]) = take_off(&client(ZONE, &[]).ask(&signed).unwrap());
+    assert_eq!(
+        (rest[3] & 15, &mac[..], &end[..]),
+        (9, &[][..], &[0, 16, 0, 0][..])
+    );
+    // The clock of the client is wrong. It gets its own time, and that of the server.
+    for time in [NOW - 301, NOW + 301] {
+        let signature = Signature {
+            time,
+            ..known.clone()
+        };
+        let (signed, mac) = signature.sign(&query);
+        let (rest, [timers, code, end]) = take_off(&client(ZONE, &[]).ask(&signed).unwrap());
+        assert_eq!(rest[3] & 15, 9);
+        assert_eq!(timers, [&time.to_be_bytes()[2..], &[1, 44]].concat());
+        assert_eq!(end, [&[0, 18, 0, 6], &NOW.to_be_bytes()[2..]].concat());
+        assert_eq!(code, code_of_reply(&mac, &rest, &timers, &end));
+    }
+    // The code is truncated.
+    let (signed, mac) = Signature {
+        mac_len: 16,
+        ..known.clone()
+    }
+    .sign(&query);
+    let (rest, [timers, code, end]) = take_off(&client(ZONE, &[]).ask(&signed).unwrap());
+    assert_eq!((rest[3] & 15, &end[..]), (9, &[0, 22, 0, 0][..]));
+    assert_eq!(code, code_of_reply(&mac, &rest, &timers, &end));
+}
+
+#[test]
+fn a_signature_that_is_malformed_or_not_the_last_record_gets_formerr() {
+    let query = Query::new(&name("ns.example.org"), 1).bytes();
+    let known = signature();
+    let (signed, _) = known.sign(&query);
+    let (short, _) = Signature {
+        mac_len: 15,
+        ..known.clone()
+    }
+    .sign(&query);
+    let (long, _) = Signature {
+        mac_len: 33,
+        ..known.clone()
+    }
+    .sign(&query);
+    let (twice, _) = known.sign(&signed);
+    let mut with_opt = [&signed[..], &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]].concat();
+    with_opt[11] += 1;
+    let mut other_class = signed.clone();
+    let class_at = query.len() + name("known").len() + 3;
+    other_class[class_at] = 1;
+    for message in [short, long, twice, with_opt, other_class] {
+        for reply in [
+            client(ZONE, &[]).ask(&message),
+            Some(ask_over_tcp(&mut client(ZONE, &[]), &message)),
+        ] {
+            let reply = reply.unwrap();
+            assert_eq!(
+                (&reply[..2], reply[3] & 15),
+                (&query[..2], 1),
+                "{message:?}"
+            );
+            assert_ne!(reply[11], 2, "the reply is not signed");
+        }
+    }
+    // Any end may be missing.
+    for len in 0..signed.len() {
+        let mut client = client(ZONE, &[]);
+        let reply = client.ask(&signed[..len]);
+        assert!(reply.is_none_or(|reply| reply[3] & 15 == 1), "{len}");
+    }
+}
+
+#[test]
+fn a_rule_with_a_key_allows_transfers_only_with_a_signature_of_it() {
+    let query = Query::new(&name("example.org"), AXFR).bytes();
+    let (signed, mac) = signature().sign(&query);
+    for (rule, plain_code, signed_code) in [
+        ("192.0.2.9", 0, 0),
+        ("192.0.2.9 known", 5, 0),
+        ("0.0.0.0/0 known.", 5, 0),
+        ("192.0.2.9 other", 5, 5),
+        ("192.0.2.8 known", 5, 5),
+    ] {
+        let reply = ask_over_tcp(&mut client(ZONE, &[rule]), &query);
+        assert_eq!(reply[3] & 15, plain_code, "{rule}");
+        let reply = ask_over_tcp(&mut client(ZONE, &[rule]), &signed);
+        let rest = verified(&reply, &mac);
+        assert_eq!(rest[3] & 15, signed_code, "{rule}");
+        assert_eq!(rest[7], if signed_code == 0 { 4 } else { 0 }, "{rule}");
+    }
+    let mut client = client(ZONE, &["192.0.2.9 known"]);
+    let mut wrong = signed.clone();
+    let len = wrong.len();
+    wrong[len - 7] ^= 1;
+    assert_eq!(ask_over_tcp(&mut client, &wrong)[3] & 15, 9);
+    let counters = client.server.transports.tcp().app().counters();
+    assert_eq!(counters.replies[usize::from(rcode::NOTAUTH)], 1);
+    assert_eq!(counters.by_signature(), [("valid", 0), ("invalid", 1)]);
+}
