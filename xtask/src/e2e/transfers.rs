@@ -1,7 +1,9 @@
-//! Zone transfers: dig gets the same records from Namestorm as from other servers with the same files, and
-//! these servers can be its secondaries. The answers to queries of dnspython have the same records, too.
+//! Zone transfers: dig gets the same records from Namestorm as from other servers with the same files. These
+//! servers can be its secondaries, which sign with a key. The answers to queries of dnspython have the same
+//! records, too.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use super::Env;
 use super::checks::Checks;
 use super::dns::set;
 use super::matrix::Scenario;
-use super::peers::servers::{ADDRESS, PEERS};
+use super::peers::servers::{ADDRESS, KEY, PEERS};
 use super::peers::{self, Zones};
 use super::rig::{Rig, device_options};
 use crate::interrupt;
@@ -42,13 +44,31 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let zones = files
         .iter()
         .flat_map(|(apex, file)| ["--zone".to_owned(), format!("{apex}={file}")]);
+    let keys = folder.join("keys").display().to_string();
+    let [key, secret] = KEY;
+    let text = format!("key {key} {{ algorithm hmac-sha256; secret \"{secret}\"; }};\n");
+    shell::write(Path::new(&keys), text)?;
+    let of_key = format!("::/0 {key}");
     // All questions come from one address.
     let more = format!("--allow-transfer 10.99.0.0/24 --rate-limit 0 --control-socket {socket}");
-    let options = zones.chain(more.split(' ').map(str::to_owned));
+    let more = more
+        .split(' ')
+        .chain(["--tsig-keys", &keys, "--allow-transfer", &of_key]);
+    let options = zones.chain(more.map(str::to_owned));
     let (server, place) = rig.serve(env, "namestorm", options.chain(device_options(&scenario)))?;
     let (home, primary) = (rig.client(), place.v4.to_string());
-    checks.check("other clients get no transfer", || {
+    checks.check("a client without the key gets no transfer", || {
         let output = dig(home, &place.v6.to_string(), LARGE)?;
+        ensure!(output.contains("Transfer failed"), "{output}");
+        Ok(())
+    });
+    checks.check("a client with the key gets a signed transfer", || {
+        let expected = records(home, &primary, LARGE)?;
+        // dig verifies each message.
+        let signed = records(home, &format!("{} -k {keys}", place.v6), LARGE)?;
+        ensure!(signed == expected, "{} records", signed.len());
+        let wrong = format!("{} -y hmac-sha256:{key}:AAAA", place.v6);
+        let output = dig(home, &wrong, LARGE)?;
         ensure!(output.contains("Transfer failed"), "{output}");
         Ok(())
     });

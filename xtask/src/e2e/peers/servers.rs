@@ -16,6 +16,13 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// The address of all other servers, of which one runs at a time.
 pub(crate) const ADDRESS: &str = "127.0.0.1";
 
+/// The name and the secret of the key with which secondary servers sign their queries. Its algorithm is
+/// hmac-sha256.
+pub(crate) const KEY: [&str; 2] = [
+    "secondary-key",
+    "8jd/IeaIJal6hojcts3eIUyDgwp3ESOVwyIR58W9IyU=",
+];
+
 /// Another program.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
@@ -37,11 +44,15 @@ pub(crate) const PEERS: [Peer; 3] = [
         arguments: "-d -c",
         config: peers::NSD,
         secondary: "\
+key:
+    name: {key}
+    algorithm: hmac-sha256
+    secret: {secret}
 {each zone}
 zone:
     name: {origin}
     zonefile: \"\"
-    request-xfr: {file} NOKEY
+    request-xfr: {file} secondary-key
     provide-xfr: 127.0.0.1 NOKEY
 ",
     },
@@ -52,9 +63,14 @@ zone:
         arguments: "-c",
         config: peers::KNOT,
         secondary: "\
+key:
+  - id: {key}
+    algorithm: hmac-sha256
+    secret: {secret}
 remote:
   - id: primary
     address: {primary}
+    key: {key}
 zone:
 {each zone}
   - domain: {origin}
@@ -69,11 +85,12 @@ zone:
         arguments: "-f -n 1 -c",
         config: peers::BIND,
         secondary: "\
+key {key} { algorithm hmac-sha256; secret \"{secret}\"; };
 {each zone}
 zone \"{origin}\" {
     type secondary;
     masterfile-format text;
-    primaries { {file}; };
+    primaries { {file} key secondary-key; };
     min-refresh-time 1;
 };
 ",
@@ -156,6 +173,8 @@ impl Peer {
             ("rrl", String::new()),
             ("uses_rrl", String::new()),
             ("primary", source.clone()),
+            ("key", KEY[0].to_owned()),
+            ("secret", KEY[1].to_owned()),
         ];
         let path = run.join("config");
         let list = zones.iter().cloned().map(<[String; 2]>::from);
