@@ -6,8 +6,8 @@ use std::thread::{Builder, Scope};
 use crate::error::Error;
 use crate::privileges::{Dropped, Kind, Privileges};
 
-/// Nice value of the thread that prepares new content. Beside a worker that always runs, it still
-/// gets a tenth of a core.
+/// Nice value of the threads that prepare new content, or exchange datagrams. Beside a worker that
+/// always runs, such a thread still gets a tenth of a core.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 
@@ -16,7 +16,7 @@ const NICE: i32 = 10;
 fn give_way() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!("the reload thread keeps its priority: {error}");
+        tracing::debug!("a thread beside the workers keeps its priority: {error}");
     }
 }
 
@@ -38,7 +38,7 @@ impl Confined {
     ) -> Result<Self, Error> {
         let (tell, dropped) = channel();
         let confined = move || {
-            if matches!(kind, Kind::Reload | Kind::StoringReload) {
+            if matches!(kind, Kind::Reload | Kind::StoringReload | Kind::Exchange) {
                 give_way();
             }
             let outcome = privileges.drop_all(kind);

@@ -168,7 +168,7 @@ pub use program::{
     ContentList, ContentNames, Count, CountKind, Counted, Labels, Listening, PortOwner,
     PreparedPackets, Program, Reloaded, StartError, Tally, Watched, WorkerContext,
 };
-pub use readers::Readers;
+pub use readers::{Readers, Source};
 pub use records::{
     CLIENT_LEN, FrameDestination, LogDestination, RecordLog, RecordSender, client_from_bytes,
     client_to_bytes,

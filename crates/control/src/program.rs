@@ -174,8 +174,8 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// Returns the threads that read files for the workers. They are started before the workers, and
-    /// end after them. Called before privileges are dropped.
+    /// Returns the threads that read files for the workers, or datagrams of other servers. They are
+    /// started before the workers, and end after them. Called before privileges are dropped.
     fn readers(&self) -> Vec<&dyn Readers> {
         Vec::new()
     }

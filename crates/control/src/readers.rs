@@ -1,4 +1,4 @@
-//! Threads that do for the workers what takes long, such as reading files. A worker must not wait for it.
+//! Threads that do what no worker must wait for, such as reading files, or asking other servers.
 
 use std::thread::{Builder, Scope};
 
@@ -6,18 +6,46 @@ use crate::confined::Confined;
 use crate::error::Error;
 use crate::privileges::{Kind, Privileges};
 
-/// Threads beside the workers that read what clients ask for, or check passwords. A [`Program`](crate::Program) returns
-/// them from [`Program::readers`](crate::Program::readers).
+/// What the threads of [`Readers`] read. It decides what they may do when their privileges are dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// Files below [`Program::read_paths`](crate::Program::read_paths), as the server's user.
+    #[default]
+    Files,
+    /// Datagrams of other servers. The threads send and receive them through sockets that were opened
+    /// before, and may wait with `poll`. Workers go first where they share a core with these threads.
+    Datagrams,
+}
+
+impl Source {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Files => Kind::Read,
+            Self::Datagrams => Kind::Exchange,
+        }
+    }
+}
+
+/// Threads beside the workers that read what clients ask for, check passwords, or read what other
+/// servers reply. A [`Program`](crate::Program) returns them from
+/// [`Program::readers`](crate::Program::readers).
 ///
-/// The threads may read files below [`Program::read_paths`](crate::Program::read_paths), as the
-/// server's user. How work reaches them, and how results reach a worker, is the program's own matter,
-/// for example a channel and a [mailbox](nmio::Bell::mailbox).
+/// How work reaches the threads, and how results reach a worker, is the program's own matter, for
+/// example a channel and a [mailbox](nmio::Bell::mailbox).
 pub trait Readers: Sync {
     /// Number of threads.
     fn threads(&self) -> usize;
 
+    /// What the threads read.
+    fn source(&self) -> Source {
+        Source::default()
+    }
+
     /// Works on one of the threads until [`end`](Self::end) is called.
     fn run(&self);
+
+    /// Called once when the workers begin to serve, on the control thread. The default does nothing.
+    fn serving(&self) {}
 
     /// Makes all threads return from [`run`](Self::run) soon. It may be called before they do
     /// anything.
@@ -31,7 +59,7 @@ pub(crate) struct Reading<'env> {
 }
 
 impl<'env> Reading<'env> {
-    /// Starts the threads. They first drop their privileges, except reading the content.
+    /// Starts the threads. They first drop their privileges, except for their [`Source`].
     ///
     /// # Errors
     /// If the system refuses a thread.
@@ -48,7 +76,8 @@ impl<'env> Reading<'env> {
         for &one in &reading.readers {
             for _ in 0..one.threads() {
                 let (name, work) = (format!("{name}-read"), || one.run());
-                let thread = Confined::start(scope, name, Kind::Read, privileges, work)?;
+                let kind = one.source().kind();
+                let thread = Confined::start(scope, name, kind, privileges, work)?;
                 reading.threads.push(thread);
             }
         }
@@ -77,6 +106,13 @@ impl<'env> Reading<'env> {
             }
         }
         Ok(reading)
+    }
+
+    /// Tells the threads that the workers serve.
+    pub(crate) fn serving(&self) {
+        for one in &self.readers {
+            one.serving();
+        }
     }
 
     /// Returns the threads.

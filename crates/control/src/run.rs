@@ -344,6 +344,7 @@ impl Watch<'_> {
                 }) {
                     Some(Ok(block)) => {
                         workers.serve();
+                        self.reading.serving();
                         self.server.note_serving(block.lines());
                         log::print("serving", &block);
                         self.supervisor.serving(status(&block));

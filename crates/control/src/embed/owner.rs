@@ -144,7 +144,7 @@ fn serve<P: Program>(
         // An error means that the owning thread has ended, which also drops the gates and so stops
         // the workers.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
-        let _reading = Reading::start_embedded(scope, P::NAME, program.readers())?;
+        let reading = Reading::start_embedded(scope, P::NAME, program.readers())?;
         let mut workers = launch.start(scope, &mut follower, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&privileges, ready), ready);
         let mut look = |now| {
@@ -155,6 +155,7 @@ fn serve<P: Program>(
         };
         let watched = (inbox, log, &mut look as &mut dyn FnMut(Instant));
         watch(&mut workers, watched, facts, &observed, |facts| {
+            reading.serving();
             begun(facts, &launch, Arc::clone(&observed));
         });
         observed.note_stopping();

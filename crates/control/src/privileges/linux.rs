@@ -24,7 +24,7 @@ const FIRST_HIGH_PORT: u16 = 1024;
 
 /// The limits on files and system calls for each [`Kind`] of thread.
 #[derive(Debug)]
-pub(super) struct Limits([ThreadLimits; 10]);
+pub(super) struct Limits([ThreadLimits; 11]);
 
 impl Limits {
     /// Prepares the limits.
@@ -38,6 +38,7 @@ impl Limits {
             ThreadLimits::new(Kind::Reload, table)?,
             ThreadLimits::new(Kind::StoringReload, table)?,
             ThreadLimits::new(Kind::Read, table)?,
+            ThreadLimits::new(Kind::Exchange, table)?,
             ThreadLimits::new(Kind::Log, table)?,
             ThreadLimits::new(Kind::ConnectingLog, table)?,
             ThreadLimits::new(Kind::Watch, table)?,

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     StoringReload,
     /// A thread that reads files for the workers.
     Read,
+    /// A thread that exchanges datagrams with other servers, through sockets that are open.
+    Exchange,
     /// The thread that writes the logs.
     Log,
     /// The thread of a log that is sent to a socket. It connects again when that is necessary.
@@ -149,6 +151,7 @@ impl Table {
             Kind::Reload | Kind::StoringReload | Kind::Read | Kind::Watch => &self.readable,
             Kind::Worker
             | Kind::Control
+            | Kind::Exchange
             | Kind::Log
             | Kind::ConnectingLog
             | Kind::Helper
@@ -165,6 +168,7 @@ impl Table {
             | Kind::Reload
             | Kind::StoringReload
             | Kind::Read
+            | Kind::Exchange
             | Kind::ConnectingLog
             | Kind::Watch
             | Kind::Helper
@@ -188,6 +192,7 @@ impl Table {
             Kind::Worker
             | Kind::Control
             | Kind::Read
+            | Kind::Exchange
             | Kind::Log
             | Kind::ConnectingLog
             | Kind::Watch
@@ -234,7 +239,13 @@ mod tests {
         assert_eq!(table.stored(Kind::StoringReload), [PathBuf::from("store")]);
         let end = ", write access for prepared files in store";
         assert!(table.describe_file_access().ends_with(end));
-        for kind in [Kind::Worker, Kind::Control, Kind::Log, Kind::Helper] {
+        for kind in [
+            Kind::Worker,
+            Kind::Control,
+            Kind::Exchange,
+            Kind::Log,
+            Kind::Helper,
+        ] {
             assert!(table.stored(kind).is_empty(), "{kind:?}");
             assert!(table.readable(kind).is_empty(), "{kind:?}");
             assert_eq!(table.writable(kind).is_empty(), kind != Kind::Log);

@@ -193,6 +193,9 @@ const STORE: &[Call] = &[
     any(libc::SYS_unlinkat),
 ];
 
+/// Calls to wait for datagrams. Those that send and receive them are allowed everywhere.
+const EXCHANGE: &[Call] = &[any(libc::SYS_ppoll)];
+
 /// Calls to open the files of logs again.
 const LOG: &[Call] = &[
     #[cfg(target_arch = "x86_64")]
@@ -296,6 +299,7 @@ pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
         Kind::Control => (CONTROL, &[]),
         Kind::Reload | Kind::Read => (RELOAD, &[]),
         Kind::StoringReload => (RELOAD, STORE),
+        Kind::Exchange => (EXCHANGE, &[]),
         Kind::Log => (LOG, &[]),
         Kind::ConnectingLog => (CONNECTING_LOG, &[]),
         Kind::Watch => (RELOAD, WATCH),

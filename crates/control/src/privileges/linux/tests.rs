@@ -269,6 +269,9 @@ const SUCCEEDED: i32 = 17;
 /// Exit status if an attempt failed but did not kill the process.
 const REFUSED: i32 = 18;
 
+/// The kinds of threads that [`child`] knows.
+const CONFINED: [&str; 5] = ["worker", "control", "reload", "exchange", "helper"];
+
 /// The body of the process that [`attempt`] starts. On its own, this test does nothing.
 #[test]
 fn child() {
@@ -288,6 +291,7 @@ fn child() {
             "worker" => drop(privileges("").drop_all(Kind::Worker).unwrap()),
             "control" => drop(privileges("").drop_all(Kind::Control).unwrap()),
             "reload" => drop(privileges("").drop_all(Kind::Reload).unwrap()),
+            "exchange" => drop(privileges("").drop_all(Kind::Exchange).unwrap()),
             "helper" => drop(privileges("").drop_all(Kind::Helper).unwrap()),
             _ => {}
         }
@@ -324,7 +328,7 @@ fn forbidden_calls_fail_or_end_the_process() {
             _ => Some(SUCCEEDED),
         };
         assert_eq!(free.code(), succeeded, "{name} without a sandbox");
-        for kind in ["worker", "control", "reload", "helper"] {
+        for kind in CONFINED {
             let confined = attempt(kind, name);
             if name == "open" {
                 // Opening for reading fails without killing the process, because the C library
@@ -341,7 +345,7 @@ fn forbidden_calls_fail_or_end_the_process() {
 #[test]
 fn ordinary_library_calls_are_allowed() {
     for (name, _) in ALLOWED {
-        for kind in ["worker", "control", "reload", "helper"] {
+        for kind in CONFINED {
             let confined = attempt(kind, name);
             assert_eq!(
                 confined.code(),
@@ -354,7 +358,7 @@ fn ordinary_library_calls_are_allowed() {
 
 #[test]
 fn a_panic_and_an_abort_in_the_sandbox_end_the_process_as_usual() {
-    for kind in ["worker", "control", "reload", "helper"] {
+    for kind in CONFINED {
         let panicked = output(kind, "panic");
         let message = String::from_utf8_lossy(&panicked.stderr);
         assert!(message.contains("on purpose"), "{kind}: {message}");
@@ -371,7 +375,7 @@ fn a_panic_and_an_abort_in_the_sandbox_end_the_process_as_usual() {
 fn a_panic_in_a_confined_thread_shows_its_backtrace_and_unwinds() {
     /// Exit status of the test harness after a failed test.
     const FAILED: i32 = 101;
-    for kind in ["worker", "control", "reload", "helper"] {
+    for kind in CONFINED {
         for value in ["1", "full"] {
             let panicked = output_with(kind, "panic", value);
             let text = String::from_utf8_lossy(&panicked.stderr);
@@ -386,6 +390,22 @@ fn a_panic_in_a_confined_thread_shows_its_backtrace_and_unwinds() {
             assert!(backtrace.contains("privileges/linux/tests.rs"), "{case}");
         }
     }
+}
+
+#[test]
+fn a_thread_for_datagrams_waits_and_uses_the_sockets_that_are_open() {
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    let exchange = || {
+        let [own, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let address = other.local_addr().unwrap();
+        privileges("").drop_all(Kind::Exchange).unwrap();
+        own.send_to(b"text", address).unwrap();
+        let mut events = [PollFd::new(&other, PollFlags::IN)];
+        assert_eq!(poll(&mut events, None).unwrap(), 1);
+        assert_eq!(other.recv_from(&mut [0; 9]).unwrap().0, 4);
+    };
+    std::thread::spawn(exchange).join().unwrap();
 }
 
 #[test]
