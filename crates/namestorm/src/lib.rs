@@ -110,7 +110,9 @@
 //! Zones are transferred over TCP (RFC 5936) to the clients that a server allows ([`TransferClients`]).
 //! A client that asks for differences (RFC 1995) gets the whole zone, unless its own is current.
 //!
-//! The following features are deliberately absent: recursion, secondary zones, dynamic update, NOTIFY,
+//! Secondary servers are told of changes at once (NOTIFY, RFC 1996).
+//!
+//! The following features are deliberately absent: recursion, secondary zones, dynamic update,
 //! TSIG, DNSSEC signing, and rotation of the records in an RRset. Signed zones are served with their
 //! signatures and proofs.
 
@@ -140,6 +142,7 @@ mod key;
 mod load;
 mod master;
 mod name;
+mod notify;
 mod nsec3;
 mod options;
 mod prefetcher;

@@ -7,8 +7,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand};
 use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError, log};
 use namestorm::{
-    DefenceArgs, Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings,
-    TransferClients, ZoneArgs, ZoneSpec, ZonesArgs,
+    DefenceArgs, Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs,
+    ZoneSpec, ZonesArgs,
 };
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
@@ -170,17 +170,11 @@ fn main() -> ExitCode {
             log::init(network.log, network.log_format);
             let options = network.check("namestorm");
             let checked = check(&zones, &mut say, io::stdout());
-            let clients = zones.transfer_clients();
-            let known = clients
-                .as_ref()
-                .map_or_else(|_| TransferClients::default(), Clone::clone);
-            let defence = args.serve.defence.check(&network.device, &known);
-            let found = [
-                checked,
-                clients.map(drop),
-                defence,
-                options.map_err(Into::into),
-            ];
+            let others = zones.check_others();
+            // If these options have an error, it is that of the others.
+            let clients = zones.transfer_clients().unwrap_or_default();
+            let defence = args.serve.defence.check(&network.device, &clients);
+            let found = [checked, others, defence, options.map_err(Into::into)];
             let mut status = ExitCode::SUCCESS;
             for error in found.into_iter().filter_map(Result::err) {
                 log::error("namestorm", config::with_places(&error.to_string()));

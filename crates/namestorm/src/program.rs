@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use control::report::{bytes, count, counted};
 use control::{
     ContentList, Counted, Handover, Listening, Named, NewWorker, OptionError, PreparedPackets,
-    Program, RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, progress,
-    tally_tcp,
+    Program, Readers, RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext,
+    progress, tally_tcp,
 };
 use nmio::Port;
 use nmio::device::{Device, MemoryPlan, Transport};
@@ -31,13 +31,14 @@ use crate::inventory::{Inventory, REPLIES_BY_ZONE, TRANSFERS_BY_ZONE};
 use crate::key::{Form, Hashing};
 use crate::load::ZoneSpec;
 use crate::name::{self, Name};
+use crate::notify::Notifier;
 use crate::query_log::{QueryLog, QueryLogArgs};
 use crate::server::UdpAndTcp;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::transfer::TransferClients;
 use crate::zone_args::{NoZones, ZoneArgs};
-use crate::zone_files::{UnservedFile, ZoneFiles, example, summary};
+use crate::zone_files::{ZoneFiles, example, summary};
 use crate::zone_folders::{RealPaths, ZoneFolders};
 use crate::zones::Zones;
 
@@ -100,6 +101,8 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     identity: Arc<Identity>,
     defence: Defence,
     transfer_clients: TransferClients,
+    /// Tells secondary servers of changes, if there are any.
+    notifier: Option<Notifier>,
     /// Name and type of an example query, which is shown to the user.
     example: String,
     load_time: Duration,
@@ -143,7 +146,11 @@ impl Namestorm {
         })?;
         let transfer_clients = zones.transfer_clients()?;
         let keeps_records = !transfer_clients.is_empty();
+        let notifier = Notifier::open(&zones.secondaries()?)?;
         let (this, files) = Self::load_noting(&specs, (form, keeps_records), mode, strict, say)?;
+        if let Some(notifier) = &notifier {
+            notifier.note_change(&files, &files.without_zones());
+        }
         let folders = ZoneFolders::of(specs.iter().map(|spec| &*spec.file));
         let source = Source {
             zones,
@@ -154,6 +161,7 @@ impl Namestorm {
         Ok(Self {
             source: Some(source),
             transfer_clients,
+            notifier,
             ..this
         })
     }
@@ -271,6 +279,7 @@ where
                 &TransferClients::default(),
             )?,
             transfer_clients: TransferClients::default(),
+            notifier: None,
             example: example.unwrap_or_default(),
             load_time: start.elapsed(),
             files: Vec::new(),
@@ -496,6 +505,11 @@ where
         self.query_log.iter().flat_map(QueryLog::logs).collect()
     }
 
+    fn readers(&self) -> Vec<&dyn Readers> {
+        let reader = |notifier| notifier as &dyn Readers;
+        self.notifier.iter().map(reader).collect()
+    }
+
     fn can_reload(&self) -> bool {
         self.source.is_some()
     }
@@ -544,6 +558,8 @@ where
         if networks > 0 {
             lines.push(("transfers", format!("to {}", counted(networks, "network"))));
         }
+        let notifier = self.notifier.as_ref();
+        lines.extend(notifier.map(|notifier| ("notify", notifier.describe())));
         lines.extend(self.defence.loaded());
         lines
     }
@@ -590,6 +606,9 @@ where
         }
         for (zones, count) in over_tcp.transfers_by_group() {
             tally.detail(TRANSFERS_BY_ZONE, ("zones", zones), count);
+        }
+        if let Some(notifier) = self.notifier.as_ref().filter(|_| server.reports_answers) {
+            notifier.tally(tally);
         }
         if let Some(inventory) = self.inventory.as_ref().filter(|_| server.reports_answers) {
             for (state, count) in inventory.by_state() {
@@ -653,18 +672,6 @@ fn tally_proofs(udp: &Counters, tcp: &Counters, tally: &mut Tally) {
             over_udp + over_tcp,
         );
     }
-}
-
-/// Describes the files with errors, or else the first that holds a zone of another file.
-fn faulty_files<'f>(files: impl IntoIterator<Item = &'f UnservedFile>) -> Option<String> {
-    let (twice, broken): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_duplicate());
-    let Some(first) = broken.first() else {
-        return twice.first().map(ToString::to_string);
-    };
-    let (number, why) = (count(broken.len() as u64), first.error());
-    Some(format!(
-        "zones with errors: {number}; the first error is {why}"
-    ))
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ pub fn own_defaults(port: &'static str) -> OwnDefaults {
         .without("rate_limit", "1000, or 0 on device auto")
         .without("rate_limit_allowed", "no network")
         .without("allow_transfers", "no network")
+        .without("notify", "no server")
         .without("nsid", "no NSID")
         .without("chaos_version", "refused")
         .without("chaos_id", "nsid if it is text, else refused");

@@ -12,6 +12,7 @@ use control::{OptionError, StartError, Watched, config};
 use glob::{MatchOptions, Pattern};
 
 use crate::load::ZoneSpec;
+use crate::notify::{Secondaries, Secondary};
 use crate::transfer::{TransferClients, TransferRule};
 
 /// The options that name the zones to serve, for use with `#[command(flatten)]`.
@@ -36,6 +37,12 @@ pub struct ZoneArgs {
     /// Without it, nobody may.
     #[arg(long = "allow-transfer", value_name = "ADDRESS[/BITS] [KEY]")]
     allow_transfers: Vec<TransferRule>,
+
+    /// Secondary server that hears of each change of a zone at once (NOTIFY), such as `192.0.2.53`. The
+    /// default port is 53. The kernel sends the message from its own address. Repeat the option for
+    /// more.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    notify: Vec<Secondary>,
 }
 
 /// Why there are no zones to serve, as a message for the operator.
@@ -101,6 +108,24 @@ impl ZoneArgs {
     pub fn transfer_clients(&self) -> Result<TransferClients, StartError> {
         let clients = TransferClients::new(&self.allow_transfers);
         Ok(clients.map_err(OptionError::new)?)
+    }
+
+    /// Returns the secondary servers that hear of changes.
+    ///
+    /// # Errors
+    /// If there are too many, or if one is given twice.
+    pub(crate) fn secondaries(&self) -> Result<Secondaries, OptionError> {
+        Secondaries::new(&self.notify).map_err(OptionError::new)
+    }
+
+    /// Checks the options for other servers, apart from the zones.
+    ///
+    /// # Errors
+    /// As for [`transfer_clients`](Self::transfer_clients), or if there are too many servers for NOTIFY.
+    pub fn check_others(&self) -> Result<(), StartError> {
+        self.transfer_clients()?;
+        self.secondaries()?;
+        Ok(())
     }
 
     /// Returns the folder in which the search for the files of each pattern begins.

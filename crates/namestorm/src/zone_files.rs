@@ -4,6 +4,7 @@
 mod by_file;
 mod facts;
 mod good_zone;
+mod news;
 mod reading;
 mod unserved;
 
@@ -64,6 +65,11 @@ impl ZoneFiles {
             example: None,
             read: 0,
         }
+    }
+
+    /// Returns the same without zones.
+    pub(crate) fn without_zones(&self) -> Self {
+        Self::new(self.hashing.clone())
     }
 
     /// Keeps the records of zones beside their answers, for transfers, if `keeps` is set.

@@ -438,3 +438,31 @@ fn new_and_removed_zones_are_named() {
         "; new: b.example., c.example., d.example., e.example., f.example. and 18 more"
     );
 }
+
+#[test]
+fn news_are_new_zones_new_serials_and_zones_that_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, serial: u32| {
+        let text = GOOD.replace("host 1", &format!("host {serial}"));
+        zone(folder.path(), name, &text)
+    };
+    let [a, b, c] = ["a.example", "b.example", "c.example"];
+    let first = read(&[write(a, 1), write(b, 1)], &mut |_| {});
+    let names = |files: &ZoneFiles, before: &ZoneFiles| {
+        let news = files.news_since(before);
+        let show = |apex: &[u8]| name::Shown(apex).to_string();
+        let changed = news.changed.iter().map(|(apex, _)| show(apex));
+        let gone = news.gone.iter().map(|apex| show(apex));
+        (changed.collect::<Vec<_>>(), gone.collect::<Vec<_>>())
+    };
+    let none = Vec::<String>::new();
+    let all = vec!["a.example.".to_owned(), "b.example.".to_owned()];
+    assert_eq!(names(&first, &first.without_zones()), (all, none.clone()));
+    assert_eq!(names(&first, &first), (none.clone(), none.clone()));
+    let second = first.read(&[write(a, 22), write(b, 1)], 1, &mut |_| {});
+    let changed = vec!["a.example.".to_owned()];
+    assert_eq!(names(&second, &first), (changed, none));
+    let third = second.read(&[write(b, 1), write(c, 1)], 1, &mut |_| {});
+    let (new, gone) = (vec!["c.example.".to_owned()], vec!["a.example.".to_owned()]);
+    assert_eq!(names(&third, &second), (new, gone));
+}

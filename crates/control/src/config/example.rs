@@ -12,7 +12,7 @@ use super::show::toml_value;
 const WIDTH: usize = 98;
 
 /// Values of the keys that have no default, in TOML.
-const EXAMPLES: [(&str, &str); 47] = [
+const EXAMPLES: [(&str, &str); 48] = [
     ("addresses", r#"["192.0.2.80/24", "2001:db8::80/64"]"#),
     ("port", "80"),
     ("dns-port", "53"),
@@ -67,6 +67,7 @@ const EXAMPLES: [(&str, &str); 47] = [
         "allow_transfers",
         r#"["192.0.2.53", "2001:db8:53::/64 secondary-key"]"#,
     ),
+    ("notify", r#"["192.0.2.53", "[2001:db8::53]:5353"]"#),
     ("rate_limit_allowed", r#"["192.0.2.0/24", "2001:db8::/32"]"#),
     ("edns_sizes", r#"["1232", "2001:db8::/32=4096"]"#),
     ("nsid", r#""ns1.example.org""#),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use control::report::{count, counted};
 use control::{Named, NewWorker, Reloaded, StartError};
 
-use super::{LoadError, Namestorm, Source, faulty_files, locked};
+use super::{LoadError, Namestorm, Source, locked};
 use crate::hook::Hook;
 use crate::name::Name;
 use crate::zone_files::{UnservedFile, ZoneFiles};
@@ -87,6 +87,9 @@ where
         self.handover.send(change, || Arc::clone(&new));
         // This is the last reference, so no worker has to free the old answers.
         drop(old);
+        if let Some(notifier) = &self.notifier {
+            notifier.note_change(&files, &known);
+        }
         let size = new.size();
         let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
             .map(|(number, of)| counted(number as u64, of));
@@ -116,12 +119,29 @@ where
     }
 }
 
+/// Describes the files with errors, or else the first that holds a zone of another file.
+fn faulty_files<'f>(files: impl IntoIterator<Item = &'f UnservedFile>) -> Option<String> {
+    let (twice, broken): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_duplicate());
+    let Some(first) = broken.first() else {
+        return twice.first().map(ToString::to_string);
+    };
+    let (number, why) = (count(broken.len() as u64), first.error());
+    Some(format!(
+        "zones with errors: {number}; the first error is {why}"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::net::UdpSocket;
+    use std::thread;
+    use std::time::Duration;
 
     use clap::Parser;
-    use control::Program as _;
+    use control::{Program as _, Readers};
+    use domain::base::Message;
+    use domain::rdata::Soa;
 
     use crate::key::Form;
     use crate::program::Namestorm;
@@ -153,5 +173,68 @@ mod tests {
         write("new.test.zone", GOOD);
         assert_eq!(kept(Some("new.test")), None);
         assert!(program.reload(Some("broken.test")).is_err());
+    }
+
+    /// Ends the thread of NOTIFY when it is dropped, also after a failure.
+    struct End<'a>(&'a dyn Readers);
+
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.end();
+        }
+    }
+
+    /// Returns the name and the serial of the next message to a secondary server, and acknowledges it.
+    fn next_notify(secondary: &UdpSocket) -> (String, u32) {
+        let mut message = [0; 512];
+        let (len, from) = secondary.recv_from(&mut message).unwrap();
+        let parsed = Message::from_octets(message[..len].to_vec()).unwrap();
+        message[2] |= 0x80;
+        secondary.send_to(&message[..len], from).unwrap();
+        let mut records = parsed.answer().unwrap().limit_to::<Soa<_>>();
+        let soa = records.next().unwrap().unwrap();
+        (soa.owner().to_string(), soa.data().serial().into_int())
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn secondary_servers_hear_of_new_zones_and_new_serials_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        let second = GOOD.replace(" 1 2 3 4 5", " 2 2 3 4 5");
+        let secondary = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let limit = Some(Duration::from_secs(20));
+        secondary.set_read_timeout(limit).unwrap();
+        write("a.test.zone", GOOD);
+        write("broken.test.zone", "nonsense\n");
+        let pattern = folder.path().join("*.zone");
+        let address = secondary.local_addr().unwrap().to_string();
+        let pattern = pattern.to_str().unwrap();
+        let options = ["", "--zones-from", pattern, "--notify", &address];
+        let zones = Options::parse_from(options).zones;
+        let mode = ReplyMode::default();
+        let program = Namestorm::load_from(zones, Form::Wire, mode, false, &mut |_| {}).unwrap();
+        let readers = program.readers();
+        let next = || next_notify(&secondary);
+        thread::scope(|scope| {
+            scope.spawn(|| readers[0].run());
+            let _end = End(readers[0]);
+            readers[0].serving();
+            assert_eq!(next(), ("a.test".to_owned(), 1));
+            write("a.test.zone", &second);
+            program.reload(Some("a.test")).unwrap();
+            assert_eq!(next(), ("a.test".to_owned(), 2));
+            // The zone has a new record, but its old serial.
+            write("a.test.zone", &format!("{second}new 60 A 192.0.2.2\n"));
+            program.reload(None).unwrap();
+            write("a.test.zone", "nonsense\n");
+            write("b.test.zone", GOOD);
+            program.reload(None).unwrap();
+            assert_eq!(next(), ("b.test".to_owned(), 1));
+            fs::remove_file(folder.path().join("a.test.zone")).unwrap();
+            write("broken.test.zone", &second);
+            program.reload(None).unwrap();
+            assert_eq!(next(), ("broken.test".to_owned(), 2));
+        });
     }
 }

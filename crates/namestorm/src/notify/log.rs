@@ -1,0 +1,261 @@
+//! Tells the operator what became of NOTIFY, in few lines.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use control::report::count;
+use domain::base::iana::Rcode;
+
+use super::schedule::{Ended, Outcome};
+use crate::name;
+
+/// Time for which outcomes are gathered for one line.
+const GATHERING: Duration = Duration::from_secs(1);
+/// Minimum time between two lines of the same kind about a server.
+const LINE_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Gathers what became of NOTIFY, and makes lines of it: at most one a minute for each server and kind of
+/// outcome.
+#[derive(Debug)]
+pub(super) struct NotifyLog(Vec<OfServer>);
+
+/// What is told of one server.
+#[derive(Debug)]
+struct OfServer {
+    address: SocketAddr,
+    /// The kernel's address from which the server is told, if it is known.
+    from: Option<IpAddr>,
+    acknowledged: Gathered,
+    refused: Gathered,
+    /// The last response code that is not NOERROR.
+    rcode: u8,
+    unanswered: Gathered,
+    unsent: Pace,
+    /// Why the kernel has refused the last datagram that it has refused.
+    error: String,
+}
+
+/// A line for the operator.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Info(String),
+    Warning(String),
+}
+
+impl Line {
+    fn write(self) {
+        match self {
+            Self::Info(text) => tracing::info!("{text}"),
+            Self::Warning(text) => tracing::warn!("{text}"),
+        }
+    }
+}
+
+impl NotifyLog {
+    /// Starts with the address of each server, and the one from which it is told.
+    pub(super) fn new(servers: &[(SocketAddr, Option<IpAddr>)]) -> Self {
+        let of = |&(address, from): &_| OfServer {
+            address,
+            from,
+            acknowledged: Gathered::default(),
+            refused: Gathered::default(),
+            rcode: 0,
+            unanswered: Gathered::default(),
+            unsent: Pace::default(),
+            error: String::new(),
+        };
+        Self(servers.iter().map(of).collect())
+    }
+
+    /// Notes the outcome for a zone.
+    pub(super) fn note(&mut self, ended: &Ended, now: Instant) {
+        let server = &mut self.0[ended.server];
+        let gathered = match ended.outcome {
+            Outcome::Acknowledged => &mut server.acknowledged,
+            Outcome::Refused(rcode) => {
+                server.rcode = rcode;
+                &mut server.refused
+            }
+            Outcome::Unanswered => &mut server.unanswered,
+        };
+        gathered.add(&ended.apex, now);
+    }
+
+    /// Notes that the kernel has refused a datagram to this server.
+    pub(super) fn note_unsent(&mut self, server: usize, error: &io::Error, now: Instant) {
+        let server = &mut self.0[server];
+        server.error = error.to_string();
+        server.unsent.want(now);
+    }
+
+    /// Returns when the next line is due.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let paces = self.0.iter().flat_map(|server| {
+            let zones = [&server.acknowledged, &server.refused, &server.unanswered];
+            zones
+                .map(|zones| &zones.pace)
+                .into_iter()
+                .chain([&server.unsent])
+        });
+        paces.filter_map(|pace| pace.due).min()
+    }
+
+    /// Writes the lines that are due.
+    pub(super) fn write(&mut self, now: Instant) {
+        self.lines(now).into_iter().for_each(Line::write);
+    }
+
+    fn lines(&mut self, now: Instant) -> Vec<Line> {
+        self.0.iter_mut().flat_map(|one| one.lines(now)).collect()
+    }
+}
+
+impl OfServer {
+    fn lines(&mut self, now: Instant) -> impl Iterator<Item = Line> + use<> {
+        let (address, code) = (self.address, Rcode::masked_from_int(self.rcode));
+        let from = self.from.map(|from| format!(" from {from}"));
+        let from = from.unwrap_or_default();
+        let acknowledged = self
+            .acknowledged
+            .take(now)
+            .map(|zones| Line::Info(format!("{address} has acknowledged NOTIFY of {zones}")));
+        let refused = self.refused.take(now).map(|zones| {
+            Line::Warning(format!(
+                "{address} replies to NOTIFY of {zones} with {code}: make it a secondary server of the zone, \
+                 and let it accept NOTIFY{from}"
+            ))
+        });
+        let unanswered = self.unanswered.take(now).map(|zones| {
+            Line::Warning(format!(
+                "{address} does not reply to NOTIFY of {zones}: check that it runs, and that it accepts UDP{from}"
+            ))
+        });
+        let unsent = self.unsent.take(now).then(|| {
+            Line::Warning(format!(
+                "the kernel does not send NOTIFY to {address}: {}; check its routes, its firewall, and \
+                 IPAddressDeny of the service",
+                self.error
+            ))
+        });
+        let lines = [acknowledged, refused, unanswered, unsent];
+        lines.into_iter().flatten()
+    }
+}
+
+/// Messages with the same outcome since the last line.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// The zone of the first message.
+    first: Option<Arc<[u8]>>,
+    number: u64,
+    pace: Pace,
+}
+
+impl Gathered {
+    fn add(&mut self, apex: &Arc<[u8]>, now: Instant) {
+        self.first.get_or_insert_with(|| Arc::clone(apex));
+        self.number += 1;
+        self.pace.want(now);
+    }
+
+    /// Describes the messages if the line is due, and starts again.
+    fn take(&mut self, now: Instant) -> Option<String> {
+        if !self.pace.take(now) {
+            return None;
+        }
+        let first = self.first.take()?;
+        let first = name::Shown(&first);
+        let others = std::mem::take(&mut self.number) - 1;
+        Some(match others {
+            0 => first.to_string(),
+            _ => format!("{first} and {} more", count(others)),
+        })
+    }
+}
+
+/// When lines of one kind are written.
+#[derive(Debug, Default)]
+struct Pace {
+    /// When the next line is due, if one is wanted.
+    due: Option<Instant>,
+    /// When the last line was written.
+    last: Option<Instant>,
+}
+
+impl Pace {
+    /// Asks for a line, soon or when the last one is long enough ago.
+    fn want(&mut self, now: Instant) {
+        let earliest = self.last.map_or(now, |last| last + LINE_INTERVAL);
+        self.due.get_or_insert(earliest.max(now + GATHERING));
+    }
+
+    /// Returns true once if a line is due.
+    fn take(&mut self, now: Instant) -> bool {
+        let is_due = self.due.take_if(|due| *due <= now).is_some();
+        if is_due {
+            self.last = Some(now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_gathers_messages_and_the_next_one_comes_a_minute_later() {
+        let servers = [53, 54].map(|port| {
+            let address = SocketAddr::from(([192, 0, 2, 1], port));
+            (address, (port == 53).then(|| [192, 0, 2, 9].into()))
+        });
+        let mut log = NotifyLog::new(&servers);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let apex: Arc<[u8]> = (*b"\x01a\0").into();
+        let ended = |server, outcome| Ended {
+            server,
+            apex: Arc::clone(&apex),
+            outcome,
+        };
+        assert_eq!(log.next_deadline(), None);
+        for server in [0, 0, 0, 1, 1] {
+            log.note(&ended(server, Outcome::Acknowledged), at(0));
+        }
+        assert!(log.lines(at(0)).is_empty());
+        assert_eq!(log.next_deadline(), Some(at(1)));
+        let expected = [
+            "192.0.2.1:53 has acknowledged NOTIFY of a. and 2 more",
+            "192.0.2.1:54 has acknowledged NOTIFY of a. and 1 more",
+        ];
+        assert_eq!(
+            log.lines(at(1)),
+            expected.map(|line| Line::Info(line.to_owned()))
+        );
+        log.note(&ended(0, Outcome::Acknowledged), at(2));
+        log.note(&ended(0, Outcome::Refused(9)), at(2));
+        assert!(log.lines(at(2)).is_empty());
+        let expected = "192.0.2.1:53 replies to NOTIFY of a. with NOTAUTH: make it a secondary server of the \
+                        zone, and let it accept NOTIFY from 192.0.2.9";
+        assert_eq!(log.lines(at(3)), [Line::Warning(expected.to_owned())]);
+        assert_eq!(log.next_deadline(), Some(at(61)));
+        assert_eq!(log.lines(at(61)).len(), 1);
+        assert_eq!(log.next_deadline(), None);
+        log.note(&ended(1, Outcome::Unanswered), at(99));
+        let error = io::ErrorKind::NetworkUnreachable.into();
+        log.note_unsent(1, &error, at(99));
+        log.note_unsent(1, &error, at(99));
+        let expected = [
+            "192.0.2.1:54 does not reply to NOTIFY of a.: check that it runs, and that it accepts UDP",
+            "the kernel does not send NOTIFY to 192.0.2.1:54: network unreachable; check its routes, its \
+             firewall, and IPAddressDeny of the service",
+        ];
+        assert_eq!(
+            log.lines(at(100)),
+            expected.map(|line| Line::Warning(line.to_owned()))
+        );
+        assert_eq!(log.next_deadline(), None);
+    }
+}

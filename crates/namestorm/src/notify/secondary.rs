@@ -1,0 +1,136 @@
+//! The secondary servers that are told of changes.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// Maximum number of secondary servers.
+const MAX_SECONDARIES: usize = 64;
+/// The port without `:PORT`.
+const PORT: u16 = 53;
+
+/// The address and the port of a secondary server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Secondary(SocketAddr);
+
+impl FromStr for Secondary {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORM: &str = "give an address, such as 192.0.2.53 or 2001:db8::53, or one with a port, such as \
+             192.0.2.53:5353 or [2001:db8::53]:5353";
+        let whole = |_| text.parse().map(|ip| SocketAddr::new(ip, PORT));
+        let address: SocketAddr = text.parse().or_else(whole).map_err(|_| FORM)?;
+        let (ip, port) = (address.ip(), address.port());
+        if port == 0 {
+            return Err(format!("no server has port 0: give {ip} for port {PORT}"));
+        }
+        let v4 = ip.to_canonical();
+        if v4 != ip {
+            let v4 = SocketAddr::new(v4, port);
+            return Err(format!("no server has this form of an address: give {v4}"));
+        }
+        let is_link_local = match ip {
+            IpAddr::V4(v4) => v4.is_broadcast(),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+        if is_link_local || ip.is_unspecified() || ip.is_multicast() {
+            return Err(format!(
+                "{ip} does not say which server is meant: give the server's own address, which must not be \
+                 link-local"
+            ));
+        }
+        Ok(Self(address))
+    }
+}
+
+impl fmt::Display for Secondary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The secondary servers of all zones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Secondaries(Vec<SocketAddr>);
+
+impl Secondaries {
+    /// # Errors
+    /// Returns a message for the operator if there are more than 64 servers, or if one is given twice. Also
+    /// on systems other than Linux, where the sandbox forbids sending.
+    pub(crate) fn new(secondaries: &[Secondary]) -> Result<Self, String> {
+        let all: Vec<_> = secondaries.iter().map(|one| one.0).collect();
+        if all.len() > MAX_SECONDARIES {
+            return Err(format!(
+                "--notify has {} servers, but {MAX_SECONDARIES} are the maximum: let some of them notify others",
+                all.len()
+            ));
+        }
+        let is_twice = |(at, one): &(usize, &SocketAddr)| all[..*at].contains(one);
+        if let Some((_, twice)) = all.iter().enumerate().find(is_twice) {
+            return Err(format!("--notify has {twice} twice: leave one out"));
+        }
+        if !(all.is_empty() || cfg!(target_os = "linux")) {
+            return Err("--notify works on Linux only: leave it out".to_owned());
+        }
+        Ok(Self(all))
+    }
+
+    /// Returns the addresses.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secondary(text: &str) -> Result<String, String> {
+        text.parse().map(|one: Secondary| one.to_string())
+    }
+
+    #[test]
+    fn the_port_is_53_unless_it_is_given() {
+        for (text, shown) in [
+            ("192.0.2.53", "192.0.2.53:53"),
+            ("192.0.2.53:5353", "192.0.2.53:5353"),
+            ("2001:db8::53", "[2001:db8::53]:53"),
+            ("[2001:db8::53]:5353", "[2001:db8::53]:5353"),
+            ("127.0.0.1", "127.0.0.1:53"),
+        ] {
+            assert_eq!(secondary(text).unwrap(), shown);
+        }
+    }
+
+    #[test]
+    fn an_address_that_no_server_has_is_refused_with_a_remedy() {
+        for (text, remedy) in [
+            ("ns2.example.org", "give an address, such as 192.0.2.53 "),
+            ("192.0.2.53:70000", "give an address"),
+            ("[2001:db8::53]", "such as 192.0.2.53:5353 or [2001:db8"),
+            ("192.0.2.53:0", "give 192.0.2.53 for port 53"),
+            ("::ffff:192.0.2.53", "give 192.0.2.53:53"),
+            ("[::ffff:192.0.2.53]:54", "give 192.0.2.53:54"),
+            ("0.0.0.0", "0.0.0.0 does not say which server is meant"),
+            ("ff02::1", "give the server's own address"),
+            ("255.255.255.255", "give the server's own address"),
+            ("fe80::1", "must not be link-local"),
+        ] {
+            let refusal = secondary(text).unwrap_err();
+            assert!(refusal.contains(remedy), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn there_are_at_most_64_different_servers() {
+        let of = |number: u8| Secondary(([192, 0, 2, number], PORT).into());
+        let all: Vec<_> = (0..65).map(of).collect();
+        assert_eq!(Secondaries::new(&all[1..]).unwrap().addresses().len(), 64);
+        let error = Secondaries::new(&all).unwrap_err();
+        assert!(error.starts_with("--notify has 65 servers"), "{error}");
+        let error = Secondaries::new(&[of(1), of(2), of(1)]).unwrap_err();
+        assert_eq!(error, "--notify has 192.0.2.1:53 twice: leave one out");
+    }
+}
