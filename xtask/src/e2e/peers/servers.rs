@@ -53,6 +53,7 @@ zone:
     name: {origin}
     zonefile: \"\"
     request-xfr: {file} secondary-key
+    allow-notify: 127.0.0.1 NOKEY
     provide-xfr: 127.0.0.1 NOKEY
 ",
     },
@@ -71,11 +72,16 @@ remote:
   - id: primary
     address: {primary}
     key: {key}
+acl:
+  - id: kernel
+    address: 127.0.0.1
+    action: notify
 zone:
 {each zone}
   - domain: {origin}
     zonefile-load: none
     master: primary
+    acl: [local, kernel]
 ",
     },
     Peer {
@@ -91,7 +97,7 @@ zone \"{origin}\" {
     type secondary;
     masterfile-format text;
     primaries { {file} key secondary-key; };
-    min-refresh-time 1;
+    allow-notify { 127.0.0.1; };
 };
 ",
     },
