@@ -159,6 +159,7 @@ mod report;
 mod respond;
 pub mod rtype;
 mod secret_source;
+mod secret_text;
 mod serve;
 mod server;
 mod service;

@@ -415,6 +415,9 @@ where
         } else {
             (self.answers(), None)
         };
+        if let Some(notifier) = &self.notifier {
+            notifier.find_addresses();
+        }
         let capabilities = port.capabilities();
         let mut dns = Dns::new(Arc::clone(&answers), self.mode);
         let mut over_tcp = DnsOverTcp::with_hook(answers, self.tcp.request_timeout, hook);
@@ -479,7 +482,8 @@ where
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.files.clone()
+        let secrets = self.defence.secrets().files().map(PathBuf::from);
+        self.files.iter().cloned().chain(secrets).collect()
     }
 
     fn watched(&self) -> Vec<Watched> {

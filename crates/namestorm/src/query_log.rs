@@ -180,15 +180,16 @@ impl QueryLogger {
         }
     }
 
-    /// Logs the reply to the query. It consists of a head, a tail, and an OPT record.
+    /// Logs the reply to the query. It consists of a head, a tail, an OPT record and a signature.
     #[cold]
     #[inline(never)]
-    pub(crate) fn on_reply(&mut self, ends: [SocketAddr; 2], head: &[u8], tail: &[u8], opt: &[u8]) {
+    pub(crate) fn on_reply(&mut self, ends: [SocketAddr; 2], parts: [&[u8]; 4]) {
         if let Some(lines) = &mut self.lines {
-            lines.log(ends[0], head, tail.len(), opt);
+            let [head, tail, opt, signature] = parts;
+            lines.log(ends[0], head, tail.len() + signature.len(), opt);
         }
         if let Some(tap) = &mut self.tap {
-            tap.on_reply(ends, &[head, tail, opt]);
+            tap.on_reply(ends, &parts);
         }
     }
 
@@ -217,7 +218,7 @@ impl QueryLogger {
 
 impl LineLogger {
     /// Logs a query, unless it is left out of the sample. The arguments after the client are the
-    /// reply's head, the length of its tail, and its OPT record.
+    /// reply's head, the length of its other parts, and its OPT record.
     fn log(&mut self, peer: SocketAddr, head: &[u8], tail_len: usize, opt: &[u8]) {
         self.until_next -= 1;
         if self.until_next == 0 {
@@ -381,7 +382,7 @@ mod tests {
         let ends = ["192.0.2.1:53".parse().unwrap(); 2];
         let left: Vec<_> = (0..7)
             .map(|_| {
-                logger.on_reply(ends, HEAD, &[], &[]);
+                logger.on_reply(ends, [HEAD, &[], &[], &[]]);
                 logger.lines.as_ref().unwrap().until_next
             })
             .collect();

@@ -1,5 +1,6 @@
 //! Turns a query into its reply, for any transport.
 
+mod parts;
 mod transfer;
 mod without_records;
 
@@ -28,7 +29,9 @@ use crate::query::{AA, HEADER_LEN, Header, MAX_HEAD, NameBuf, QR, RD, RawQuestio
 use crate::rcode;
 use crate::rtype;
 use crate::tail::{MAX_TCP_MESSAGE, QUESTION_REST};
+use crate::tsig::may_be_signed;
 
+pub(crate) use parts::Parts;
 pub(crate) use transfer::{TransferReply, asks_for_transfer};
 
 // All options fit a reply without records, however short the messages that the client accepts.
@@ -95,10 +98,15 @@ impl<'a> Reply<'a> {
     }
 
     /// Appends the whole message to `out`. The head may have been written over the start of `query`.
-    pub(crate) fn append_to(&self, query: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn append_to(&self, query: &[u8], out: &mut Vec<u8>) -> Parts {
         out.extend_from_slice(self.rewritten.unwrap_or(&query[..self.head_len]));
         out.extend_from_slice(self.tail.bytes);
         out.extend_from_slice(self.trail);
+        Parts {
+            head: self.head_len,
+            tail: self.tail.bytes.len(),
+            opt: self.trail.len(),
+        }
     }
 
     /// Always returns false, because a reply has at least a header.
@@ -341,6 +349,9 @@ impl Responder {
         };
         let parsed = match parsed {
             Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
+            _ if !COOKIES && may_be_signed(message) => {
+                return set_aside(counters, &mut self.is_set_aside);
+            }
             _ => {
                 self.groups.count(NO_GROUP);
                 let bare = BareReply::to(message, &header, (context.peer)(), cookies, counters);
@@ -350,13 +361,10 @@ impl Responder {
         let (question, hash) = (parsed.question, parsed.hash);
         let (mut query, is_malformed) = read_rest(message, &header, question, transport);
         query.limit = query.limit.saturating_sub(self.signature_room);
-        self.is_set_aside = !COOKIES && query.needs_care();
-        if self.is_set_aside {
-            counters.queries -= 1;
-            return None;
+        if !COOKIES && query.needs_care() {
+            return set_aside(counters, &mut self.is_set_aside);
         }
-        let client = || (context.peer)().ip();
-        let cookie = query.cookie(message, cookies, client, counters);
+        let cookie = query.cookie(message, cookies, || (context.peer)().ip(), counters);
         counters.count_type(question.qtype);
         let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
         let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
@@ -450,6 +458,14 @@ fn place<'a>(
         message[2..HEADER_LEN].copy_from_slice(fields);
         None
     }
+}
+
+/// Leaves a message to [`Responder::respond_with_peer`], which counts it.
+#[cold]
+fn set_aside<T>(counters: &mut Counters, is_set_aside: &mut bool) -> Option<T> {
+    counters.queries -= 1;
+    *is_set_aside = true;
+    None
 }
 
 /// Counts a message and parses its header. Returns `None` if the message receives no reply.

@@ -19,7 +19,7 @@ use crate::identity::Identity;
 use crate::query::HEADER_LEN;
 use crate::query_log::QueryLogger;
 use crate::rate_limit::{Excess, RateLimit, RateLimiter};
-use crate::respond::{Reply, Responder, Transport};
+use crate::respond::{Parts, Reply, Responder, Transport};
 use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict};
 use crate::udp_size::{MAX_UDP_SIZE, UdpSizes};
 
@@ -227,7 +227,7 @@ impl Dns {
         if let Some(log) = &mut self.query_log {
             let head = datagram.payload().get(..head_len).unwrap_or_default();
             let ends = [datagram.peer(), datagram.local()];
-            log.on_reply(ends, head, tail.bytes, trail);
+            log.on_reply(ends, [head, tail.bytes, trail, &[]]);
         }
         // The result is ignored, because the UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
@@ -352,8 +352,9 @@ impl Dns {
             }
         };
         out.clear();
+        let mut parts = Parts::default();
         if let Some(reply) = reply {
-            reply.append_to(message, out);
+            parts = reply.append_to(message, out);
             signer.sign(out, 0);
         }
         responder.end_signed();
@@ -361,7 +362,7 @@ impl Dns {
             return;
         };
         if let Some(log) = query_log {
-            log.on_reply([datagram.peer(), datagram.local()], head, tail, &[]);
+            log.on_reply([datagram.peer(), datagram.local()], parts.split(out));
         }
         datagram.payload_mut()[..HEADER_LEN].copy_from_slice(head);
         // The result is ignored, because the UDP layer counts failures.
@@ -385,7 +386,7 @@ fn turn_around<P: Port>(
     if let Some(log) = query_log {
         let head = datagram.payload().get(..reply.head_len).unwrap_or_default();
         let ends = [datagram.peer(), datagram.local()];
-        log.on_reply(ends, head, reply.tail.bytes, reply.trail);
+        log.on_reply(ends, [head, reply.tail.bytes, reply.trail, &[]]);
     }
     // The result is ignored, because the UDP layer counts failures.
     let _ = datagram.turn_around(reply.head_len, reply.tail, reply.trail);

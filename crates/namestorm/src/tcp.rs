@@ -23,7 +23,7 @@ use crate::groups::GroupCounts;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
 use crate::query_log::QueryLogger;
-use crate::respond::{Reply, Responder, TransferReply, Transport, asks_for_transfer};
+use crate::respond::{Parts, Reply, Responder, TransferReply, Transport, asks_for_transfer};
 use crate::tail::MAX_TCP_MESSAGE;
 use crate::transfer::{LENGTH, Transfer, TransferClients, set_length};
 use crate::tsig::{Signer, TsigKeys, Verdict, may_be_signed};
@@ -81,13 +81,6 @@ impl Default for TcpSettings {
 
 /// The state of a connection: the transfer in progress, if there is one.
 type State = Option<Box<Transfer>>;
-
-/// The lengths of the first parts of a reply, in bytes. The OPT record follows them.
-#[derive(Clone, Copy, Debug)]
-struct Parts {
-    head: usize,
-    tail: usize,
-}
 
 /// The DNS service for TCP.
 #[derive(Debug)]
@@ -260,9 +253,9 @@ impl<H: Hook> DnsOverTcp<H> {
                 }
                 self.reply.clear();
                 transfer.fill(&mut self.reply);
-                let [head, opt] = transfer.ends();
-                let tail = first_message(&self.reply).len() - head - opt;
-                Some((Parts { head, tail }, Some(transfer)))
+                let [head, opt, signature] = transfer.ends();
+                let tail = first_message(&self.reply).len() - head - opt - signature;
+                Some((Parts { head, tail, opt }, Some(transfer)))
             }
         }
     }
@@ -384,10 +377,8 @@ impl<H: Hook> DnsOverTcp<H> {
         };
         let ends = [conn.peer(), conn.local()];
         log.on_query(ends, message, conn.now());
-        if let Some(Parts { head, tail }) = parts {
-            let (head, rest) = first_message(&self.reply).split_at(head);
-            let (tail, opt) = rest.split_at(tail);
-            log.on_reply(ends, head, tail, opt);
+        if let Some(parts) = parts {
+            log.on_reply(ends, parts.split(first_message(&self.reply)));
         }
     }
 }
@@ -405,11 +396,7 @@ fn first_message(messages: &[u8]) -> &[u8] {
 fn compose(out: &mut Vec<u8>, query: &[u8], reply: &Reply<'_>) -> Parts {
     out.clear();
     out.extend((reply.len() as u16).to_be_bytes());
-    reply.append_to(query, out);
-    Parts {
-        head: reply.head_len,
-        tail: reply.tail.bytes.len(),
-    }
+    reply.append_to(query, out)
 }
 
 impl<H: Hook> Application for DnsOverTcp<H> {

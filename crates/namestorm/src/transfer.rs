@@ -81,7 +81,7 @@ impl Transfer {
         self.signer = Some(signer.clone().into());
     }
 
-    /// Returns the length that the signature of a message has at most, in bytes.
+    /// Returns the length of the signature of a message, in bytes.
     fn signature_len(&self) -> usize {
         self.signer.as_ref().map_or(0, |signer| signer.room())
     }
@@ -96,10 +96,10 @@ impl Transfer {
         self.group
     }
 
-    /// Returns the lengths of the first and the last part of each message, in bytes: the header with the
-    /// question, and the OPT record.
-    pub(crate) fn ends(&self) -> [usize; 2] {
-        [self.head.len(), self.opt.len()]
+    /// Returns the lengths of three parts of each message, in bytes: the header with the question, the OPT
+    /// record, and the signature.
+    pub(crate) fn ends(&self) -> [usize; 3] {
+        [self.head.len(), self.opt.len(), self.signature_len()]
     }
 
     /// Appends as many messages to the empty buffer as one write takes, each with its length field.

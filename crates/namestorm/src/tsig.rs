@@ -216,10 +216,14 @@ impl Signer {
         Some(key.name())
     }
 
-    /// Returns a bound of the length of the signature of each message, in bytes.
+    /// Returns the length of the signature of each message, in bytes, or more if that of the query is wrong.
     pub(crate) fn room(&self) -> usize {
         let [key, algorithm] = [&self.names.key, &self.names.algorithm].map(|it| it.bytes().len());
-        key + FIELDS + algorithm + FIXED_DATA + MAX_MAC + TIME
+        let code = match (&self.key, self.fault) {
+            (Some(key), None) => key.mac_len(),
+            _ => MAX_MAC + TIME,
+        };
+        key + FIELDS + algorithm + FIXED_DATA + code
     }
 
     /// Signs the message that begins at `start`.
@@ -370,7 +374,7 @@ mod tests {
             mac = key.mac(&[&[0, 48], &mac, &message, variables]);
             assert_eq!(out[start + 12..], record(&mac));
             assert_eq!(out[start + 11], 1);
-            assert!(out.len() - start - message.len() <= signer.room());
+            assert_eq!(out.len() - start - message.len(), signer.room());
         }
         assert!(signer.room() <= MAX_SIGNATURE);
     }

@@ -115,6 +115,25 @@ fn signed_queries_get_the_same_replies_with_signatures() {
 }
 
 #[test]
+fn replies_to_other_messages_than_queries_are_signed_too() {
+    let mut update = Query::new(&name("example.org"), 6).bytes();
+    update[2] = 5 << 3;
+    let bare = Query {
+        is_bare: true,
+        ..Query::new(&name("example.org"), 1)
+    };
+    for (message, rcode) in [(update, 4), (bare.bytes(), 1)] {
+        let (signed, mac) = signature().sign(&message);
+        for reply in [
+            client(ZONE, &[]).ask(&signed).unwrap(),
+            ask_over_tcp(&mut client(ZONE, &[]), &signed),
+        ] {
+            assert_eq!(verified(&reply, &mac)[3] & 15, rcode);
+        }
+    }
+}
+
+#[test]
 fn a_reply_leaves_room_for_its_signature_or_is_truncated() {
     let of = |addresses: usize| {
         let records: Vec<_> = (0..addresses)

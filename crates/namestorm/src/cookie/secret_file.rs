@@ -1,10 +1,10 @@
 //! Files with server secrets.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use super::{SECRET_LEN, Secret};
+use crate::secret_text;
 
 /// Maximum number of secrets in a file. An exchange needs two of them at a time.
 pub const MAX_SECRETS: usize = 4;
@@ -42,12 +42,7 @@ pub enum CookieFileError {
 /// # Errors
 /// If the file cannot be read, or is not such a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<Secret>, CookieFileError> {
-    let mut text = Vec::new();
-    let file = File::open(path)?;
-    file.take(MAX_FILE_LEN + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_FILE_LEN {
-        return Err(CookieFileError::Long);
-    }
+    let text = secret_text::read(path, MAX_FILE_LEN)?.ok_or(CookieFileError::Long)?;
     let mut secrets = Vec::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
@@ -118,6 +113,8 @@ mod tests {
             let found = read_text(text.as_bytes()).unwrap_err();
             assert!(found.starts_with(error), "{text}: {found}");
         }
+        let folder = read(Path::new("/")).unwrap_err().to_string();
+        assert!(folder.starts_with("cannot be read: it is no ordinary file; "));
         let missing = read(Path::new("/none")).unwrap_err().to_string();
         assert!(
             missing.starts_with("cannot be read: ")

@@ -18,7 +18,7 @@ const LINE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Gathers what became of NOTIFY, and makes lines of it: at most one a minute for each server and kind of
 /// outcome.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct NotifyLog(Vec<OfServer>);
 
 /// What is told of one server.
@@ -55,8 +55,8 @@ impl Line {
 
 impl NotifyLog {
     /// Starts with the address of each server, and the one from which it is told.
-    pub(super) fn new(servers: &[(SocketAddr, Option<IpAddr>)]) -> Self {
-        let of = |&(address, from): &_| OfServer {
+    pub(super) fn new(servers: impl Iterator<Item = (SocketAddr, Option<IpAddr>)>) -> Self {
+        let of = |(address, from)| OfServer {
             address,
             from,
             acknowledged: Gathered::default(),
@@ -66,7 +66,12 @@ impl NotifyLog {
             unsent: Pace::default(),
             error: String::new(),
         };
-        Self(servers.iter().map(of).collect())
+        Self(servers.map(of).collect())
+    }
+
+    /// Returns true if there are no servers.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Notes the outcome for a zone.
@@ -211,7 +216,7 @@ mod tests {
             let address = SocketAddr::from(([192, 0, 2, 1], port));
             (address, (port == 53).then(|| [192, 0, 2, 9].into()))
         });
-        let mut log = NotifyLog::new(&servers);
+        let mut log = NotifyLog::new(servers.into_iter());
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let apex: Arc<[u8]> = (*b"\x01a\0").into();

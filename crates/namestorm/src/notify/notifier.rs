@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use control::report::count;
@@ -23,8 +23,9 @@ const NAMED: usize = 4;
 /// Tells secondary servers that zones have changed. A thread of its own does so while the workers serve.
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    /// Each secondary server, and the kernel's address from which it is told, if there is a route.
-    servers: Vec<(SocketAddr, Option<IpAddr>)>,
+    servers: Vec<SocketAddr>,
+    /// The kernel's addresses from which the servers are told, as far as there is a route.
+    from: OnceLock<Vec<Option<IpAddr>>>,
     sockets: Sockets,
     state: Mutex<State>,
     wake: Sender<()>,
@@ -70,9 +71,9 @@ impl Notifier {
             sockets.map_err(|error| format!("cannot make a UDP socket for --notify: {error}"))?;
         let [low, high, ..] = Secret::random()?.words();
         let (wake, woken) = mailbox::mailbox(1)?;
-        let from = addresses.iter().map(|to| (*to, address_towards(*to)));
         Ok(Some(Self {
-            servers: from.collect(),
+            servers: addresses.to_vec(),
+            from: OnceLock::new(),
             sockets,
             state: Mutex::new(State {
                 schedule: Schedule::new(addresses, [low, high], Instant::now()),
@@ -82,6 +83,22 @@ impl Notifier {
             woken: Mutex::new(woken),
             counts: Counts::default(),
         }))
+    }
+
+    /// Finds out from which addresses the kernel sends. Called when the device is open, because the kernel's
+    /// address may come with it, and before privileges are dropped.
+    pub(crate) fn find_addresses(&self) {
+        let from = || self.servers.iter().map(|to| address_towards(*to)).collect();
+        self.from.get_or_init(from);
+    }
+
+    /// Returns each server, and the kernel's address from which it is told, if it is known.
+    fn routes(&self) -> impl Iterator<Item = (SocketAddr, Option<IpAddr>)> {
+        let from = self.from.get().into_iter().flatten().copied();
+        self.servers
+            .iter()
+            .copied()
+            .zip(from.chain(std::iter::repeat(None)))
     }
 
     /// Tells of the zones whose serials differ from those `before`, and of new ones. The workers must
@@ -106,14 +123,10 @@ impl Notifier {
 
     /// Describes the secondary servers in the words of the start block.
     pub(crate) fn describe(&self) -> String {
-        let described = self
-            .servers
-            .iter()
-            .take(NAMED)
-            .map(|(to, from)| match from {
-                Some(from) => format!("{to} from {from}"),
-                None => format!("{to}, to which the kernel has no route"),
-            });
+        let described = self.routes().take(NAMED).map(|(to, from)| match from {
+            Some(from) => format!("{to} from {from}"),
+            None => format!("{to}, to which the kernel has no route"),
+        });
         let mut described: Vec<_> = described.collect();
         if let Some(more @ 1..) = self.servers.len().checked_sub(NAMED) {
             described.push(format!("{} more", count(more as u64)));
@@ -187,7 +200,7 @@ impl Readers for Notifier {
 
     fn run(&self) {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut log = NotifyLog::new(&self.servers);
+        let mut log = NotifyLog::default();
         loop {
             woken.bell().silence();
             woken.take_all(drop);
@@ -195,6 +208,10 @@ impl Readers for Notifier {
             let mut state = self.state();
             let deadline = match state.phase {
                 Phase::Starting => None,
+                Phase::Serving if log.is_empty() => {
+                    log = NotifyLog::new(self.routes());
+                    continue;
+                }
                 Phase::Serving => self.work(&mut state.schedule, &mut log, now),
                 Phase::Ending => return,
             };

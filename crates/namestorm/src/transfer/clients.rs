@@ -31,16 +31,15 @@ impl FromStr for TransferRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (network, key) = match text.split_once(' ') {
-            Some((network, key)) => (network, Some(key.trim())),
-            None => (text, None),
-        };
+        let mut words = text.split_whitespace();
+        let network = words.next().unwrap_or_default().parse()?;
+        let key: Option<Result<Name, _>> = words.next().map(str::parse);
+        if words.next().is_some() {
+            return Err("give at most one key after the network".to_owned());
+        }
         Ok(Self {
-            network: network.parse()?,
-            key: key
-                .map(str::parse)
-                .transpose()
-                .map_err(|error| format!("{error}"))?,
+            network,
+            key: key.transpose().map_err(|error| format!("{error}"))?,
         })
     }
 }
@@ -92,6 +91,9 @@ impl TransferClients {
         let is_unknown = |key: &&Name| keys.get(&key.as_wire().to_ascii_lowercase()).is_none();
         match self.keys().find(is_unknown) {
             None => Ok(()),
+            Some(key) if keys.is_empty() => Err(format!(
+                "--allow-transfer names the key {key}, but there are no keys: name a file with --tsig-keys"
+            )),
             Some(key) => Err(format!(
                 "--allow-transfer names the key {key}, which is not in the file of --tsig-keys: add it there, \
                  or correct the name"
@@ -102,5 +104,26 @@ impl TransferClients {
     /// Returns the keys of the rules.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
         self.0.iter().filter_map(|rule| rule.key.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_has_a_network_and_perhaps_a_key() {
+        let rule = |text: &str| text.parse::<TransferRule>();
+        assert_eq!(rule("192.0.2.7 \t k."), rule("192.0.2.7 k"));
+        assert_eq!(rule("192.0.2.7 "), rule("192.0.2.7"));
+        for (text, error) in [
+            ("", "give an address"),
+            ("192.0.2.7/33 k", "an IPv4 network has"),
+            ("192.0.2.7 a..b", "'a..b' is not a domain name"),
+            ("192.0.2.7 k1 k2", "give at most one key"),
+        ] {
+            let found = rule(text).unwrap_err();
+            assert!(found.starts_with(error), "{text}: {found}");
+        }
     }
 }

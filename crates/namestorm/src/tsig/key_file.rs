@@ -1,13 +1,13 @@
 //! Files with keys, as `tsig-keygen` writes them and BIND and dig read them.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use data_encoding::BASE64;
 
 use super::key::Key;
 use crate::name::Name;
+use crate::secret_text;
 
 /// Maximum number of keys in a file.
 pub const MAX_KEYS: usize = 256;
@@ -52,12 +52,7 @@ pub enum KeyFileError {
 /// # Errors
 /// If the file cannot be read, or is not such a file.
 pub(super) fn read(path: &Path) -> Result<Vec<Key>, KeyFileError> {
-    let mut text = Vec::new();
-    let file = File::open(path)?;
-    file.take(MAX_FILE_LEN + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_FILE_LEN {
-        return Err(KeyFileError::Long);
-    }
+    let text = secret_text::read(path, MAX_FILE_LEN)?.ok_or(KeyFileError::Long)?;
     parse(&String::from_utf8_lossy(&text))
 }
 
@@ -66,9 +61,11 @@ pub(super) fn read(path: &Path) -> Result<Vec<Key>, KeyFileError> {
 /// # Errors
 /// If it is not such a text.
 pub(super) fn parse(text: &str) -> Result<Vec<Key>, KeyFileError> {
+    // Some editors put an invisible mark at the start.
+    let text = text.trim_start_matches('\u{feff}');
     let mut words = Words { text, at: 0 };
     let mut keys: Vec<Key> = Vec::new();
-    while let Some(word) = words.next() {
+    while let Some(word) = words.next()? {
         if word.text != "key" {
             return Err(words.error(&word, "the word key"));
         }
@@ -115,8 +112,10 @@ impl<'t> Words<'t> {
             let word = self.some("algorithm, secret or }")?;
             match word.text {
                 "}" if !word.is_quoted => break,
-                "algorithm" => algorithm = Some(self.value("the name of an algorithm")?),
-                "secret" => secret = Some(self.value("a secret in base64")?),
+                "algorithm" if algorithm.is_none() => {
+                    algorithm = Some(self.value("the name of an algorithm")?);
+                }
+                "secret" if secret.is_none() => secret = Some(self.value("a secret in base64")?),
                 _ => return Err(self.error(&word, "algorithm, secret or }")),
             }
             self.expect(";")?;
@@ -126,18 +125,23 @@ impl<'t> Words<'t> {
         let secret = secret.ok_or_else(|| self.error(&end, "a secret before the end"))?;
         let bytes = BASE64.decode(secret.text.as_bytes()).ok();
         let bytes = bytes.filter(|bytes| !bytes.is_empty());
-        // The secret must not get into a log.
-        let hidden = Word {
-            text: "something else",
-            ..secret
-        };
-        let bytes = bytes.ok_or_else(|| self.error(&hidden, "a secret in base64"))?;
+        let bytes = bytes.ok_or_else(|| self.error(&secret, "a secret in base64"))?;
         let key = Key::new(&parsed, algorithm.text.trim_end_matches('.'), &bytes);
-        let wanted = || format!("one of {}", Key::algorithms());
-        Ok((
-            parsed,
-            key.ok_or_else(|| self.error(&algorithm, &wanted()))?,
-        ))
+        let unknown = || {
+            let is_one = algorithm.text.starts_with("hmac-") && algorithm.text.len() < 20;
+            let found = if is_one {
+                algorithm.text
+            } else {
+                "another word"
+            };
+            let found = found.escape_debug().to_string();
+            self.error_at(
+                algorithm.at,
+                found,
+                &format!("one of {}", Key::algorithms()),
+            )
+        };
+        Ok((parsed, key.ok_or_else(unknown)?))
     }
 
     /// Returns the next word, which must not be a single character like `;`.
@@ -163,18 +167,15 @@ impl<'t> Words<'t> {
     }
 
     fn some(&mut self, wanted: &str) -> Result<Word<'t>, KeyFileError> {
-        let end = Word {
-            text: "the end of the file",
-            at: self.text.len(),
-            is_quoted: false,
-        };
-        self.next().ok_or_else(|| self.error(&end, wanted))
+        self.next()?.ok_or_else(|| self.at_end(wanted))
     }
 
-    fn next(&mut self) -> Option<Word<'t>> {
-        self.skip_blanks();
+    fn next(&mut self) -> Result<Option<Word<'t>>, KeyFileError> {
+        self.skip_blanks()?;
         let (text, at) = (&self.text[self.at..], self.at);
-        let first = text.chars().next()?;
+        let Some(first) = text.chars().next() else {
+            return Ok(None);
+        };
         let is_quoted = first == '"';
         let (inner, len) = if is_quoted {
             let inner = text[1..].split('"').next().unwrap_or_default();
@@ -187,38 +188,53 @@ impl<'t> Words<'t> {
             (word, word.len())
         };
         self.at += len;
-        Some(Word {
+        Ok(Some(Word {
             text: inner,
             at,
             is_quoted,
-        })
+        }))
     }
 
     /// Skips white space, and the three kinds of comments of BIND's files.
-    fn skip_blanks(&mut self) {
+    fn skip_blanks(&mut self) -> Result<(), KeyFileError> {
         loop {
             let rest = self.text[self.at..].trim_start();
             let comment = if rest.starts_with('#') || rest.starts_with("//") {
                 rest.find('\n').unwrap_or(rest.len())
-            } else if rest.starts_with("/*") {
-                rest.find("*/").map_or(rest.len(), |end| end + 2)
+            } else if let Some(inside) = rest.strip_prefix("/*") {
+                let end = inside.find("*/").map(|end| 2 + end + 2);
+                end.ok_or_else(|| self.at_end("*/"))?
             } else {
                 0
             };
             self.at = self.text.len() - rest.len() + comment;
             if comment == 0 {
-                return;
+                return Ok(());
             }
         }
     }
 
+    /// Returns the error that something else is in the place of a word. Words are not shown, because each may
+    /// be a secret that must not get into a log.
     fn error(&self, word: &Word<'_>, wanted: &str) -> KeyFileError {
-        let before = &self.text[..word.at];
+        let found = match word.text {
+            "{" | "}" | ";" if !word.is_quoted => word.text,
+            _ => "another word",
+        };
+        self.error_at(word.at, found.to_owned(), wanted)
+    }
+
+    fn at_end(&self, wanted: &str) -> KeyFileError {
+        self.error_at(self.text.len(), "the end of the file".to_owned(), wanted)
+    }
+
+    fn error_at(&self, at: usize, found: String, wanted: &str) -> KeyFileError {
+        let before = &self.text[..at];
         let line_start = before.rfind('\n').map_or(0, |end| end + 1);
         KeyFileError::Syntax {
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            found: word.text.chars().take(40).collect(),
+            found,
             wanted: wanted.to_owned(),
         }
     }
@@ -233,7 +249,7 @@ mod tests {
     #[test]
     fn keys_are_read_as_they_are_generated_and_written_by_hand() {
         let text = format!(
-            "# comment\n// another \"one\n/* and * one */ {KEY}key B{{secret AAAA;algorithm HMAC-SHA512.;}};"
+            "\u{feff}# comment\n// another \"one\n/* and * one */ {KEY}key B{{secret AAAA;algorithm HMAC-SHA512.;}};"
         );
         let keys = parse(&text).unwrap();
         let names: Vec<_> = keys.iter().map(Key::name).collect();
@@ -247,10 +263,17 @@ mod tests {
         let secret = KEY.replace("8jd/Ieo=", "8jd/Ie!");
         for (text, error) in [
             ("", "has no key: "),
-            ("/* open", "has no key: "),
+            (
+                "/* open",
+                "has the end of the file in line 1, column 8, where */ must be",
+            ),
+            (
+                "/*/",
+                "has the end of the file in line 1, column 4, where */",
+            ),
             (
                 "options { };",
-                "has options in line 1, column 1, where the word key must be",
+                "has another word in line 1, column 1, where the word key must be",
             ),
             (
                 "\n key { ",
@@ -258,9 +281,20 @@ mod tests {
             ),
             (
                 "key a..b {};",
-                "has a..b in line 1, column 5, where the name",
+                "has another word in line 1, column 5, where the name",
             ),
-            ("key a \"{\"", "has { in line 1, column 7, where { must be"),
+            (
+                "key a \"{\"",
+                "has another word in line 1, column 7, where { must be",
+            ),
+            (
+                "key a { \"8jd/Ieo=\"; };",
+                "has another word in line 1, column 9, where algorithm, secret or }",
+            ),
+            (
+                "key a { secret AA==; secret AA==; };",
+                "has another word in line 1, column 22, where algorithm",
+            ),
             (
                 "key a { secret AAAA; };",
                 "has ; in line 1, column 23, where an algorithm",
@@ -275,11 +309,11 @@ mod tests {
             ),
             (
                 "key a { algorithm hmac-sha1; secret \"\"; };",
-                "has something else in line 1, column 37, where a secret in base64",
+                "has another word in line 1, column 37, where a secret in base64",
             ),
             (
                 &secret,
-                "has something else in line 3, column 9, where a secret in base64",
+                "has another word in line 3, column 9, where a secret in base64",
             ),
             (
                 "key a { secret AA==",
@@ -287,7 +321,7 @@ mod tests {
             ),
             (
                 "key a { lifetime 3; };",
-                "has lifetime in line 1, column 9, where algorithm, secret or }",
+                "has another word in line 1, column 9, where algorithm, secret or }",
             ),
             (&KEY.repeat(2), "has two keys that are called a-key.: "),
         ] {
