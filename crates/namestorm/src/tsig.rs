@@ -272,19 +272,19 @@ impl Signer {
     /// Returns the code of the next message (RFC 8945, sections 4.3 and 5.3.1).
     fn mac(&self, key: &Key, message: &[u8], timers: &[u8], end: &[u8]) -> Mac {
         let len = (self.before.len() as u16).to_be_bytes();
-        let parts: [&[u8]; 4] = [&len, &self.before, message, timers];
-        if self.is_first {
-            let [len, before, message, timers] = parts;
-            let Names {
-                key: name,
-                algorithm,
-            } = &self.names;
-            let names = [name.bytes(), &CLASS_AND_TTL, algorithm.bytes()];
-            let [name, class, algorithm] = names;
-            key.mac(&[len, before, message, name, class, algorithm, timers, end])
-        } else {
-            key.mac(&parts)
+        if !self.is_first {
+            return key.mac(&[&len, &self.before, message, timers]);
         }
+        key.mac(&[
+            &len,
+            &self.before,
+            message,
+            self.names.key.bytes(),
+            &CLASS_AND_TTL,
+            self.names.algorithm.bytes(),
+            timers,
+            end,
+        ])
     }
 
     /// Returns the time of day, in seconds since 1970.
