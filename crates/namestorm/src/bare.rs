@@ -10,11 +10,8 @@ use crate::counters::Counters;
 use crate::edns::{self, Edns};
 use crate::identity::Identity;
 use crate::options::{About, OptWriter};
-use crate::query::{self, HEADER_LEN, Header, QR, RD};
+use crate::query::{HEADER_LEN, Header, QR, RD, additional_at};
 use crate::rcode;
-
-/// Length of the type and the class of a question, in bytes.
-const TYPE_AND_CLASS: usize = 4;
 
 /// A reply without a question.
 pub(crate) struct BareReply {
@@ -88,21 +85,6 @@ impl BareReply {
             room: usize::MAX,
         })
     }
-}
-
-/// Returns the offset of the additional section in a message, or `None` if a section before it is
-/// malformed.
-fn additional_at(message: &[u8], header: &Header) -> Option<usize> {
-    let [questions, answers, authority, _] = header.counts();
-    let mut at = HEADER_LEN;
-    // Each question and each record takes some bytes, so forged counts cannot make the loops long.
-    for _ in 0..questions {
-        at = query::skip_name(message, at).ok()? + TYPE_AND_CLASS;
-    }
-    for _ in 0..u32::from(answers) + u32::from(authority) {
-        at = query::skip_record(message, at).ok()?;
-    }
-    (at <= message.len()).then_some(at)
 }
 
 #[cfg(test)]

@@ -284,6 +284,21 @@ pub(crate) fn skip_record(message: &[u8], at: usize) -> Result<usize, Malformed>
     Ok(at + DATA_LEN_AT + 2 + usize::from(len))
 }
 
+/// Returns the offset of the additional section in a message, or `None` if a section before it is
+/// malformed.
+pub(crate) fn additional_at(message: &[u8], header: &Header) -> Option<usize> {
+    let [questions, answers, authority, _] = header.counts();
+    let mut at = HEADER_LEN;
+    // Each question and each record takes some bytes, so forged counts cannot make the loops long.
+    for _ in 0..questions {
+        at = skip_name(message, at).ok()? + QUESTION_REST;
+    }
+    for _ in 0..u32::from(answers) + u32::from(authority) {
+        at = skip_record(message, at).ok()?;
+    }
+    (at <= message.len()).then_some(at)
+}
+
 #[cfg(test)]
 #[path = "query_tests.rs"]
 mod tests;

@@ -25,16 +25,8 @@ fn exported() -> String {
     let folder = tempfile::tempdir().unwrap();
     let [www, zone, socket] = &content(folder.path(), "www");
     let at = ["--control-socket", socket];
-    let arguments = [
-        "serve",
-        "--web",
-        www,
-        "--zone",
-        zone,
-        "--notify",
-        "127.0.0.1",
-    ];
-    let arguments = [&arguments[..], &at].concat();
+    let content = ["serve", "--web", www, "--zone", zone];
+    let arguments = [&content[..], &["--notify", "127.0.0.1"], &at].concat();
     let storm = Example::start(STORM, &arguments);
     // The outcome does not matter: a failed reload is a last reload too.
     Command::new(STORM).arg("reload").args(at).output().unwrap();

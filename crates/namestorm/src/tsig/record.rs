@@ -1,11 +1,9 @@
 //! TSIG records (RFC 8945, section 4.2).
 
-use crate::query::{Header, Malformed, NameBuf, expand, skip_name, skip_record};
+use crate::query::{Header, Malformed, NameBuf, additional_at, expand, skip_name, skip_record};
 use crate::rtype::{ANY, TSIG};
-use crate::tail::{FIELDS, QUESTION_AT};
+use crate::tail::FIELDS;
 
-/// Length of the type and the class of a question, in bytes.
-const TYPE_AND_CLASS: usize = 4;
 /// Class and TTL of each TSIG record.
 pub(super) const CLASS_AND_TTL: [u8; 6] = [0, ANY as u8, 0, 0, 0, 0];
 
@@ -90,19 +88,12 @@ fn split<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), Malformed> {
 /// Returns the offset of the first TSIG record among the additional records of a message, and whether it
 /// is the last record.
 fn place(message: &[u8]) -> Option<(usize, bool)> {
-    let [questions, answers, authority, additional] = Header::parse(message)?.counts();
-    // Each question and each record takes some bytes, so forged counts cannot make the loops long.
-    let mut at = QUESTION_AT;
-    for _ in 0..if additional == 0 { 0 } else { questions } {
-        at = skip_name(message, at).ok()? + TYPE_AND_CLASS;
+    let header = Header::parse(message)?;
+    let [.., additional] = header.counts();
+    if additional == 0 {
+        return None;
     }
-    for _ in 0..if additional == 0 {
-        0
-    } else {
-        u32::from(answers) + u32::from(authority)
-    } {
-        at = skip_record(message, at).ok()?;
-    }
+    let mut at = additional_at(message, &header)?;
     for number in 1..=additional {
         let type_at = skip_name(message, at).ok()?;
         if message.get(type_at..)?.starts_with(&TSIG.to_be_bytes()) {
