@@ -11,9 +11,9 @@ use nmio::device::Device;
 use crate::rate_limit::{
     DEFAULT_BITS, DEFAULT_RATE, DEFAULT_SLIP, MAX_IPV6_BITS, MAX_RATE, RateLimit,
 };
-use crate::secret_source::{SecretFiles, SecretSource};
-use crate::transfer::TransferClients;
+use crate::secret_source::{NeededKeys, SecretFiles, SecretSource};
 use crate::udp_size::{UdpSize, UdpSizes};
+use crate::zone_args::ZoneArgs;
 
 /// The options for the defence against abuse, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug)]
@@ -27,7 +27,8 @@ pub struct DefenceArgs {
     cookie_secret: Option<PathBuf>,
 
     /// File with the keys of clients that sign their queries (TSIG), as `tsig-keygen` writes them. Replies to
-    /// them are signed too. A reload reads the file again. `--allow-transfer` says what a key is needed for.
+    /// them are signed too. A reload reads the file again. `--allow-transfer` and `--notify` say what a key is
+    /// needed for.
     #[arg(long, value_name = "FILE")]
     tsig_keys: Option<PathBuf>,
 
@@ -86,13 +87,13 @@ impl Default for DefenceArgs {
 }
 
 impl DefenceArgs {
-    /// Checks that the server can start with these options, and with these clients for transfers.
+    /// Checks that the server can start with these options, and with those for its zones.
     ///
     /// # Errors
     /// If a file of the options cannot be read or lacks a key, if they have too many networks, or if they
     /// contradict each other.
-    pub fn check(&self, device: &Device, clients: &TransferClients) -> Result<(), StartError> {
-        Defence::from_args(self, device, clients).map(drop)
+    pub fn check(&self, device: &Device, zones: &ZoneArgs) -> Result<(), StartError> {
+        Defence::from_args(self, device, zones.needed_keys()).map(drop)
     }
 
     /// Returns the limit of replies on this device, if there is one.
@@ -130,6 +131,28 @@ fn together(errors: &[StartError]) -> StartError {
     }
 }
 
+/// Returns the result of a reload of zones and of secrets. The secrets have had these errors.
+pub(crate) fn both_reloaded(
+    zones: Result<Reloaded, StartError>,
+    errors: &[StartError],
+) -> Result<Reloaded, StartError> {
+    if errors.is_empty() {
+        return zones;
+    }
+    let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    let error = errors.join("; ");
+    match zones {
+        Ok(Reloaded { done, kept }) => {
+            let kept = kept.map_or(error.clone(), |kept| format!("{kept}; {error}"));
+            Ok(Reloaded {
+                done,
+                kept: Some(kept),
+            })
+        }
+        Err(zones) => Err(format!("{zones}; {error}").into()),
+    }
+}
+
 /// The defence of one server.
 #[derive(Debug)]
 pub(crate) struct Defence {
@@ -139,8 +162,7 @@ pub(crate) struct Defence {
 }
 
 impl Defence {
-    /// Creates the defence that the options describe, for a server on this device, of which these clients
-    /// may get transfers.
+    /// Creates the defence that the options describe, for a server on this device that needs these keys.
     ///
     /// # Errors
     /// If a file cannot be read or lacks a key, or if the system returns no random bytes. Also if there are
@@ -148,13 +170,13 @@ impl Defence {
     pub(crate) fn from_args(
         args: &DefenceArgs,
         device: &Device,
-        clients: &TransferClients,
+        needed: NeededKeys,
     ) -> Result<Self, StartError> {
         let files = SecretFiles {
             cookies: args.cookie_secret.clone(),
             keys: args.tsig_keys.clone(),
         };
-        let secrets = SecretSource::open(files, clients.clone());
+        let secrets = SecretSource::open(files, needed);
         let udp_sizes = UdpSizes::new(&args.edns_sizes);
         let udp_sizes = udp_sizes.map_err(|error| OptionError::new(error).into());
         match (secrets, args.limit(device), udp_sizes) {
@@ -168,30 +190,6 @@ impl Defence {
                 let errors = secrets.err().into_iter().flatten().chain(others);
                 Err(together(&errors.collect::<Vec<_>>()))
             }
-        }
-    }
-
-    /// Reads the files of the options again, after a reload of zones with this result. Returns the
-    /// result of both.
-    pub(crate) fn reload_after(
-        &self,
-        zones: Result<Reloaded, StartError>,
-    ) -> Result<Reloaded, StartError> {
-        let errors = self.secrets.reload();
-        if errors.is_empty() {
-            return zones;
-        }
-        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        let error = errors.join("; ");
-        match zones {
-            Ok(Reloaded { done, kept }) => {
-                let kept = kept.map_or(error.clone(), |kept| format!("{kept}; {error}"));
-                Ok(Reloaded {
-                    done,
-                    kept: Some(kept),
-                })
-            }
-            Err(zones) => Err(format!("{zones}; {error}").into()),
         }
     }
 

@@ -171,9 +171,7 @@ fn main() -> ExitCode {
             let options = network.check("namestorm");
             let checked = check(&zones, &mut say, io::stdout());
             let others = zones.check_others();
-            // If these options have an error, it is that of the others.
-            let clients = zones.transfer_clients().unwrap_or_default();
-            let defence = args.serve.defence.check(&network.device, &clients);
+            let defence = args.serve.defence.check(&network.device, &zones);
             let found = [checked, others, defence, options.map_err(Into::into)];
             let mut status = ExitCode::SUCCESS;
             for error in found.into_iter().filter_map(Result::err) {

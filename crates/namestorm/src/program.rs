@@ -33,6 +33,7 @@ use crate::load::ZoneSpec;
 use crate::name::{self, Name};
 use crate::notify::Notifier;
 use crate::query_log::{QueryLog, QueryLogArgs};
+use crate::secret_source::NeededKeys;
 use crate::server::UdpAndTcp;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
@@ -276,7 +277,7 @@ where
             defence: Defence::from_args(
                 &DefenceArgs::default(),
                 &Device::Auto,
-                &TransferClients::default(),
+                NeededKeys::default(),
             )?,
             transfer_clients: TransferClients::default(),
             notifier: None,
@@ -333,8 +334,12 @@ where
     /// # Errors
     /// If a file of the options cannot be read or lacks a key, or if they have too many networks.
     pub fn with_defence(self, args: &DefenceArgs, device: &Device) -> Result<Self, StartError> {
-        let defence = Defence::from_args(args, device, &self.transfer_clients)?;
-        Ok(Self { defence, ..self })
+        let secondaries = self.notifier.iter().flat_map(Notifier::keys);
+        let needed = NeededKeys::new(self.transfer_clients.keys(), secondaries);
+        let defence = Defence::from_args(args, device, needed)?;
+        let this = Self { defence, ..self };
+        this.give_keys();
+        Ok(this)
     }
 
     /// Sets the clients that may ask for transfers. The zones must [keep](Zones::keep_records) their
@@ -527,10 +532,9 @@ where
     /// Reads the zone named `only` again, or else all zones that have changed, and what defends the
     /// server.
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
-        let zones = self.reload_zones(only);
         match only {
-            Some(_) => zones,
-            None => self.defence.reload_after(zones),
+            Some(_) => self.reload_zones(only),
+            None => self.reload_all(),
         }
     }
 

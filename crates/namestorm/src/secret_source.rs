@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use control::report::counted;
-use control::{Handover, StartError, Turn};
+use control::{Handover, OptionError, StartError, Turn};
 use nmio::{Bell, Mailbox};
 
 use crate::cookie::{Cookies, SECRET_LEN, Secret, read_secrets};
-use crate::transfer::TransferClients;
+use crate::name::Name;
 use crate::tsig::TsigKeys;
 
 /// The secrets of a server.
@@ -27,36 +27,67 @@ pub(crate) struct SecretFiles {
     pub(crate) keys: Option<PathBuf>,
 }
 
+/// The names of the keys that must be in the file, each with the option that names it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NeededKeys(Vec<(&'static str, Name)>);
+
+impl NeededKeys {
+    /// Starts with the keys of clients for transfers, and those of secondary servers for NOTIFY.
+    pub(crate) fn new<'k>(
+        clients: impl Iterator<Item = &'k Name>,
+        secondaries: impl Iterator<Item = &'k Name>,
+    ) -> Self {
+        let clients = clients.map(|key| ("--allow-transfer", key.clone()));
+        let secondaries = secondaries.map(|key| ("--notify", key.clone()));
+        Self(clients.chain(secondaries).collect())
+    }
+
+    /// Checks that all of them are among `keys`.
+    ///
+    /// # Errors
+    /// Returns a message for the operator if one is not.
+    fn check(&self, keys: &TsigKeys) -> Result<(), OptionError> {
+        let is_unknown = |(_, key): &&(_, Name)| keys.find(key).is_none();
+        let Some((option, key)) = self.0.iter().find(is_unknown) else {
+            return Ok(());
+        };
+        let why = if keys.is_empty() {
+            "but there are no keys: name a file with --tsig-keys"
+        } else {
+            "which is not in the file of --tsig-keys: add it there, or correct the name"
+        };
+        Err(OptionError::new(format!(
+            "{option} names the key {key}, {why}"
+        )))
+    }
+}
+
 /// The newest secrets of a server, and the files that they come from.
 #[derive(Debug)]
 pub(crate) struct SecretSource {
     files: SecretFiles,
-    /// The clients whose keys must be among the keys.
-    clients: TransferClients,
+    needed: NeededKeys,
     newest: Mutex<Secrets>,
     handover: Handover<Secrets>,
 }
 
 impl SecretSource {
     /// Reads the files. Without a file for cookies, draws a random secret, which ends with the process.
-    /// The keys that `clients` need must be among the keys.
+    /// The `needed` keys must be among the keys.
     ///
     /// # Errors
     /// If a file has no secrets, or lacks a key, or if the system returns no random bytes. There is an
     /// error for each file, which names it.
-    pub(crate) fn open(
-        files: SecretFiles,
-        clients: TransferClients,
-    ) -> Result<Self, Vec<StartError>> {
+    pub(crate) fn open(files: SecretFiles, needed: NeededKeys) -> Result<Self, Vec<StartError>> {
         let cookies = match &files.cookies {
             Some(path) => read_cookies(path),
             None => random_cookies().map_err(Into::into),
         };
-        let keys = read_keys(files.keys.as_deref(), &clients);
+        let keys = read_keys(files.keys.as_deref(), &needed);
         match (cookies, keys) {
             (Ok(cookies), Ok(keys)) => Ok(Self {
                 files,
-                clients,
+                needed,
                 newest: Mutex::new(Secrets {
                     cookies: cookies.into(),
                     keys: keys.into(),
@@ -69,6 +100,11 @@ impl SecretSource {
 
     fn newest(&self) -> MutexGuard<'_, Secrets> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the newest keys.
+    pub(crate) fn keys(&self) -> Arc<TsigKeys> {
+        Arc::clone(&self.newest().keys)
     }
 
     /// Returns the files with secrets.
@@ -110,7 +146,7 @@ impl SecretSource {
             Ok(None) => {}
             Err(error) => errors.push(error),
         }
-        match read_keys(self.files.keys.as_deref(), &self.clients) {
+        match read_keys(self.files.keys.as_deref(), &self.needed) {
             Ok(keys) => new.keys = keys.into(),
             Err(error) => errors.push(error),
         }
@@ -134,13 +170,13 @@ fn read_cookies(path: &Path) -> Result<Cookies, StartError> {
     Ok(Cookies::new(&secrets, SystemTime::now))
 }
 
-/// Reads the keys of a file, if there is one, among which must be those of `clients`.
-fn read_keys(path: Option<&Path>, clients: &TransferClients) -> Result<TsigKeys, StartError> {
+/// Reads the keys of a file, if there is one. The `needed` ones must be among them.
+fn read_keys(path: Option<&Path>, needed: &NeededKeys) -> Result<TsigKeys, StartError> {
     let read = |path: &Path| {
         TsigKeys::read(path).map_err(|error| format!("the TSIG keys {} {error}", path.display()))
     };
     let keys = path.map(read).transpose()?.unwrap_or_default();
-    clients.check_keys(&keys)?;
+    needed.check(&keys)?;
     Ok(keys)
 }
 
@@ -162,7 +198,7 @@ mod tests {
                 cookies: Some(path.clone()),
                 keys: None,
             };
-            SecretSource::open(files, TransferClients::default())
+            SecretSource::open(files, NeededKeys::default())
         };
         let source = open().unwrap();
         let client = "192.0.2.7".parse().unwrap();
@@ -196,7 +232,7 @@ mod tests {
     #[test]
     fn random_secrets_differ() {
         let client = "192.0.2.7".parse().unwrap();
-        let random = || SecretSource::open(SecretFiles::default(), TransferClients::default());
+        let random = || SecretSource::open(SecretFiles::default(), NeededKeys::default());
         let [a, b] = [random().unwrap(), random().unwrap()];
         let checked = |source: &SecretSource, option: &[u8]| {
             source.newest().cookies.check(option, client).unwrap()
@@ -209,37 +245,44 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_clients_need_must_be_in_the_file_also_after_a_reload() {
+    fn keys_that_options_name_must_be_in_the_file_also_after_a_reload() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let key = |name| format!("key {name} {{ algorithm hmac-sha256; secret AAAA; }};\n");
-        let clients = TransferClients::new(&["192.0.2.7 Two".parse().unwrap()]).unwrap();
+        let [one, two] = ["one", "Two"].map(|name| name.parse().unwrap());
+        let needed = NeededKeys::new([&two].into_iter(), [&one, &two].into_iter());
         let open = |keys| {
             let cookies = None;
-            SecretSource::open(SecretFiles { cookies, keys }, clients.clone())
+            SecretSource::open(SecretFiles { cookies, keys }, needed.clone())
         };
-        let error =
-            |found: &[StartError]| found.iter().map(ToString::to_string).collect::<String>();
+        let error = |found: &[StartError]| {
+            assert!(found.iter().all(|error| error.is::<OptionError>()));
+            found.iter().map(ToString::to_string).collect::<String>()
+        };
         let none = "--allow-transfer names the key Two., but there are no keys: ";
         assert!(error(&open(None).unwrap_err()).starts_with(none));
-        let missing = "--allow-transfer names the key Two., which is not in the file";
-        fs::write(&path, key("one")).unwrap();
-        assert!(error(&open(Some(path.clone())).unwrap_err()).starts_with(missing));
-        fs::write(&path, key("one") + &key("two")).unwrap();
+        let missing = |option: &str, key: &str| {
+            format!("{option} names the key {key}., which is not in the file")
+        };
+        fs::write(&path, key("two")).unwrap();
+        let expected = missing("--notify", "one");
+        assert!(error(&open(Some(path.clone())).unwrap_err()).starts_with(&expected));
+        fs::write(&path, key("one") + &key("two") + &key("three")).unwrap();
         let source = open(Some(path.clone())).unwrap();
-        let described = format!("2 keys from {}", path.display());
+        let described = format!("3 keys from {}", path.display());
         assert_eq!(source.describe()[1], ("TSIG", described));
         fs::write(&path, key("one")).unwrap();
-        assert!(error(&source.reload()).starts_with(missing));
-        assert_eq!(source.newest().keys.len(), 2);
-        fs::write(&path, key("two")).unwrap();
+        let expected = missing("--allow-transfer", "Two");
+        assert!(error(&source.reload()).starts_with(&expected));
+        assert_eq!(source.keys().len(), 3);
+        fs::write(&path, key("two") + &key("one")).unwrap();
         assert!(source.reload().is_empty());
-        assert_eq!(source.newest().keys.len(), 1);
+        assert_eq!(source.keys().len(), 2);
         fs::write(&path, "key").unwrap();
         let wrong = format!(
             "the TSIG keys {} has the end of the file in line 1",
             path.display()
         );
-        assert!(error(&source.reload()).starts_with(&wrong));
+        assert!(source.reload()[0].to_string().starts_with(&wrong));
     }
 }

@@ -1,5 +1,6 @@
 //! Signatures of messages with a shared secret (TSIG, RFC 8945).
 //!
+//! [`Signer`] is the side of a server, and [`RequestSignature`] that of a client.
 //! The signature is taken off a query before anything else looks at it, and the query is then answered
 //! like any other. The reply is signed when it is complete. Queries without a signature pay nothing for
 //! this.
@@ -7,51 +8,29 @@
 mod key;
 mod key_file;
 mod record;
+mod request;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arrayvec::ArrayVec;
-
-use self::key::{Key, MAX_MAC, Mac};
+pub(crate) use self::key::Key;
+use self::key::{FIXED_DATA, MAX_MAC, Mac};
 pub use self::key_file::{KeyFileError, MAX_KEYS};
-use self::record::{CLASS_AND_TTL, Names, Record};
+pub(crate) use self::record::FUDGE;
+use self::record::{ADDITIONAL_AT, CLASS_AND_TTL, Fault, Names, Record, TIME};
+pub(crate) use self::request::{ReplyFault, RequestSignature};
 use crate::cookie::WallClock;
-use crate::name::MAX_NAME;
+use crate::name::{MAX_NAME, Name};
 use crate::query::HEADER_LEN;
 use crate::rcode;
-use crate::rtype::TSIG;
-use crate::tail::{FIELDS, set_data_len};
+use crate::tail::FIELDS;
 
-/// How far the clock of a client may differ from ours, in seconds (RFC 8945, section 10).
-const FUDGE: u16 = 300;
-/// Length of the data of a TSIG record without its names, its code and other data, in bytes.
-const FIXED_DATA: usize = 6 + 2 + 2 + 2 + 2 + 2;
-/// Length of a time of day, in bytes.
-const TIME: usize = 6;
 /// Length of the longest name of an algorithm, in bytes.
 const MAX_ALGORITHM: usize = 13;
 /// Maximum length of the signature of a valid key, in bytes.
 pub(crate) const MAX_SIGNATURE: usize =
     MAX_NAME + FIELDS + MAX_ALGORITHM + FIXED_DATA + MAX_MAC + TIME;
-/// The shortest code that may be verified, in bytes, unless half of the whole code is longer (RFC 8945,
-/// section 5.2.2.1).
-const MIN_MAC: usize = 10;
-/// Offset of the number of additional records in a message.
-const ADDITIONAL_AT: usize = HEADER_LEN - 2;
-
-/// What is wrong with a signature (RFC 8945, section 3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-enum Fault {
-    Signature = 16,
-    Key = 17,
-    Time = 18,
-    /// The code is shorter than we accept.
-    Truncation = 22,
-}
-
 /// The keys that a server shares with its clients.
 #[derive(Clone, Debug)]
 pub struct TsigKeys {
@@ -110,6 +89,27 @@ impl TsigKeys {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Key>> {
         self.keys.iter().find(|key| key.name() == name)
     }
+
+    /// Returns the key with this name, if there is one.
+    pub(crate) fn find(&self, name: &Name) -> Option<&Arc<Key>> {
+        self.get(&name.as_wire().to_ascii_lowercase())
+    }
+}
+
+/// Splits the value of an option into its first word, which is called `what`, and the name of a key that may
+/// follow.
+///
+/// # Errors
+/// Returns a message for the operator if more follows, or no name.
+pub(crate) fn split_key<'t>(text: &'t str, what: &str) -> Result<(&'t str, Option<Name>), String> {
+    let mut words = text.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    let key: Option<Result<Name, _>> = words.next().map(str::parse);
+    if words.next().is_some() {
+        return Err(format!("give at most one key after the {what}"));
+    }
+    let key = key.transpose().map_err(|error| error.to_string())?;
+    Ok((first, key))
 }
 
 /// Returns true if a message has additional records, of which one may be a signature.
@@ -182,10 +182,9 @@ impl Signer {
         (self.query_time, _) = record.times();
         self.before.clear();
         let at = record.at;
-        let additional = u16::from_be_bytes([message[ADDITIONAL_AT], message[ADDITIONAL_AT + 1]]);
-        let additional = (additional - 1).to_be_bytes();
+        let additional = record::additional_without(message);
         let checked = match &self.key {
-            Some(key) => check(key, &self.names, &record, message, additional),
+            Some(key) => record.check(key, &self.names, [&[]; 2], message, additional),
             None => Ok(Some(Fault::Key)),
         };
         let Ok(fault) = checked else {
@@ -232,39 +231,20 @@ impl Signer {
             return;
         }
         let now = self.now();
-        let [_, _, now @ ..] = now.to_be_bytes();
-        let [_, _, query_time @ ..] = self.query_time.to_be_bytes();
+        let [_, _, our_time @ ..] = now.to_be_bytes();
         // The client needs its own time to verify the reply, and learns ours (RFC 8945, section 5.2.3).
-        let (time, other): ([u8; TIME], &[u8]) = match self.fault {
-            Some(Fault::Time) => (query_time, &now),
+        let (time, other): (u64, &[u8]) = match self.fault {
+            Some(Fault::Time) => (self.query_time, &our_time),
             _ => (now, &[]),
         };
-        let error = self.fault.map_or(0, |fault| fault as u16).to_be_bytes();
-        let [timers, end] = [
-            [&time[..], &FUDGE.to_be_bytes(), &[]],
-            [&error, &(other.len() as u16).to_be_bytes(), other],
-        ]
-        .map(joined);
+        let timers = record::timers(time);
+        let end = record::end(self.fault.map_or(0, |fault| fault as u16), other);
         let mac = match (&self.key, self.fault) {
             (None, _) | (_, Some(Fault::Key | Fault::Signature)) => Mac::new(),
             (Some(key), _) => self.mac(key, &out[start..], &timers, &end),
         };
-        let original_id = [out[start], out[start + 1]];
-        out.extend_from_slice(self.names.key.bytes());
-        out.extend(TSIG.to_be_bytes());
-        out.extend(CLASS_AND_TTL);
-        out.extend([0; 2]);
-        let data_at = out.len();
-        out.extend_from_slice(self.names.algorithm.bytes());
-        out.extend_from_slice(&timers);
-        out.extend((mac.len() as u16).to_be_bytes());
-        out.extend_from_slice(&mac);
-        out.extend(original_id);
-        out.extend_from_slice(&end);
-        set_data_len(out, data_at);
-        let additional = &mut out[start + ADDITIONAL_AT..start + HEADER_LEN];
-        let count = u16::from_be_bytes([additional[0], additional[1]]) + 1;
-        additional.copy_from_slice(&count.to_be_bytes());
+        let names = [self.names.key.bytes(), self.names.algorithm.bytes()];
+        record::push(out, start, names, &timers, &mac, &end);
         self.before = mac;
         self.is_first = false;
     }
@@ -289,51 +269,14 @@ impl Signer {
 
     /// Returns the time of day, in seconds since 1970.
     fn now(&self) -> u64 {
-        let since_1970 = (self.clock)().duration_since(UNIX_EPOCH);
-        since_1970.map_or(0, |time| time.as_secs())
+        seconds((self.clock)())
     }
 }
 
-/// Returns the concatenation of short parts, without an allocation.
-fn joined(parts: [&[u8]; 3]) -> ArrayVec<u8, 16> {
-    parts.into_iter().flatten().copied().collect()
-}
-
-/// Verifies the code in the TSIG record of a message, and says what is wrong with it. `additional` is the
-/// number of additional records without that record.
-///
-/// # Errors
-///
-/// Returns an error if a code cannot have this length.
-fn check(
-    key: &Key,
-    names: &Names,
-    record: &Record<'_>,
-    message: &[u8],
-    additional: [u8; 2],
-) -> Result<Option<Fault>, ()> {
-    let whole = key.mac_len();
-    if !(MIN_MAC.max(whole.div_ceil(2))..=whole).contains(&record.mac.len()) {
-        return Err(());
-    }
-    let parts: [&[u8]; 9] = [
-        &record.original_id,
-        &message[2..ADDITIONAL_AT],
-        &additional,
-        &message[HEADER_LEN..record.at],
-        names.key.bytes(),
-        &CLASS_AND_TTL,
-        names.algorithm.bytes(),
-        record.timers,
-        record.end,
-    ];
-    Ok(if !key.verifies(&parts, record.mac) {
-        Some(Fault::Signature)
-    } else if record.mac.len() < whole {
-        Some(Fault::Truncation)
-    } else {
-        None
-    })
+/// Returns a time of day in seconds since 1970. A time before 1970 is 0.
+pub(crate) fn seconds(time: SystemTime) -> u64 {
+    let since_1970 = time.duration_since(UNIX_EPOCH);
+    since_1970.map_or(0, |time| time.as_secs())
 }
 
 #[cfg(test)]

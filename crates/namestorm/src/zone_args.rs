@@ -13,6 +13,7 @@ use glob::{MatchOptions, Pattern};
 
 use crate::load::ZoneSpec;
 use crate::notify::{Secondaries, Secondary};
+use crate::secret_source::NeededKeys;
 use crate::transfer::{TransferClients, TransferRule};
 
 /// The options that name the zones to serve, for use with `#[command(flatten)]`.
@@ -39,9 +40,10 @@ pub struct ZoneArgs {
     allow_transfers: Vec<TransferRule>,
 
     /// Secondary server that hears of each change of a zone at once (NOTIFY), such as `192.0.2.53`. The
-    /// default port is 53. The kernel sends the message from its own address. Repeat the option for
-    /// more.
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    /// default port is 53. If a key of `--tsig-keys` follows, as in `'192.0.2.53 KEY'`, the message is
+    /// signed with it, and the server must sign its reply. The kernel sends the message from its own
+    /// address. Repeat the option for more.
+    #[arg(long, value_name = "ADDRESS[:PORT] [KEY]")]
     notify: Vec<Secondary>,
 }
 
@@ -116,6 +118,13 @@ impl ZoneArgs {
     /// If there are too many, or if one is given twice.
     pub(crate) fn secondaries(&self) -> Result<Secondaries, OptionError> {
         Secondaries::new(&self.notify).map_err(OptionError::new)
+    }
+
+    /// Returns the keys that the options name.
+    pub(crate) fn needed_keys(&self) -> NeededKeys {
+        let of_clients = self.allow_transfers.iter().filter_map(TransferRule::key);
+        let of_servers = self.notify.iter().filter_map(Secondary::key);
+        NeededKeys::new(of_clients, of_servers)
     }
 
     /// Checks the options for other servers, apart from the zones.

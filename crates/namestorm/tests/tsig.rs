@@ -11,7 +11,7 @@ use harness::{Client, FORMS, MODES, Query, name};
 use namestorm::{
     Dns, DnsOverTcp, IDLE_TIMEOUT, TransferClients, TsigKeys, Zones, compile, load_text, rcode,
 };
-use testkit::tsig::{ALGORITHM, CLASS_AND_TTL, KEY_FILE, NO_ERROR, Signature, code};
+use testkit::tsig::{KEY_FILE, NAME, NO_ERROR, Signature, code_of, take_off};
 
 const AXFR: u16 = 252;
 const NOW: u64 = 0x1_2345_6789;
@@ -46,37 +46,9 @@ fn signature() -> Signature {
     Signature::at(NOW - 300)
 }
 
-/// Takes the TSIG record of our key off a message. Returns the rest, and time with fudge, code, and error
-/// with the other data.
-fn take_off(message: &[u8]) -> (Vec<u8>, [Vec<u8>; 3]) {
-    let start = [&name("known")[..], &[0, 250, 0, 255, 0, 0, 0, 0]].concat();
-    let at = message
-        .windows(start.len())
-        .rposition(|window| window == start);
-    let at = at.expect("the reply is signed");
-    let data = &message[at + start.len() + 2 + ALGORITHM.len()..];
-    let mac_len = usize::from(u16::from_be_bytes([data[8], data[9]]));
-    let (timers, mac, end) = (&data[..8], &data[10..][..mac_len], &data[10 + mac_len..]);
-    assert_eq!(end[..2], message[..2], "the original ID");
-    let mut rest = message[..at].to_vec();
-    rest[11] -= 1;
-    (rest, [timers.to_vec(), mac.to_vec(), end[2..].to_vec()])
-}
-
 /// Returns the code that the first message of a reply must have.
 fn code_of_reply(before: &[u8], rest: &[u8], timers: &[u8], end: &[u8]) -> Vec<u8> {
-    let len = (before.len() as u16).to_be_bytes();
-    let key = name("known");
-    code(&[
-        &len,
-        before,
-        rest,
-        &key,
-        CLASS_AND_TTL,
-        ALGORITHM,
-        timers,
-        end,
-    ])
+    code_of(before, rest, NAME, timers, end)
 }
 
 /// Verifies a reply without an error, and returns it without its signature.

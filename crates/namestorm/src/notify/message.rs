@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::answers::ZoneAnswers;
 use crate::key::Key;
 use crate::rtype::SOA;
-use crate::tail::QUESTION_AT;
+use crate::tail::{QUESTION_AT, QUESTION_REST};
 
 /// Maximum length of a message, in bytes (RFC 1035, section 4.2.1).
-const MAX_MESSAGE: usize = 512;
+pub(super) const MAX_MESSAGE: usize = 512;
 /// The opcode NOTIFY in the third byte of a message.
 const NOTIFY: u8 = 4 << 3;
 /// The flag AA in the third byte of a message.
@@ -40,6 +40,15 @@ pub(crate) fn message(apex: &[u8], zone: &ZoneAnswers) -> Arc<[u8]> {
         message.extend_from_slice(soa.tail().bytes);
     }
     message.into()
+}
+
+/// Leaves the hint of a message out if the message would be too long with `more` bytes. `apex_len` is the
+/// length of the zone's name, in bytes.
+pub(super) fn make_room(message: &mut Vec<u8>, apex_len: usize, more: usize) {
+    if message.len() + more > MAX_MESSAGE {
+        message[ANSWERS_AT..QUESTION_AT].fill(0);
+        message.truncate(QUESTION_AT + apex_len + QUESTION_REST);
+    }
 }
 
 /// A reply to NOTIFY.
@@ -123,6 +132,23 @@ pub(super) mod tests {
         let text = format!("$ORIGIN z.\n@ 60 SOA {server}. {mailbox}. 1 2 3 4 5\n@ 60 NS ns.y.\n");
         let answers = prepare_text(&text, Form::Wire).unwrap();
         assert_eq!(zone_of(&answers, b"\x01z\0")[ANSWERS_AT..].len(), 6 + 3 + 4);
+    }
+
+    #[test]
+    fn a_message_that_would_be_too_long_with_a_signature_loses_its_hint() {
+        let text = "$ORIGIN z.test.\n@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns.y.\n";
+        let apex = b"\x01z\x04test\0";
+        let message = zone_of(&prepare_text(text, Form::Wire).unwrap(), apex);
+        let after = |more| {
+            let mut message = message.to_vec();
+            make_room(&mut message, apex.len(), more);
+            message
+        };
+        let room = MAX_MESSAGE - message.len();
+        assert_eq!(after(room), *message);
+        let question = &message[QUESTION_AT..][..apex.len() + QUESTION_REST];
+        let header = [0, 0, 0x24, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        assert_eq!(after(room + 1), [&header, question].concat());
     }
 
     #[test]

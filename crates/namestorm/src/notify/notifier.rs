@@ -1,9 +1,9 @@
 //! The thread that sends NOTIFY.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use control::report::count;
 use control::{Readers, Secret, Source, StartError, Tally};
@@ -12,9 +12,11 @@ use nmio::mailbox::{self, Sender};
 
 use super::log::NotifyLog;
 use super::message::message;
-use super::schedule::{Cause, Ended, Outcome, Schedule};
-use super::secondary::Secondaries;
+use super::schedule::{Cause, Event, Outcome, Schedule};
+use super::secondary::{Secondaries, Secondary};
 use super::sockets::{Sockets, address_towards};
+use crate::name::Name;
+use crate::tsig::{self, TsigKeys};
 use crate::zone_files::ZoneFiles;
 
 /// Number of secondary servers that the start block names.
@@ -23,7 +25,7 @@ const NAMED: usize = 4;
 /// Tells secondary servers that zones have changed. A thread of its own does so while the workers serve.
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    servers: Vec<SocketAddr>,
+    servers: Vec<Secondary>,
     /// The kernel's addresses from which the servers are told, as far as there is a route.
     from: OnceLock<Vec<Option<IpAddr>>>,
     sockets: Sockets,
@@ -62,21 +64,21 @@ impl Notifier {
     /// # Errors
     /// If the system refuses a socket or random bytes.
     pub(crate) fn open(secondaries: &Secondaries) -> Result<Option<Self>, StartError> {
-        let addresses = secondaries.addresses();
-        if addresses.is_empty() {
+        let servers = secondaries.all();
+        if servers.is_empty() {
             return Ok(None);
         }
-        let sockets = Sockets::open(addresses);
+        let sockets = Sockets::open(servers.iter().map(Secondary::address));
         let sockets =
             sockets.map_err(|error| format!("cannot make a UDP socket for --notify: {error}"))?;
         let [low, high, ..] = Secret::random()?.words();
         let (wake, woken) = mailbox::mailbox(1)?;
         Ok(Some(Self {
-            servers: addresses.to_vec(),
+            servers: servers.to_vec(),
             from: OnceLock::new(),
             sockets,
             state: Mutex::new(State {
-                schedule: Schedule::new(addresses, [low, high], Instant::now()),
+                schedule: Schedule::new(servers, [low, high], Instant::now()),
                 phase: Phase::Starting,
             }),
             wake,
@@ -85,20 +87,29 @@ impl Notifier {
         }))
     }
 
+    /// Returns the names of the keys that messages are signed with.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
+        self.servers.iter().filter_map(Secondary::key)
+    }
+
+    /// Signs messages with these keys from now on. Servers whose keys are not among them are told nothing.
+    pub(crate) fn set_keys(&self, keys: &TsigKeys) {
+        self.state().schedule.set_keys(keys);
+        self.wake();
+    }
+
     /// Finds out from which addresses the kernel sends. Called when the device is open, because the kernel's
     /// address may come with it, and before privileges are dropped.
     pub(crate) fn find_addresses(&self) {
-        let from = || self.servers.iter().map(|to| address_towards(*to)).collect();
+        let towards = |to: &Secondary| address_towards(to.address());
+        let from = || self.servers.iter().map(towards).collect();
         self.from.get_or_init(from);
     }
 
     /// Returns each server, and the kernel's address from which it is told, if it is known.
-    fn routes(&self) -> impl Iterator<Item = (SocketAddr, Option<IpAddr>)> {
+    fn routes(&self) -> impl Iterator<Item = (&Secondary, Option<IpAddr>)> {
         let from = self.from.get().into_iter().flatten().copied();
-        self.servers
-            .iter()
-            .copied()
-            .zip(from.chain(std::iter::repeat(None)))
+        self.servers.iter().zip(from.chain(std::iter::repeat(None)))
     }
 
     /// Tells of the zones whose serials differ from those `before`, and of new ones. The workers must
@@ -123,9 +134,13 @@ impl Notifier {
 
     /// Describes the secondary servers in the words of the start block.
     pub(crate) fn describe(&self) -> String {
-        let described = self.routes().take(NAMED).map(|(to, from)| match from {
-            Some(from) => format!("{to} from {from}"),
-            None => format!("{to}, to which the kernel has no route"),
+        let described = self.routes().take(NAMED).map(|(server, from)| {
+            let (to, key) = (server.address(), server.key());
+            let key = key.map_or(String::new(), |key| format!(" with the key {key}"));
+            match from {
+                Some(from) => format!("{to} from {from}{key}"),
+                None => format!("{to}{key}, to which the kernel has no route"),
+            }
         });
         let mut described: Vec<_> = described.collect();
         if let Some(more @ 1..) = self.servers.len().checked_sub(NAMED) {
@@ -169,17 +184,18 @@ impl Notifier {
 
     /// Receives and sends what is due. Returns the time at which there is more to do.
     fn work(&self, schedule: &mut Schedule, log: &mut NotifyLog, now: Instant) -> Option<Instant> {
-        let mut ended = |one: Ended| {
-            self.counts.add(one.outcome);
-            log.note(&one, now);
+        let time = tsig::seconds(SystemTime::now());
+        let mut note = |event: Event| {
+            self.counts.add(event.outcome);
+            log.note(&event, now);
         };
         self.sockets.receive(|from, datagram| {
-            let outcome = schedule.handle_datagram(from, datagram);
-            outcome.into_iter().for_each(&mut ended);
+            let event = schedule.handle_datagram(from, datagram, time);
+            event.into_iter().for_each(&mut note);
         });
-        std::iter::from_fn(|| schedule.next_unanswered(now)).for_each(&mut ended);
+        std::iter::from_fn(|| schedule.next_unanswered(now)).for_each(&mut note);
         let mut datagram = Vec::new();
-        while let Some((number, to)) = schedule.write_next(now, &mut datagram) {
+        while let Some((number, to)) = schedule.write_next(now, time, &mut datagram) {
             self.counts.sent.fetch_add(1, Ordering::Relaxed);
             if let Err(error) = self.sockets.send(to, &datagram) {
                 log.note_unsent(number, &error, now);
@@ -237,7 +253,9 @@ impl Counts {
         let count = match outcome {
             Outcome::Acknowledged => &self.acknowledged,
             Outcome::Refused(_) => &self.refused,
-            Outcome::Unanswered => &self.unanswered,
+            // The message is sent again.
+            Outcome::Doubtful(_) => return,
+            Outcome::Unanswered(_) => &self.unanswered,
         };
         count.fetch_add(1, Ordering::Relaxed);
     }

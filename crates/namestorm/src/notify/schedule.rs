@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use siphasher::sip::SipHasher24;
 
-use super::message::Reply;
+use super::message::{Reply, make_room};
+use super::secondary::Secondary;
 use crate::rcode;
+use crate::tsig::{Key, ReplyFault, RequestSignature, TsigKeys};
 
 /// Number of times that a message is sent until a server that does not reply is given up.
 const MAX_TRIES: u32 = 5;
@@ -26,11 +28,11 @@ const BURST: Duration = INTERVAL.saturating_mul(16);
 /// The protocol of NOTIFY (RFC 1996), without sockets and clocks.
 ///
 /// # Calling contract
-/// [`change`](Self::change) and [`forget`](Self::forget) say what has happened to a zone. The caller then
-/// sends what [`write_next`](Self::write_next) writes, passes each datagram to
+/// [`set_keys`](Self::set_keys) comes first if messages have signatures. [`change`](Self::change) and
+/// [`forget`](Self::forget) say what has happened to a zone. The caller then sends what [`write_next`](Self::write_next) writes, passes each datagram to
 /// [`handle_datagram`](Self::handle_datagram), and calls [`next_unanswered`](Self::next_unanswered). It does
 /// so again at [`next_deadline`](Self::next_deadline), or when a datagram or a change arrives. `now` never
-/// goes back.
+/// goes back. `time` is the time of day of signatures, in seconds since 1970, which may.
 ///
 /// # Memory
 /// A zone of which some servers must still be told takes its message and less than 200 bytes. This does
@@ -58,19 +60,30 @@ impl Cause {
     const ALL: [Self; 2] = [Self::Change, Self::Start];
 }
 
-/// How an attempt to tell a server of a zone ended.
+/// What has become of a message about a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Acknowledged,
     /// The server replied with this response code.
     Refused(u8),
-    /// The server did not reply to any try.
-    Unanswered,
+    /// A reply has come that does not count, because it has no valid signature. The message is sent again as
+    /// if nothing had come. This is said once of each message and doubt.
+    Doubtful(Doubt),
+    /// No reply to any try counts. The last one that has come does not for this reason.
+    Unanswered(Option<Doubt>),
 }
 
-/// The end of an attempt to tell a server of a zone.
+/// Why a reply to a signed message does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Doubt {
+    /// The response code.
+    pub(super) rcode: u8,
+    pub(super) fault: ReplyFault,
+}
+
+/// Something that has happened to a message about a zone to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct Event {
     /// Number of the server, from 0.
     pub(super) server: usize,
     pub(super) apex: Arc<[u8]>,
@@ -78,14 +91,22 @@ pub(super) struct Ended {
 }
 
 impl Schedule {
-    /// Starts without changes. `secret` makes the IDs of messages unpredictable.
-    pub(super) fn new(servers: &[SocketAddr], secret: [u64; 2], now: Instant) -> Self {
+    /// Starts without changes and keys. `secret` makes the IDs of messages unpredictable.
+    pub(super) fn new(servers: &[Secondary], secret: [u64; 2], now: Instant) -> Self {
         Self {
             changes: Changes::default(),
-            servers: servers.iter().copied().map(Server::new).collect(),
+            servers: servers.iter().cloned().map(Server::new).collect(),
             ids: Ids { secret, next: 0 },
             paid_until: now,
             turn: 0,
+        }
+    }
+
+    /// Signs messages with these keys from now on. A server whose key is not among them is told nothing.
+    pub(super) fn set_keys(&mut self, keys: &TsigKeys) {
+        for server in &mut self.servers {
+            let key = server.secondary.key().and_then(|name| keys.find(name));
+            server.key = key.cloned();
         }
     }
 
@@ -108,6 +129,7 @@ impl Schedule {
     pub(super) fn write_next(
         &mut self,
         now: Instant,
+        time: u64,
         out: &mut Vec<u8>,
     ) -> Option<(usize, SocketAddr)> {
         if self.paid_until > now + BURST {
@@ -116,11 +138,9 @@ impl Schedule {
         let numbers = (self.turn..self.servers.len()).chain(0..self.turn);
         let next = numbers.into_iter().find_map(|number| {
             let server = &mut self.servers[number];
-            let sent = server.next(&self.changes, &mut self.ids, now)?;
-            out.clear();
-            out.extend_from_slice(&sent.change.message);
-            out[..2].copy_from_slice(&sent.id.to_be_bytes());
-            Some((number, server.address))
+            let at = server.next(&self.changes, &mut self.ids, now)?;
+            server.in_flight[at].write(server.key.as_ref(), time, out);
+            Some((number, server.secondary.address()))
         });
         for cause in Cause::ALL {
             let passed = self
@@ -136,39 +156,56 @@ impl Schedule {
     }
 
     /// Handles a datagram from this address. Returns `None` if it is no reply to a message that waits for
-    /// one.
-    pub(super) fn handle_datagram(&mut self, from: SocketAddr, datagram: &[u8]) -> Option<Ended> {
-        let reply = Reply::parse(datagram)?;
+    /// one, or if it brings nothing new.
+    pub(super) fn handle_datagram(
+        &mut self,
+        from: SocketAddr,
+        datagram: &[u8],
+        time: u64,
+    ) -> Option<Event> {
+        let Reply { id, rcode } = Reply::parse(datagram)?;
         let is_from = |server: &Server| {
-            (server.address.ip(), server.address.port()) == (from.ip(), from.port())
+            let address = server.secondary.address();
+            (address.ip(), address.port()) == (from.ip(), from.port())
         };
         let number = self.servers.iter().position(is_from)?;
         let server = &mut self.servers[number];
-        let at = server.in_flight.iter().position(|one| one.id == reply.id)?;
-        server.is_silent = false;
-        let apex = server.in_flight.swap_remove(at).change.apex;
-        let outcome = match u16::from(reply.rcode) {
-            rcode::NOERROR => Outcome::Acknowledged,
-            _ => Outcome::Refused(reply.rcode),
-        };
-        Some(Ended {
+        let at = server.in_flight.iter().position(|one| one.id == id)?;
+        let one = &mut server.in_flight[at];
+        let event = |apex, outcome| Event {
             server: number,
             apex,
             outcome,
-        })
+        };
+        if let Err(fault) = one.verify(datagram, time) {
+            let doubt = Doubt { rcode, fault };
+            let is_new = one.doubt.replace(doubt) != Some(doubt);
+            let apex = Arc::clone(&one.change.apex);
+            return is_new.then(|| event(apex, Outcome::Doubtful(doubt)));
+        }
+        server.is_silent = false;
+        let apex = server.in_flight.swap_remove(at).change.apex;
+        Some(event(
+            apex,
+            match u16::from(rcode) {
+                rcode::NOERROR => Outcome::Acknowledged,
+                _ => Outcome::Refused(rcode),
+            },
+        ))
     }
 
     /// Gives up a message to which a server has not replied. Returns `None` if there is none at this time.
-    pub(super) fn next_unanswered(&mut self, now: Instant) -> Option<Ended> {
+    pub(super) fn next_unanswered(&mut self, now: Instant) -> Option<Event> {
         let mut servers = self.servers.iter_mut().enumerate();
         servers.find_map(|(number, server)| {
             let mut in_flight = server.in_flight.iter();
             let at = in_flight.position(|one| one.is_hopeless(now))?;
             server.is_silent = true;
-            Some(Ended {
+            let outcome = Outcome::Unanswered(server.in_flight[at].doubt);
+            Some(Event {
                 server: number,
                 apex: server.give_up(at, now),
-                outcome: Outcome::Unanswered,
+                outcome,
             })
         })
     }
@@ -177,7 +214,8 @@ impl Schedule {
     /// nothing to do.
     pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let may_send = self.paid_until.checked_sub(BURST).unwrap_or(now);
-        let deadlines = self.servers.iter().flat_map(|server| {
+        let ready = self.servers.iter().filter(|server| server.is_ready());
+        let deadlines = ready.flat_map(|server| {
             let has_next = self.changes.from(server.next);
             let has_next = has_next.is_some_and(|(_, change)| server.can_take(change));
             let tries = server.in_flight.iter().map(|one| {
@@ -251,7 +289,9 @@ impl Changes {
 /// A secondary server.
 #[derive(Debug)]
 struct Server {
-    address: SocketAddr,
+    secondary: Secondary,
+    /// The key that the server wants, if we have it.
+    key: Option<Arc<Key>>,
     /// For each cause, the number of the first change of which the server has not been told.
     next: [u64; 2],
     /// The messages that wait for a reply, at most one for each zone.
@@ -261,13 +301,19 @@ struct Server {
 }
 
 impl Server {
-    fn new(address: SocketAddr) -> Self {
+    fn new(secondary: Secondary) -> Self {
         Self {
-            address,
+            secondary,
+            key: None,
             next: [0; 2],
             in_flight: Vec::new(),
             is_silent: false,
         }
+    }
+
+    /// Returns true if messages can have the signature that the server wants.
+    fn is_ready(&self) -> bool {
+        self.key.is_some() || self.secondary.key().is_none()
     }
 
     /// Returns the position of the message about a zone that is in flight.
@@ -282,13 +328,16 @@ impl Server {
         self.in_flight.len() < limit || self.position_of(&change.apex).is_some()
     }
 
-    /// Returns the message that must be sent now: one to which no reply has come, or else a new one.
-    fn next(&mut self, changes: &Changes, ids: &mut Ids, now: Instant) -> Option<&InFlight> {
+    /// Returns the position of the message that must be sent now: one to which no reply has come, or else a
+    /// new one.
+    fn next(&mut self, changes: &Changes, ids: &mut Ids, now: Instant) -> Option<usize> {
+        if !self.is_ready() {
+            return None;
+        }
         let mut in_flight = self.in_flight.iter();
         if let Some(at) = in_flight.position(|one| one.is_late(now)) {
-            let one = &mut self.in_flight[at];
-            one.try_again(now);
-            return Some(one);
+            self.in_flight[at].try_again(now);
+            return Some(at);
         }
         let ((cause, number), change) = changes.from(self.next)?;
         if !self.can_take(change) {
@@ -303,7 +352,7 @@ impl Server {
         } else {
             self.in_flight.push(InFlight::new(change.clone(), id, now));
         }
-        self.in_flight.get(at)
+        Some(at)
     }
 
     /// Gives up the message at this position. If the zone has changed since the last try, the tries begin
@@ -312,7 +361,7 @@ impl Server {
         let one = &mut self.in_flight[at];
         let apex = Arc::clone(&one.change.apex);
         if one.is_replaced {
-            (one.tries, one.deadline) = (0, now);
+            (one.tries, one.deadline, one.doubt) = (0, now, None);
         } else {
             self.in_flight.swap_remove(at);
         }
@@ -331,6 +380,10 @@ struct InFlight {
     deadline: Instant,
     /// Whether a later change of the zone has replaced another one since the last try.
     is_replaced: bool,
+    /// The signature with which the message was sent last, if the server has a key.
+    signature: Option<RequestSignature>,
+    /// Why the last reply does not count.
+    doubt: Option<Doubt>,
 }
 
 impl InFlight {
@@ -341,7 +394,31 @@ impl InFlight {
             tries: 1,
             deadline: now + FIRST_TIMEOUT,
             is_replaced: false,
+            signature: None,
+            doubt: None,
         }
+    }
+
+    /// Writes the message, signed with this key if there is one. All tries have the same signature, so a late
+    /// reply counts. After a reply that does not count they have a new one, because the clock may have been set.
+    fn write(&mut self, key: Option<&Arc<Key>>, time: u64, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.change.message);
+        out[..2].copy_from_slice(&self.id.to_be_bytes());
+        self.signature = key.map(|key| {
+            let last = self.signature.as_ref().filter(|_| self.doubt.is_none());
+            let time = last
+                .and_then(|last| last.time_again(key, time))
+                .unwrap_or(time);
+            make_room(out, self.change.apex.len(), key.signature_len());
+            RequestSignature::sign(key, time, out)
+        });
+    }
+
+    /// Verifies the signature of a reply, if the message has one.
+    fn verify(&self, reply: &[u8], time: u64) -> Result<(), ReplyFault> {
+        let signature = self.signature.as_ref();
+        signature.map_or(Ok(()), |signature| signature.verify(reply, time))
     }
 
     /// Tells of a later change of the zone from now on. The new ID keeps a reply to the old message from

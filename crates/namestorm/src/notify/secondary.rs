@@ -1,65 +1,83 @@
 //! The secondary servers that are told of changes.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+
+use crate::name::Name;
+use crate::tsig::split_key;
 
 /// Maximum number of secondary servers.
 const MAX_SECONDARIES: usize = 64;
 /// The port without `:PORT`.
 const PORT: u16 = 53;
 
-/// The address and the port of a secondary server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Secondary(SocketAddr);
+/// A secondary server: its address and port, and perhaps the key with which messages are signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Secondary {
+    address: SocketAddr,
+    key: Option<Name>,
+}
+
+impl Secondary {
+    /// Returns the address and the port.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the name of the key, if there is one.
+    pub(crate) fn key(&self) -> Option<&Name> {
+        self.key.as_ref()
+    }
+}
 
 impl FromStr for Secondary {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const FORM: &str = "give an address, such as 192.0.2.53 or 2001:db8::53, or one with a port, such as \
-             192.0.2.53:5353 or [2001:db8::53]:5353";
-        let whole = |_| text.parse().map(|ip| SocketAddr::new(ip, PORT));
-        let address: SocketAddr = text.parse().or_else(whole).map_err(|_| FORM)?;
-        let (ip, port) = (address.ip(), address.port());
-        if port == 0 {
-            return Err(format!("no server has port 0: give {ip} for port {PORT}"));
-        }
-        let v4 = ip.to_canonical();
-        if v4 != ip {
-            let v4 = SocketAddr::new(v4, port);
-            return Err(format!("no server has this form of an address: give {v4}"));
-        }
-        let is_link_local = match ip {
-            IpAddr::V4(v4) => v4.is_broadcast(),
-            IpAddr::V6(v6) => v6.is_unicast_link_local(),
-        };
-        if is_link_local || ip.is_unspecified() || ip.is_multicast() {
-            return Err(format!(
-                "{ip} does not say which server is meant: give the server's own address, which must not be \
-                 link-local"
-            ));
-        }
-        Ok(Self(address))
+        let (address, key) = split_key(text, "address")?;
+        let address = parse_address(address)?;
+        Ok(Self { address, key })
     }
 }
 
-impl fmt::Display for Secondary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+/// Reads the address and perhaps the port of a secondary server.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    const FORM: &str = "give an address, such as 192.0.2.53 or 2001:db8::53, or one with a port, such as \
+         192.0.2.53:5353 or [2001:db8::53]:5353";
+    let whole = |_| text.parse().map(|ip| SocketAddr::new(ip, PORT));
+    let address: SocketAddr = text.parse().or_else(whole).map_err(|_| FORM)?;
+    let (ip, port) = (address.ip(), address.port());
+    if port == 0 {
+        return Err(format!("no server has port 0: give {ip} for port {PORT}"));
     }
+    let v4 = ip.to_canonical();
+    if v4 != ip {
+        let v4 = SocketAddr::new(v4, port);
+        return Err(format!("no server has this form of an address: give {v4}"));
+    }
+    let is_link_local = match ip {
+        IpAddr::V4(v4) => v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    if is_link_local || ip.is_unspecified() || ip.is_multicast() {
+        return Err(format!(
+            "{ip} does not say which server is meant: give the server's own address, which must not be \
+             link-local"
+        ));
+    }
+    Ok(address)
 }
 
 /// The secondary servers of all zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Secondaries(Vec<SocketAddr>);
+pub(crate) struct Secondaries(Vec<Secondary>);
 
 impl Secondaries {
     /// # Errors
     /// Returns a message for the operator if there are more than 64 servers, or if one is given twice. Also
     /// on systems other than Linux, where the sandbox forbids sending.
     pub(crate) fn new(secondaries: &[Secondary]) -> Result<Self, String> {
-        let all: Vec<_> = secondaries.iter().map(|one| one.0).collect();
+        let all: Vec<_> = secondaries.iter().map(Secondary::address).collect();
         if all.len() > MAX_SECONDARIES {
             return Err(format!(
                 "--notify has {} servers, but {MAX_SECONDARIES} are the maximum: let some of them notify others",
@@ -73,11 +91,11 @@ impl Secondaries {
         if !(all.is_empty() || cfg!(target_os = "linux")) {
             return Err("--notify works on Linux only: leave it out".to_owned());
         }
-        Ok(Self(all))
+        Ok(Self(secondaries.to_vec()))
     }
 
-    /// Returns the addresses.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+    /// Returns the servers.
+    pub(crate) fn all(&self) -> &[Secondary] {
         &self.0
     }
 }
@@ -87,7 +105,7 @@ mod tests {
     use super::*;
 
     fn secondary(text: &str) -> Result<String, String> {
-        text.parse().map(|one: Secondary| one.to_string())
+        text.parse().map(|one: Secondary| one.address.to_string())
     }
 
     #[test]
@@ -123,14 +141,34 @@ mod tests {
     }
 
     #[test]
+    fn a_key_may_follow_the_address() {
+        let of = |text: &str| {
+            let one: Secondary = text.parse()?;
+            Ok::<_, String>((one.address.to_string(), one.key.map(|key| key.to_string())))
+        };
+        let expected = ("192.0.2.53:54".to_owned(), Some("Key.".to_owned()));
+        assert_eq!(of("192.0.2.53:54 \t Key "), Ok(expected));
+        assert_eq!(of("192.0.2.53 ").unwrap().1, None);
+        for (text, error) in [
+            ("", "give an address"),
+            ("key 192.0.2.53", "give an address"),
+            ("192.0.2.53 a..b", "'a..b' is not a domain name"),
+            ("192.0.2.53 k1 k2", "give at most one key"),
+        ] {
+            let found = of(text).unwrap_err();
+            assert!(found.starts_with(error), "{text}: {found}");
+        }
+    }
+
+    #[test]
     #[cfg(target_os = "linux")]
     fn there_are_at_most_64_different_servers() {
-        let of = |number: u8| Secondary(([192, 0, 2, number], PORT).into());
-        let all: Vec<_> = (0..65).map(of).collect();
-        assert_eq!(Secondaries::new(&all[1..]).unwrap().addresses().len(), 64);
+        let of = |number: u8, key: &str| format!("192.0.2.{number} {key}").parse().unwrap();
+        let all: Vec<_> = (0..65).map(|number| of(number, "")).collect();
+        assert_eq!(Secondaries::new(&all[1..]).unwrap().all().len(), 64);
         let error = Secondaries::new(&all).unwrap_err();
         assert!(error.starts_with("--notify has 65 servers"), "{error}");
-        let error = Secondaries::new(&[of(1), of(2), of(1)]).unwrap_err();
+        let error = Secondaries::new(&[of(1, "a"), of(2, "a"), of(1, "b")]).unwrap_err();
         assert_eq!(error, "--notify has 192.0.2.1:53 twice: leave one out");
     }
 }

@@ -7,10 +7,14 @@ use std::time::{Duration, Instant};
 use nmio::Bell;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::message::MAX_MESSAGE;
+use crate::tsig::MAX_SIGNATURE;
+
 /// Maximum number of datagrams that are received from a socket at once.
 const MAX_RECEIVED: usize = 64;
-/// Longest part of a datagram that is read, in bytes. A reply to NOTIFY has a header and a question.
-const MAX_REPLY: usize = 512;
+/// Longest part of a datagram that is read, in bytes. A reply to NOTIFY has a header and a question, perhaps
+/// the records of the message, and a signature.
+const MAX_REPLY: usize = MAX_MESSAGE + MAX_SIGNATURE;
 /// Pause after an error of the kernel that a later attempt may not meet.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -26,9 +30,9 @@ impl Sockets {
     ///
     /// # Errors
     /// If the system refuses a socket.
-    pub(super) fn open(servers: &[SocketAddr]) -> io::Result<Self> {
+    pub(super) fn open(servers: impl Iterator<Item = SocketAddr> + Clone) -> io::Result<Self> {
         let open = |is_v4| {
-            if !servers.iter().any(|to| to.is_ipv4() == is_v4) {
+            if !servers.clone().any(|to| to.is_ipv4() == is_v4) {
                 return Ok(None);
             }
             let socket = any_socket(is_v4)?;

@@ -7,6 +7,7 @@ use control::report::{count, counted};
 use control::{Named, NewWorker, Reloaded, StartError};
 
 use super::{LoadError, Namestorm, Source, locked};
+use crate::defence::both_reloaded;
 use crate::hook::Hook;
 use crate::name::Name;
 use crate::zone_files::{UnservedFile, ZoneFiles};
@@ -101,6 +102,21 @@ where
             done: format!("{zones}, {names}; {read} read again{changes}"),
             kept,
         })
+    }
+
+    /// Reads what defends the server again, and then all zones that have changed. Messages about these zones
+    /// have signatures of the new keys.
+    pub(super) fn reload_all(&self) -> Result<Reloaded, StartError> {
+        let errors = self.defence.secrets().reload();
+        self.give_keys();
+        both_reloaded(self.reload_zones(None), &errors)
+    }
+
+    /// Lets messages to secondary servers have signatures of the newest keys.
+    pub(super) fn give_keys(&self) {
+        if let Some(notifier) = &self.notifier {
+            notifier.set_keys(&self.defence.secrets().keys());
+        }
     }
 
     /// Reads the zone named `only` again, or else all zones that have changed.

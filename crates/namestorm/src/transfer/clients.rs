@@ -6,7 +6,7 @@ use std::str::FromStr;
 use control::Prefix;
 
 use crate::name::Name;
-use crate::tsig::TsigKeys;
+use crate::tsig::split_key;
 
 /// Maximum number of rules.
 const MAX_RULES: usize = 256;
@@ -27,20 +27,20 @@ pub struct TransferRule {
     key: Option<Name>,
 }
 
+impl TransferRule {
+    /// Returns the key that must sign the query, if there is one.
+    pub(crate) fn key(&self) -> Option<&Name> {
+        self.key.as_ref()
+    }
+}
+
 impl FromStr for TransferRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut words = text.split_whitespace();
-        let network = words.next().unwrap_or_default().parse()?;
-        let key: Option<Result<Name, _>> = words.next().map(str::parse);
-        if words.next().is_some() {
-            return Err("give at most one key after the network".to_owned());
-        }
-        Ok(Self {
-            network,
-            key: key.transpose().map_err(|error| format!("{error}"))?,
-        })
+        let (network, key) = split_key(text, "network")?;
+        let network = network.parse()?;
+        Ok(Self { network, key })
     }
 }
 
@@ -83,27 +83,9 @@ impl TransferClients {
         self.0.len()
     }
 
-    /// Checks that all keys of the rules are among `keys`.
-    ///
-    /// # Errors
-    /// Returns a message for the operator if one is not.
-    pub(crate) fn check_keys(&self, keys: &TsigKeys) -> Result<(), String> {
-        let is_unknown = |key: &&Name| keys.get(&key.as_wire().to_ascii_lowercase()).is_none();
-        match self.keys().find(is_unknown) {
-            None => Ok(()),
-            Some(key) if keys.is_empty() => Err(format!(
-                "--allow-transfer names the key {key}, but there are no keys: name a file with --tsig-keys"
-            )),
-            Some(key) => Err(format!(
-                "--allow-transfer names the key {key}, which is not in the file of --tsig-keys: add it there, \
-                 or correct the name"
-            )),
-        }
-    }
-
     /// Returns the keys of the rules.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
-        self.0.iter().filter_map(|rule| rule.key.as_ref())
+        self.0.iter().filter_map(TransferRule::key)
     }
 }
 

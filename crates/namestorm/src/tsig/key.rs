@@ -8,7 +8,10 @@ use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
 use crate::name::Name;
+use crate::tail::FIELDS;
 
+/// Length of the data of a TSIG record without its names, its code and other data, in bytes.
+pub(super) const FIXED_DATA: usize = 6 + 2 + 2 + 2 + 2 + 2;
 /// Length of the longest code, in bytes.
 pub(super) const MAX_MAC: usize = 64;
 
@@ -80,6 +83,11 @@ impl Key {
             Algorithm::Sha384 => 48,
             Algorithm::Sha512 => 64,
         }
+    }
+
+    /// Returns the length of a TSIG record with this key and without other data, in bytes.
+    pub(crate) fn signature_len(&self) -> usize {
+        self.name.len() + FIELDS + self.algorithm().len() + FIXED_DATA + self.mac_len()
     }
 
     /// Returns the code of the concatenation of `parts`.

@@ -1,11 +1,36 @@
 //! TSIG records (RFC 8945, section 4.2).
 
-use crate::query::{Header, Malformed, NameBuf, additional_at, expand, skip_name, skip_record};
+use arrayvec::ArrayVec;
+
+use super::key::Key;
+use crate::query::{
+    HEADER_LEN, Header, Malformed, NameBuf, additional_at, expand, skip_name, skip_record,
+};
 use crate::rtype::{ANY, TSIG};
-use crate::tail::FIELDS;
+use crate::tail::{FIELDS, set_data_len};
 
 /// Class and TTL of each TSIG record.
 pub(super) const CLASS_AND_TTL: [u8; 6] = [0, ANY as u8, 0, 0, 0, 0];
+/// How far the clock of the other side may differ from ours, in seconds (RFC 8945, section 10).
+pub(crate) const FUDGE: u16 = 300;
+/// Length of a time of day, in bytes.
+pub(super) const TIME: usize = 6;
+/// The shortest code that may be verified, in bytes, unless half of the whole code is longer (RFC 8945,
+/// section 5.2.2.1).
+const MIN_MAC: usize = 10;
+/// Offset of the number of additional records in a message.
+pub(super) const ADDITIONAL_AT: usize = HEADER_LEN - 2;
+
+/// What is wrong with a signature (RFC 8945, section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(super) enum Fault {
+    Signature = 16,
+    Key = 17,
+    Time = 18,
+    /// The code is shorter than we accept.
+    Truncation = 22,
+}
 
 /// A TSIG record. The names are apart, in a [`Names`].
 pub(super) struct Record<'m> {
@@ -28,6 +53,102 @@ impl Record<'_> {
         let time = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
         (time, u16::from_be_bytes([g, h]))
     }
+
+    /// Returns the error that the sender has found, or 0.
+    pub(super) fn error(&self) -> u16 {
+        let error = self.end.first_chunk().copied();
+        error.map_or(0, u16::from_be_bytes)
+    }
+
+    /// Verifies the code in the record of `message`, and says what is wrong with it. `before` is what the
+    /// code covers before the message. `additional` is the number of additional records without this one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a code cannot have this length.
+    pub(super) fn check(
+        &self,
+        key: &Key,
+        names: &Names,
+        before: [&[u8]; 2],
+        message: &[u8],
+        additional: [u8; 2],
+    ) -> Result<Option<Fault>, ()> {
+        let whole = key.mac_len();
+        if !(MIN_MAC.max(whole.div_ceil(2))..=whole).contains(&self.mac.len()) {
+            return Err(());
+        }
+        let [len, mac] = before;
+        let parts: [&[u8]; 11] = [
+            len,
+            mac,
+            &self.original_id,
+            &message[2..ADDITIONAL_AT],
+            &additional,
+            &message[HEADER_LEN..self.at],
+            names.key.bytes(),
+            &CLASS_AND_TTL,
+            names.algorithm.bytes(),
+            self.timers,
+            self.end,
+        ];
+        Ok(if !key.verifies(&parts, self.mac) {
+            Some(Fault::Signature)
+        } else if self.mac.len() < whole {
+            Some(Fault::Truncation)
+        } else {
+            None
+        })
+    }
+}
+
+/// Returns the number of additional records of a signed message without its signature.
+pub(super) fn additional_without(message: &[u8]) -> [u8; 2] {
+    let count = u16::from_be_bytes([message[ADDITIONAL_AT], message[ADDITIONAL_AT + 1]]);
+    count.wrapping_sub(1).to_be_bytes()
+}
+
+/// Returns a time in seconds since 1970 with the usual fudge, as they are in a record.
+pub(super) fn timers(time: u64) -> [u8; 8] {
+    let [_, _, a, b, c, d, e, f] = time.to_be_bytes();
+    let [g, h] = FUDGE.to_be_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Returns the end of a record: an error or 0, and other data.
+pub(super) fn end(error: u16, other: &[u8]) -> ArrayVec<u8, { 4 + TIME }> {
+    let (error, len) = (error.to_be_bytes(), (other.len() as u16).to_be_bytes());
+    let parts = [&error, &len, other];
+    parts.into_iter().flatten().copied().collect()
+}
+
+/// Appends a record with this code to the message that begins at `start`. `names` are those of the key and
+/// of the algorithm.
+pub(super) fn push(
+    out: &mut Vec<u8>,
+    start: usize,
+    names: [&[u8]; 2],
+    timers: &[u8; 8],
+    mac: &[u8],
+    end: &[u8],
+) {
+    let [key, algorithm] = names;
+    let original_id = [out[start], out[start + 1]];
+    out.extend_from_slice(key);
+    out.extend(TSIG.to_be_bytes());
+    out.extend(CLASS_AND_TTL);
+    out.extend([0; 2]);
+    let data_at = out.len();
+    out.extend_from_slice(algorithm);
+    out.extend_from_slice(timers);
+    out.extend((mac.len() as u16).to_be_bytes());
+    out.extend_from_slice(mac);
+    out.extend(original_id);
+    out.extend_from_slice(end);
+    set_data_len(out, data_at);
+    let additional = &mut out[start + ADDITIONAL_AT..start + HEADER_LEN];
+    let count = u16::from_be_bytes([additional[0], additional[1]]) + 1;
+    additional.copy_from_slice(&count.to_be_bytes());
 }
 
 /// The names in a TSIG record, in lower case.
