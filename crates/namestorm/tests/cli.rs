@@ -83,6 +83,46 @@ fn mistakes_in_the_options_have_another_status_than_wrong_files() {
     );
 }
 
+/// A key that the file of keys does not have is found before the server opens its device.
+#[test]
+fn a_key_that_is_missing_is_a_mistake_in_the_options() {
+    let [zone, keys] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+    std::fs::write(zone.path(), ZONE).unwrap();
+    std::fs::write(
+        keys.path(),
+        "key other { algorithm hmac-sha256; secret AAAA; };",
+    )
+    .unwrap();
+    let run = |start: &[&str], option: &str, more: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(start).arg(zone.path());
+        command.args([option, "192.0.2.53 Key"]).args(more);
+        let output = command.output().unwrap();
+        let written = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(written).unwrap())
+    };
+    let keys = ["--tsig-keys", keys.path().to_str().unwrap()];
+    for option in ["--allow-transfer", "--notify"] {
+        for (more, why) in [
+            (
+                &[][..],
+                "but there are no keys: name a file with --tsig-keys",
+            ),
+            (
+                &keys,
+                "which is not in the file of --tsig-keys: add it there",
+            ),
+        ] {
+            let expected = format!("{option} names the key Key., {why}");
+            for (start, status) in [(&["serve", "--zone"][..], 2), (&["check"], 1)] {
+                let (found, text) = run(start, option, more);
+                assert_eq!(found, Some(status), "{text}");
+                assert!(text.contains(&expected), "{text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_help_explains_the_exit_status() {
     expect(

@@ -1,5 +1,5 @@
 //! Zone transfers: dig gets the same records from Namestorm as from other servers with the same files. These
-//! servers can be its secondaries, which sign with a key, and hear of changes by NOTIFY. The answers to
+//! servers can be its secondaries, which sign with a key, and hear of changes by signed NOTIFY. The answers to
 //! queries of dnspython have the same records, too.
 
 use std::collections::BTreeSet;
@@ -49,14 +49,11 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let [key, secret] = KEY;
     let text = format!("key {key} {{ algorithm hmac-sha256; secret \"{secret}\"; }};\n");
     shell::write(Path::new(&keys), text)?;
-    let of_key = format!("::/0 {key}");
+    let (of_key, notify) = (format!("::/0 {key}"), format!("{ADDRESS} {key}"));
     // All questions come from one address.
-    let more = format!(
-        "--allow-transfer 10.99.0.0/24 --notify {ADDRESS} --rate-limit 0 --control-socket {socket}"
-    );
-    let more = more
-        .split(' ')
-        .chain(["--tsig-keys", &keys, "--allow-transfer", &of_key]);
+    let more = format!("--allow-transfer 10.99.0.0/24 --rate-limit 0 --control-socket {socket}");
+    let of_key = ["--allow-transfer", &of_key, "--notify", &notify];
+    let more = more.split(' ').chain(["--tsig-keys", &keys]).chain(of_key);
     let options = zones.chain(more.map(str::to_owned));
     let (server, place) = rig.serve(env, "namestorm", options.chain(device_options(&scenario)))?;
     let (home, primary) = (rig.client(), place.v4.to_string());
@@ -93,10 +90,19 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
         let other = peer.start_secondary(home, &run, &zones)?;
         checks.check(format_args!("{} is a secondary server", peer.name), || {
             expect_same(home, &primary, &files)?;
+            let ask = |words: &[&str]| {
+                let mut command = home.command(env.programs.join("namestorm"));
+                let command = command.args(words).args(["--control-socket", &socket]);
+                shell::capture_text(command)
+            };
+            let acknowledged = || acknowledged(&ask(&["status", "--json"])?);
+            let before = acknowledged()?;
             shell::write(&large, large_zone(number))?;
-            let mut reload = home.command(env.programs.join("namestorm"));
-            shell::capture_text(reload.args(["reload", LARGE, "--control-socket", &socket]))?;
+            ask(&["reload", LARGE])?;
             await_serial(home, number)?;
+            let found =
+                interrupt::wait_for(LIMIT, || Ok((acknowledged()? > before).then_some(())))?;
+            found.context("the secondary server sends no reply with a valid signature")?;
             expect_same(home, &primary, &files)
         });
         other.stop_well()?;
@@ -173,6 +179,18 @@ fn ask_with_dnspython(home: &Namespace, primary: &str, files: &[(String, String)
     let asked: usize = shell::capture_text(&mut python)?.trim().parse()?;
     ensure!(asked > 10 * files.len(), "it has asked for {asked} RRsets");
     Ok(())
+}
+
+/// Returns how many messages the secondary servers have acknowledged, from the status of the primary one.
+fn acknowledged(status: &str) -> Result<u64> {
+    let status: serde_json::Value = serde_json::from_str(status)?;
+    let counts = status["workers"][0]["counts"].as_array();
+    let is_it = |count: &&serde_json::Value| {
+        count["name"] == "notify" && count["labels"]["result"] == "acknowledged"
+    };
+    let found = counts.and_then(|counts| counts.iter().find(is_it));
+    let found = found.and_then(|count| count["count"].as_u64());
+    found.context("the status has no count of NOTIFY")
 }
 
 /// Waits until the secondary server has this version of the large zone.

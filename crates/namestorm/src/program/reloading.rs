@@ -150,15 +150,18 @@ fn faulty_files<'f>(files: impl IntoIterator<Item = &'f UnservedFile>) -> Option
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::net::UdpSocket;
+    use std::net::{SocketAddr, UdpSocket};
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
     use clap::Parser;
-    use control::{Program as _, Readers};
+    use control::{Program as _, Readers, Tally};
     use domain::base::Message;
     use domain::rdata::Soa;
+    use nmio::device::Device;
+    use testkit::tsig::{KEY_FILE, NAME, Signature, code_of, take_off};
 
+    use crate::defence::DefenceArgs;
     use crate::key::Form;
     use crate::program::Namestorm;
     use crate::service::ReplyMode;
@@ -170,6 +173,8 @@ mod tests {
     struct Options {
         #[command(flatten)]
         zones: ZoneArgs,
+        #[command(flatten)]
+        defence: DefenceArgs,
     }
 
     #[test]
@@ -251,6 +256,74 @@ mod tests {
             write("broken.test.zone", &second);
             program.reload(None).unwrap();
             assert_eq!(next(), ("broken.test".to_owned(), 2));
+        });
+    }
+
+    /// Returns the next message without its signature, the code of the signature, and whether it is that of
+    /// the key of `testkit`. Also returns the sender.
+    fn next_signed(secondary: &UdpSocket) -> (Vec<u8>, Vec<u8>, bool, SocketAddr) {
+        let mut message = [0; 512];
+        let (len, from) = secondary.recv_from(&mut message).unwrap();
+        let (rest, [timers, mac, end]) = take_off(&message[..len]);
+        let is_right = mac == code_of(&[], &rest, NAME, &timers, &end);
+        (rest, mac, is_right, from)
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_reload_signs_with_a_new_secret_at_once_and_a_reply_needs_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        let secondary = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let limit = Some(Duration::from_secs(20));
+        secondary.set_read_timeout(limit).unwrap();
+        let (zone, keys) = (path("a.test"), path("keys"));
+        write("a.test", GOOD);
+        write("keys", "key known { algorithm hmac-sha256; secret AAAA; };");
+        let notify = format!("{} known", secondary.local_addr().unwrap());
+        let options = [
+            "",
+            "--zone",
+            &zone,
+            "--notify",
+            &notify,
+            "--tsig-keys",
+            &keys,
+        ];
+        let Options { zones, defence } = Options::parse_from(options);
+        let mode = ReplyMode::default();
+        let program = Namestorm::load_from(zones, Form::Wire, mode, false, &mut |_| {}).unwrap();
+        let program = program.with_defence(&defence, &Device::Auto).unwrap();
+        let readers = program.readers();
+        thread::scope(|scope| {
+            scope.spawn(|| readers[0].run());
+            let _end = End(readers[0]);
+            readers[0].serving();
+            assert!(!next_signed(&secondary).2);
+            write("keys", KEY_FILE);
+            write("a.test", &GOOD.replace(" 1 2 3 4 5", " 2 2 3 4 5"));
+            program.reload(None).unwrap();
+            let (message, mac, is_right, from) = next_signed(&secondary);
+            assert!(is_right);
+            let (mut reply, mut refusal) = (message.clone(), message);
+            (reply[2], refusal[2], refusal[3]) = (reply[2] | 0x80, refusal[2] | 0x80, 5);
+            // This reply has no signature, so it does not count.
+            secondary.send_to(&refusal, from).unwrap();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            let signed = Signature::at(now.as_secs()).sign_reply(&mac, &reply);
+            secondary.send_to(&signed, from).unwrap();
+            let ended = || {
+                let mut tally = Tally::default();
+                program.notifier.as_ref().unwrap().tally(&mut tally);
+                ["acknowledged", "refused"].map(|result| tally.of_label("notify", result).unwrap())
+            };
+            let start = Instant::now();
+            while ended() == [0, 0] {
+                assert!(start.elapsed() < limit.unwrap());
+                thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(ended(), [1, 0]);
         });
     }
 }

@@ -16,8 +16,8 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// The address of all other servers, of which one runs at a time.
 pub(crate) const ADDRESS: &str = "127.0.0.1";
 
-/// The name and the secret of the key with which secondary servers sign their queries. Its algorithm is
-/// hmac-sha256.
+/// The name and the secret of the key with which secondary servers sign their queries, and Namestorm its
+/// messages to them. Its algorithm is hmac-sha256.
 pub(crate) const KEY: [&str; 2] = [
     "secondary-key",
     "8jd/IeaIJal6hojcts3eIUyDgwp3ESOVwyIR58W9IyU=",
@@ -53,7 +53,7 @@ zone:
     name: {origin}
     zonefile: \"\"
     request-xfr: {file} secondary-key
-    allow-notify: 127.0.0.1 NOKEY
+    allow-notify: 127.0.0.1 secondary-key
     provide-xfr: 127.0.0.1 NOKEY
 ",
     },
@@ -75,6 +75,7 @@ remote:
 acl:
   - id: kernel
     address: 127.0.0.1
+    key: {key}
     action: notify
 zone:
 {each zone}
@@ -97,7 +98,7 @@ zone \"{origin}\" {
     type secondary;
     masterfile-format text;
     primaries { {file} key secondary-key; };
-    allow-notify { 127.0.0.1; };
+    allow-notify { key secondary-key; };
 };
 ",
     },
