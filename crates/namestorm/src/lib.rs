@@ -110,10 +110,11 @@
 //! Zones are transferred over TCP (RFC 5936) to the clients that a server allows ([`TransferClients`]).
 //! A client that asks for differences (RFC 1995) gets the whole zone, unless its own is current.
 //!
-//! Secondary servers are told of changes at once (NOTIFY, RFC 1996).
+//! Secondary servers are told of changes at once (NOTIFY, RFC 1996). Queries, replies and these messages may
+//! have signatures (TSIG, RFC 8945).
 //!
 //! The following features are deliberately absent: recursion, secondary zones, dynamic update,
-//! TSIG, DNSSEC signing, and rotation of the records in an RRset. Signed zones are served with their
+//! DNSSEC signing, and rotation of the records in an RRset. Signed zones are served with their
 //! signatures and proofs.
 
 mod answers;

@@ -244,7 +244,7 @@ impl Signer {
             (Some(key), _) => self.mac(key, &out[start..], &timers, &end),
         };
         let names = [self.names.key.bytes(), self.names.algorithm.bytes()];
-        record::push(out, start, names, &timers, &mac, &end);
+        record::push(out, start, names, timers, &mac, &end);
         self.before = mac;
         self.is_first = false;
     }

@@ -67,7 +67,10 @@ const EXAMPLES: [(&str, &str); 48] = [
         "allow_transfers",
         r#"["192.0.2.53", "2001:db8:53::/64 secondary-key"]"#,
     ),
-    ("notify", r#"["192.0.2.53", "[2001:db8::53]:5353"]"#),
+    (
+        "notify",
+        r#"["192.0.2.53 secondary-key", "[2001:db8::53]:5353"]"#,
+    ),
     ("rate_limit_allowed", r#"["192.0.2.0/24", "2001:db8::/32"]"#),
     ("edns_sizes", r#"["1232", "2001:db8::/32=4096"]"#),
     ("nsid", r#""ns1.example.org""#),

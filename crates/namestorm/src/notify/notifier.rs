@@ -68,7 +68,7 @@ impl Notifier {
         if servers.is_empty() {
             return Ok(None);
         }
-        let sockets = Sockets::open(servers.iter().map(Secondary::address));
+        let sockets = Sockets::open(servers);
         let sockets =
             sockets.map_err(|error| format!("cannot make a UDP socket for --notify: {error}"))?;
         let [low, high, ..] = Secret::random()?.words();

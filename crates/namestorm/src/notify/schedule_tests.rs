@@ -410,8 +410,8 @@ fn signed_reply(message: &[u8], rcode: u8, time: u64) -> Vec<u8> {
     Signature::at(time).sign_reply(&mac, &reply(&rest, rcode))
 }
 
-fn doubtful(rcode: u8, fault: ReplyFault) -> Option<Outcome> {
-    Some(Outcome::Doubtful(Doubt { rcode, fault }))
+fn doubtful(rcode: u8, fault: ReplyFault) -> Outcome {
+    Outcome::Doubtful(Doubt { rcode, fault })
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn a_reply_without_a_valid_signature_counts_as_none() {
         (&wrong, ReplyFault::Invalid),
     ] {
         let rcode = datagram[3];
-        assert_eq!(net.reply(1, datagram), doubtful(rcode, fault));
+        assert_eq!(net.reply(1, datagram), Some(doubtful(rcode, fault)));
         assert_eq!(net.reply(1, datagram), None);
     }
     let (sent, ended) = net.run(200_000, |_| None);
@@ -486,7 +486,10 @@ fn a_reply_to_another_message_does_not_count_with_this_ones_id() {
     let [first, second] = net.send().try_into().unwrap();
     let mut replayed = signed_reply(&first[1..], 0, TIME);
     replayed[..2].copy_from_slice(&second[1..3]);
-    assert_eq!(net.reply(1, &replayed), doubtful(0, ReplyFault::Invalid));
+    assert_eq!(
+        net.reply(1, &replayed),
+        Some(doubtful(0, ReplyFault::Invalid))
+    );
     let right = signed_reply(&second[1..], 0, TIME);
     assert_eq!(net.reply(1, &right), Some(Outcome::Acknowledged));
 }
@@ -513,7 +516,7 @@ fn the_next_try_has_the_time_of_a_clock_that_was_set() {
         ..Signature::at(TIME)
     };
     let refusal = error.sign_reply(&mac, &reply(&rest, 9));
-    let expected = doubtful(9, ReplyFault::Refused(18));
+    let expected = Some(doubtful(9, ReplyFault::Refused(18)));
     assert_eq!(net.reply(1, &refusal), expected);
     net.ahead = 30;
     net.pass(3_000);
@@ -527,7 +530,7 @@ fn the_next_try_has_the_time_of_a_clock_that_was_set() {
         assert_eq!(verified(&net.send_one()).1, expected);
     }
     let late = signed_reply(&first, 0, net.time());
-    assert_eq!(net.reply(1, &late), doubtful(0, ReplyFault::Invalid));
+    assert_eq!(net.reply(1, &late), Some(doubtful(0, ReplyFault::Invalid)));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use nmio::Bell;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::message::MAX_MESSAGE;
+use super::secondary::Secondary;
 use crate::tsig::MAX_SIGNATURE;
 
 /// Maximum number of datagrams that are received from a socket at once.
@@ -30,9 +31,9 @@ impl Sockets {
     ///
     /// # Errors
     /// If the system refuses a socket.
-    pub(super) fn open(servers: impl Iterator<Item = SocketAddr> + Clone) -> io::Result<Self> {
+    pub(super) fn open(servers: &[Secondary]) -> io::Result<Self> {
         let open = |is_v4| {
-            if !servers.clone().any(|to| to.is_ipv4() == is_v4) {
+            if !servers.iter().any(|to| to.address().is_ipv4() == is_v4) {
                 return Ok(None);
             }
             let socket = any_socket(is_v4)?;

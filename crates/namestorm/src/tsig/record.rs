@@ -128,7 +128,7 @@ pub(super) fn push(
     out: &mut Vec<u8>,
     start: usize,
     names: [&[u8]; 2],
-    timers: &[u8; 8],
+    timers: [u8; 8],
     mac: &[u8],
     end: &[u8],
 ) {
@@ -140,7 +140,7 @@ pub(super) fn push(
     out.extend([0; 2]);
     let data_at = out.len();
     out.extend_from_slice(algorithm);
-    out.extend_from_slice(timers);
+    out.extend(timers);
     out.extend((mac.len() as u16).to_be_bytes());
     out.extend_from_slice(mac);
     out.extend(original_id);

@@ -39,7 +39,7 @@ impl RequestSignature {
         let [name, algorithm] = names;
         let parts: [&[u8]; 6] = [message, name, &CLASS_AND_TTL, algorithm, &timers, &end];
         let mac = key.mac(&parts);
-        record::push(message, 0, names, &timers, &mac, &end);
+        record::push(message, 0, names, timers, &mac, &end);
         Self {
             key: Arc::clone(key),
             time,
@@ -63,7 +63,7 @@ impl RequestSignature {
         if record.error() != 0 {
             return Err(ReplyFault::Refused(record.error()));
         }
-        let [name, algorithm] = [&names.key, &names.algorithm].map(|name| name.bytes());
+        let [name, algorithm] = [names.key.bytes(), names.algorithm.bytes()];
         if (name, algorithm) != (self.key.name(), self.key.algorithm()) {
             return Err(ReplyFault::Invalid);
         }
@@ -185,8 +185,8 @@ mod tests {
         assert_eq!(verify(&middle), ReplyFault::Invalid);
     }
 
-    /// The reply to one request is sent again as that to another one: with its ID in the header only, or
-    /// also in the TSIG record.
+    /// The reply to one request is sent again as that to another one. The other ID is first in the header only,
+    /// and then in the TSIG record, too.
     #[test]
     fn a_reply_to_another_request_does_not_count() {
         let (_, other_mac) = signed();
