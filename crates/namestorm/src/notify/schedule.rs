@@ -29,10 +29,11 @@ const BURST: Duration = INTERVAL.saturating_mul(16);
 ///
 /// # Calling contract
 /// [`set_keys`](Self::set_keys) comes first if messages have signatures. [`change`](Self::change) and
-/// [`forget`](Self::forget) say what has happened to a zone. The caller then sends what [`write_next`](Self::write_next) writes, passes each datagram to
+/// [`forget`](Self::forget) say what has happened to a zone. The caller then sends what
+/// [`write_next`](Self::write_next) writes, passes each datagram to
 /// [`handle_datagram`](Self::handle_datagram), and calls [`next_unanswered`](Self::next_unanswered). It does
 /// so again at [`next_deadline`](Self::next_deadline), or when a datagram or a change arrives. `now` never
-/// goes back. `time` is the time of day of signatures, in seconds since 1970, which may.
+/// goes back. `time` is the time of day for signatures, in seconds since 1970. It may go back.
 ///
 /// # Memory
 /// A zone of which some servers must still be told takes its message and less than 200 bytes. This does
@@ -67,9 +68,9 @@ pub(super) enum Outcome {
     /// The server replied with this response code.
     Refused(u8),
     /// A reply has come that does not count, because it has no valid signature. The message is sent again as
-    /// if nothing had come. This is said once of each message and doubt.
+    /// if nothing had come. The same doubt in a row is one event.
     Doubtful(Doubt),
-    /// No reply to any try counts. The last one that has come does not for this reason.
+    /// No reply to any try counts. If one has come, this is why the last one does not.
     Unanswered(Option<Doubt>),
 }
 
