@@ -1,8 +1,8 @@
 //! Checks for the system packages that the build needs, and compiles the steering program to BPF.
 //!
-//! The build scripts of libbpf and libxdp need most of these packages too, but report missing ones
-//! less clearly. If Cargo runs those scripts first, it shows their messages instead. The README
-//! lists all packages.
+//! The build script of libbpf needs most of these packages too, but reports missing ones less
+//! clearly. If Cargo runs that script first, it shows its messages instead. The README lists all
+//! packages.
 
 use std::env;
 use std::io::Write as _;
@@ -12,19 +12,13 @@ use std::process::{Command, Stdio};
 const SOURCE: &str = "bpf/steer.bpf.c";
 
 /// Programs that the build runs, each with the Debian package that contains it.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 3] = [
     ("make", "build-essential"),
     ("pkg-config", "pkg-config"),
     ("clang", "clang"),
-    ("llvm-strip", "llvm"),
-    ("m4", "m4"),
 ];
 /// Headers that the build reads, each with the Debian package that contains it.
-const HEADERS: [(&str, &str); 3] = [
-    ("libelf.h", "libelf-dev"),
-    ("zlib.h", "zlib1g-dev"),
-    ("pcap/pcap.h", "libpcap-dev"),
-];
+const HEADERS: [(&str, &str); 2] = [("libelf.h", "libelf-dev"), ("zlib.h", "zlib1g-dev")];
 
 fn main() {
     println!("cargo::rerun-if-changed={SOURCE}");

@@ -5,18 +5,14 @@ use std::process::Command;
 use crate::shell;
 use anyhow::{Context as _, Result, ensure};
 
-/// Packages that build scripts need: a C compiler, libraries for libbpf and libxdp, and libclang,
-/// which makes their bindings.
+/// Packages that build scripts need: a C compiler, libraries for libbpf, and clang for the steering
+/// program.
 const BUILD: &[&str] = &[
     "build-essential",
     "pkg-config",
     "libelf-dev",
     "zlib1g-dev",
-    "libpcap-dev",
     "clang",
-    "llvm",
-    "libclang-dev",
-    "m4",
 ];
 
 /// Packages of the programs that the demo and the tests run: `ip`, `curl`, `dig`,

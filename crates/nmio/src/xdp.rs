@@ -17,7 +17,6 @@
 //! checksums when it builds packets, and updates them when it patches one. Queues do not share a
 //! UMEM, because workers share no memory.
 
-mod bind;
 mod config;
 mod fill_level;
 mod huge_pages;
@@ -27,10 +26,13 @@ mod overdue;
 mod packet_socket;
 mod refusals;
 mod retry;
+mod ring;
 mod rings;
 mod sizes;
+mod socket;
 pub(crate) mod steer;
-mod tx_slots;
+mod tx_ring;
+mod umem;
 mod virtio;
 
 use std::io;
@@ -45,7 +47,6 @@ use crate::port::{
 };
 use crate::super_segment::{self, SuperSegment};
 use crate::sys::{self, NapiPoller};
-use bind::Copying;
 pub(crate) use config::XdpConfig;
 pub(crate) use packet_socket::MAX_GSO_SIZE;
 use packet_socket::{PacketSocket, Runs};
@@ -53,6 +54,7 @@ use refusals::Refusals;
 use rings::Rings;
 pub(crate) use sizes::{MAX_MTU, ORDINARY_MTU, frame_len};
 use sizes::{MAX_SINGLE_BUFFER_MTU, RX_RING, TX_RING};
+use socket::Copying;
 
 /// Size of an Ethernet header, in bytes. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
@@ -139,7 +141,7 @@ impl XdpPort {
         let tx_budget = if grown.is_ok() {
             // Linux 6.17 added this option. Since the same version, the kernel publishes its
             // position in the TX ring at the end of each wakeup that has sent a frame.
-            rings.track_drops()?;
+            rings.track_drops();
             TX_RING
         } else {
             DEFAULT_BUDGET

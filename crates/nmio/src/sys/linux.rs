@@ -24,7 +24,9 @@ pub(crate) use packet::{
 };
 pub(crate) use queues::Channels;
 use socket::{bind, socket};
-pub(crate) use socket::{option, set_option};
+pub(crate) use socket::{
+    bind_xdp, option, register_umem, set_option, xdp_ring_layouts, xdp_statistics,
+};
 
 /// `SOL_XDP` option that reads the flags of an `AF_XDP` socket (`linux/if_xdp.h`). libc does not
 /// define this option for every target.
@@ -219,8 +221,7 @@ pub(crate) fn poll(
     Ok(fds[0].revents)
 }
 
-/// Opens an `AF_XDP` socket without memory or a queue, to check that this process may open such
-/// sockets.
+/// Opens an `AF_XDP` socket without memory or a queue.
 pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
     socket(libc::AF_XDP, libc::SOCK_RAW, 0)
 }

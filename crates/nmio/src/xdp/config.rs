@@ -8,6 +8,8 @@ use crate::port::Wait;
 /// One queue of an interface, with the options to open it.
 pub(crate) struct XdpConfig<'a> {
     pub(crate) interface: &'a str,
+    /// The interface's number.
+    pub(crate) index: u32,
     pub(crate) queue: u32,
     pub(crate) mtu: usize,
     pub(crate) generic: bool,

@@ -4,15 +4,15 @@
 //! of adjacent chunks.
 //!
 //! **Sending:** a packet is sent from its frame without a copy, with one descriptor for each chunk.
-//! `xsk-rs` can only describe data behind a chunk's headroom, so the descriptors are written through
-//! [`TxSlots`]. A frame is complete when all its descriptors are.
+//! A frame is complete when all its descriptors are.
 //!
 //! **Receiving:** the fill ring hands out single chunks, which need not be adjacent. Therefore the
 //! pieces of a packet are copied to a frame. The chunks for receiving precede the frames in the
 //! packet memory, and have a pool of their own.
+#![allow(unsafe_code)]
 
 use super::sizes::FrameLayout;
-use super::tx_slots::TxSlots;
+use super::tx_ring::{Slot, TxRing};
 use crate::assembly::Assembly;
 use crate::frame::{Pool, Sending};
 
@@ -47,8 +47,8 @@ impl MultiBuffer {
     }
 
     /// Writes the descriptors of a packet into the TX ring, which must have room for
-    /// `layout.chunks` of them. The kernel sees them after [`TxSlots::publish`].
-    pub(super) fn stage(&mut self, packet: Sending, slots: &mut TxSlots) {
+    /// `layout.chunks` of them. The kernel sees them after [`TxRing::publish`].
+    pub(super) fn stage(&mut self, packet: Sending, ring: &mut TxRing) {
         let len = packet.len() as u32;
         let index = packet.into_index();
         let first_chunk = self.layout.rx_chunks() + index * self.layout.chunks;
@@ -56,7 +56,12 @@ impl MultiBuffer {
         let mut pieces = self.layout.pieces(len).peekable();
         let mut count = 0;
         while let Some((offset, piece)) = pieces.next() {
-            slots.stage(start + u64::from(offset), piece, pieces.peek().is_some());
+            let slot = Slot {
+                addr: start + u64::from(offset),
+                len: piece,
+            };
+            // SAFETY: the caller has made room. The frame is marked as being sent.
+            unsafe { ring.stage(slot, pieces.peek().is_some()) };
             count += 1;
         }
         self.in_flight[index as usize] = count;
@@ -64,11 +69,11 @@ impl MultiBuffer {
 
     /// Records the completion of the descriptor of the data at `addr`. Returns the frame's index if
     /// this was its last descriptor, and an error if `addr` is not in flight.
-    pub(super) fn complete(&mut self, addr: usize) -> Result<Option<u32>, ()> {
-        let chunk = addr / self.layout.chunk as usize;
+    pub(super) fn complete(&mut self, addr: u64) -> Result<Option<u32>, ()> {
+        let chunk = addr / u64::from(self.layout.chunk);
         let index = chunk
-            .checked_sub(self.layout.rx_chunks() as usize)
-            .ok_or(())?
+            .checked_sub(u64::from(self.layout.rx_chunks()))
+            .ok_or(())? as usize
             / self.layout.chunks as usize;
         let left = self.in_flight.get_mut(index).ok_or(())?;
         *left = left.checked_sub(1).ok_or(())?;
@@ -84,8 +89,8 @@ mod tests {
     fn a_frame_is_complete_when_all_its_descriptors_are() {
         let layout = FrameLayout::for_mtu(9000);
         let mut multi = MultiBuffer::new(layout, Pool::for_tests(1, 64), 2);
-        let start = |frame: usize| {
-            (layout.rx_chunks() as usize + frame * layout.chunks as usize) * layout.chunk as usize
+        let start = |frame: u32| {
+            u64::from(layout.rx_chunks() + frame * layout.chunks) * u64::from(layout.chunk)
         };
         multi.in_flight[0] = 1;
         multi.in_flight[1] = 3;
@@ -94,7 +99,7 @@ mod tests {
         assert_eq!(multi.complete(start(1) + 8192), Ok(None));
         assert_eq!(multi.complete(start(1) + 4096), Ok(Some(1)));
         // These are not in flight: a completed frame, a chunk for receiving, and no chunk at all.
-        for addr in [start(1), 256, start(2), usize::MAX] {
+        for addr in [start(1), 256, start(2), u64::MAX] {
             assert_eq!(multi.complete(addr), Err(()), "{addr}");
         }
     }

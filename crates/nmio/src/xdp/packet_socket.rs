@@ -62,8 +62,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::bind::Copying;
 use super::config::XdpConfig;
+use super::socket::Copying;
 use crate::device::{DeviceError, Offload, longest_supers};
 use crate::frame::Frame;
 use crate::super_segment::{MAX_OVER_V6, SuperSegment};

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 
+use super::super::fill_level::FILL_RING;
 use super::*;
 use crate::device::{MemoryPlan, Offload, ZeroCopy};
 use crate::port::Wait;
@@ -19,6 +20,7 @@ fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
             let no_program = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
             let mut rings = Rings::open(&XdpConfig {
                 interface: "lo",
+                index: 1,
                 queue: 0,
                 mtu: 1500,
                 generic: true,
@@ -131,8 +133,15 @@ fn frames_that_a_zero_copy_driver_holds_are_only_counted() {
             assert_eq!(rings.pool().available(), available - 3);
         }
         // The driver completes the frames after all.
+        let mut completed = Completed {
+            pool: &rings.pool,
+            multi_buffer: None,
+            chunk_shift: rings.chunk_shift,
+            in_flight: &mut rings.in_flight,
+            invalid: &mut rings.invalid,
+        };
         for index in held {
-            rings.complete((index as usize) << rings.chunk_shift);
+            completed.take_back(data_of(index, rings.chunk_shift));
         }
         assert_eq!((rings.in_flight, rings.invalid()), (0, 0));
         assert_eq!(rings.pool().available(), available);

@@ -28,7 +28,7 @@ const LARGE_CHUNK: u32 = 4096;
 const MAX_CHUNKS: u32 = 3;
 /// The kernel reserves this many bytes at the start of each chunk that it receives into, for XDP
 /// programs.
-const HEADROOM: u32 = 256;
+pub(super) const HEADROOM: u32 = 256;
 /// Size of the Ethernet header with one 802.1Q tag, in bytes.
 const LINK_HEADER: usize = 18;
 

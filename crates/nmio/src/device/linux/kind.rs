@@ -21,6 +21,8 @@ pub(in crate::device) enum Kind {
     /// private network namespace if it has one.
     Xdp {
         interface: String,
+        /// The interface's number.
+        index: u32,
         generic: bool,
         partial_checksums: bool,
         zero_copy: ZeroCopy,
@@ -101,6 +103,7 @@ impl Kind {
         match self {
             Self::Xdp {
                 interface,
+                index: number,
                 generic,
                 partial_checksums,
                 zero_copy,
@@ -108,6 +111,7 @@ impl Kind {
                 napis,
             } => Backend::Xdp {
                 interface: interface.clone(),
+                index: *number,
                 queue: index,
                 xsks: Arc::clone(&descriptors[0]),
                 namespace: self.namespace(descriptors),
@@ -129,6 +133,8 @@ impl Kind {
 pub(in crate::device) enum Backend {
     Xdp {
         interface: String,
+        /// The interface's number.
+        index: u32,
         queue: u32,
         xsks: Arc<OwnedFd>,
         namespace: Option<Namespace>,
@@ -156,6 +162,7 @@ impl Backend {
         match self {
             Self::Xdp {
                 interface,
+                index,
                 queue,
                 xsks,
                 namespace,
@@ -172,6 +179,7 @@ impl Backend {
                 }
                 let config = XdpConfig {
                     interface: &interface,
+                    index,
                     queue,
                     mtu,
                     generic,
@@ -252,6 +260,7 @@ mod tests {
     fn wrong_numbers_of_descriptors_are_refused() {
         let xdp = || Kind::Xdp {
             interface: "e0".into(),
+            index: 7,
             generic: false,
             partial_checksums: false,
             zero_copy: ZeroCopy::Auto,

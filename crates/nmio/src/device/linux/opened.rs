@@ -26,6 +26,7 @@ pub(super) fn xdp(
     descriptors.extend(namespace.map(Namespace::handle));
     let kind = Kind::Xdp {
         interface: request.network.interface.to_owned(),
+        index: ready.index,
         generic: request.options.generic,
         partial_checksums: request.options.partial_checksums,
         zero_copy: request.options.zero_copy,

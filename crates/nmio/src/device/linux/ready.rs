@@ -38,6 +38,8 @@ pub(super) struct XdpReady {
     pub(super) shared: Option<Shared>,
     pub(super) pfifo: Option<Pfifo>,
     pub(super) polled: Option<PolledQueues>,
+    /// The interface's number.
+    pub(super) index: u32,
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
     pub(super) is_veth: bool,
@@ -99,6 +101,7 @@ impl XdpReady {
             shared: shared(request, link.index),
             pfifo,
             polled: polled.flatten(),
+            index: link.index,
             mac: link.mac,
             mtu: link.mtu,
             is_veth,

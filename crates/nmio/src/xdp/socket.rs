@@ -1,17 +1,18 @@
-//! Binds a socket to a queue, in zero-copy or copy mode.
-#![allow(unsafe_code)]
+//! An `AF_XDP` socket that is bound to a queue, with its rings.
 
-use std::error::Error as _;
 use std::io;
-
-use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig, XdpFlags};
-use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue, Umem};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::config::XdpConfig;
+use super::fill_level::FILL_RING;
 use super::retry::Retry;
-use super::sizes::{FrameLayout, MAX_SINGLE_BUFFER_MTU, RX_RING, TX_RING};
+use super::ring::{Consumer, Producer, RingName};
+use super::sizes::{COMPLETION_RING, FrameLayout, MAX_SINGLE_BUFFER_MTU, RX_RING, TX_RING};
+use super::tx_ring::TxRing;
+use super::umem::Umem;
 use super::virtio::damages_frames;
-use crate::device::{DeviceError, ZeroCopy};
+use crate::device::{DeviceError, Needs, ZeroCopy};
+use crate::sys;
 
 /// Whether the kernel copies packets between frames and the device.
 #[derive(Debug)]
@@ -28,17 +29,55 @@ pub(super) enum Copying {
     Refused(io::Error),
 }
 
-pub(super) type Queues = (TxQueue, RxQueue, FillQueue, CompQueue);
+/// A socket, and its rings in memory that it shares with the kernel.
+pub(super) struct Socket {
+    pub(super) fill: Producer<u64>,
+    pub(super) completion: Consumer<u64>,
+    pub(super) rx: Consumer<libc::xdp_desc>,
+    pub(super) tx: TxRing,
+    fd: OwnedFd,
+}
+
+impl Socket {
+    /// Opens a socket with this packet memory and binds it to the queue. Unless the options say
+    /// otherwise, tries zero-copy first.
+    pub(super) fn open(
+        config: &XdpConfig<'_>,
+        umem: &Umem,
+    ) -> Result<(Self, Copying), DeviceError> {
+        let socket = sys::xdp_socket().map_err(|source| {
+            if sys::is_errno(&source, libc::EPERM) {
+                DeviceError::privileges("open an AF_XDP socket", Needs::Xdp, source)
+            } else {
+                DeviceError::set_up("open an AF_XDP socket")(source)
+            }
+        })?;
+        let fd = socket.as_fd();
+        umem.register(fd, FrameLayout::for_mtu(config.mtu).chunk)
+            .map_err(|source| DeviceError::memory(umem.len() as u64, source))?;
+        let set_up = || DeviceError::set_up("set up the rings of an AF_XDP socket");
+        let this = Self {
+            fill: Producer::create(fd, RingName::Fill, FILL_RING).map_err(set_up())?,
+            completion: Consumer::create(fd, RingName::Completion, COMPLETION_RING)
+                .map_err(set_up())?,
+            rx: Consumer::create(fd, RingName::Rx, RX_RING).map_err(set_up())?,
+            tx: TxRing::create(fd, TX_RING).map_err(set_up())?,
+            fd: socket,
+        };
+        let copying = bind(config, this.fd())?;
+        Ok((this, copying))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
 
 /// Binds a socket to the queue. Unless the options say otherwise, tries zero-copy first.
-pub(super) fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), DeviceError> {
-    let interface: Interface = config
-        .interface
-        .parse()
-        .map_err(|_| DeviceError::unknown_interface(config.interface))?;
-    let mut flags = BindFlags::XDP_USE_NEED_WAKEUP;
+fn bind(config: &XdpConfig<'_>, socket: BorrowedFd<'_>) -> Result<Copying, DeviceError> {
+    let mut flags = libc::XDP_USE_NEED_WAKEUP;
     if FrameLayout::for_mtu(config.mtu).is_multi_buffer() {
-        flags |= BindFlags::XDP_USE_SG;
+        flags |= libc::XDP_USE_SG;
     }
     let is_faulty = is_faulty(config);
     let retry = Retry::begin();
@@ -50,26 +89,14 @@ pub(super) fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copyi
     };
     loop {
         let zero_copy = matches!(copying, Copying::Never);
-        let flag = if zero_copy {
-            BindFlags::XDP_ZEROCOPY
+        let mode = if zero_copy {
+            libc::XDP_ZEROCOPY
         } else {
-            BindFlags::XDP_COPY
+            libc::XDP_COPY
         };
-        let socket_config = SocketConfig::builder()
-            .rx_queue_size(ring_size(RX_RING))
-            .tx_queue_size(ring_size(TX_RING))
-            // This crate loads its own steering program, so libxdp must not load another.
-            .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-            .xdp_flags(XdpFlags::empty())
-            .bind_flags(flag | flags)
-            .build();
-        // SAFETY: the UMEM is bound only to this queue, and libxdp loads no program.
-        let error = match unsafe { Socket::new(socket_config, umem, &interface, config.queue) } {
-            Ok((tx, rx, Some((fill, completion)))) => {
-                return Ok(((tx, rx, fill, completion), copying));
-            }
-            Ok((_, _, None)) => io::Error::other("libxdp returned no fill and completion rings"),
-            Err(error) => os_error(error.source()),
+        let bound = sys::bind_xdp(socket, config.index, config.queue, mode | flags);
+        let Err(error) = bound else {
+            return Ok(copying);
         };
         match error.raw_os_error() {
             Some(libc::EBUSY) if retry.wait() => {}
@@ -85,7 +112,7 @@ pub(super) fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copyi
             // Drivers refuse zero-copy with various errors. If the cause is unrelated to zero-copy,
             // copy mode fails too and reports the error.
             _ if zero_copy => copying = Copying::Refused(error),
-            Some(libc::EINVAL) if flags.contains(BindFlags::XDP_USE_SG) => {
+            Some(libc::EINVAL) if flags & libc::XDP_USE_SG != 0 => {
                 return Err(DeviceError::MultiBuffer {
                     interface: config.interface.to_owned(),
                     mtu: config.mtu,
@@ -111,19 +138,4 @@ fn is_faulty(config: &XdpConfig<'_>) -> bool {
         );
     }
     is_faulty
-}
-
-pub(super) fn ring_size(slots: u32) -> QueueSize {
-    QueueSize::new(slots).expect("ring sizes are powers of two")
-}
-
-/// Returns the kernel's error inside an error of `xsk-rs`.
-pub(super) fn os_error(source: Option<&(dyn std::error::Error + 'static)>) -> io::Error {
-    source
-        .and_then(|source| source.downcast_ref::<io::Error>())
-        .and_then(io::Error::raw_os_error)
-        .map_or_else(
-            || io::Error::other("libxdp gave no error number"),
-            io::Error::from_raw_os_error,
-        )
 }
