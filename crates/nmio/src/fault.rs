@@ -30,6 +30,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use crate::device::NewQueue;
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::port::{
@@ -225,6 +226,10 @@ impl<P: Port> Port for Fault<P> {
     #[inline(always)]
     fn poll_device(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.inner.poll_device(timeout, bell)
+    }
+
+    fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
+        self.inner.attach(queue)
     }
 
     fn counters(&self) -> PortCounters {

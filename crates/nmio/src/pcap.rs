@@ -26,6 +26,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::device::NewQueue;
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
@@ -231,6 +232,10 @@ impl<P: Port> Port for Pcap<P> {
             recorder.write_out();
         }
         self.inner.poll_device(timeout, bell)
+    }
+
+    fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
+        self.inner.attach(queue)
     }
 
     fn counters(&self) -> PortCounters {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use serde::{Deserialize, Serialize};
 
+use crate::device::NewQueue;
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::super_segment::SuperSegment;
@@ -301,6 +302,18 @@ pub trait Port {
     /// If the port is gone.
     fn poll_device(&mut self, _timeout: Duration, _bell: Option<&Bell>) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Goes on with a queue of another interface, which has taken the place of the port's own one. The
+    /// packets in flight are lost. The capabilities stay as they are.
+    ///
+    /// Call this method on a port of [`wait_for_return`](crate::device::QueueSource::wait_for_return)
+    /// whose interface was removed. Other ports fail.
+    ///
+    /// # Errors
+    /// If the port cannot use the queue. It then still waits for one.
+    fn attach(&mut self, _queue: NewQueue) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Returns the port's counters.

@@ -25,6 +25,7 @@ mod multi_buffer;
 mod overdue;
 mod packet_socket;
 mod refusals;
+mod removal;
 mod retry;
 mod ring;
 mod rings;
@@ -39,7 +40,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use crate::device::DeviceError;
+use crate::device::{DeviceError, NewQueue};
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::port::{
@@ -51,10 +52,12 @@ pub(crate) use config::XdpConfig;
 pub(crate) use packet_socket::MAX_GSO_SIZE;
 use packet_socket::{PacketSocket, Runs};
 use refusals::Refusals;
+use removal::Removal;
 use rings::Rings;
 pub(crate) use sizes::{MAX_MTU, ORDINARY_MTU, frame_len};
 use sizes::{MAX_SINGLE_BUFFER_MTU, RX_RING, TX_RING};
 use socket::Copying;
+pub(crate) use socket::unbound_socket;
 
 /// Size of an Ethernet header, in bytes. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
@@ -64,25 +67,15 @@ const DEFAULT_BUDGET: u32 = 32;
 /// Maximum number of wakeups in one flush: twice as many as a full ring needs with the default
 /// budget.
 const MAX_KICKS: u32 = TX_RING / DEFAULT_BUDGET * 2;
-/// Limit on the kernel memory for packets in flight, in bytes. It suffices for a full TX ring,
-/// because each packet is charged at most one page.
-const SEND_BUFFER: u32 = TX_RING * 4096;
 /// Number of times that a port finds the RX ring empty before it checks that its interface still
 /// exists.
 const EMPTY_POLLS_UNTIL_CHECK: u32 = 1 << 16;
-/// Maximum number of packets that one busy-polling call handles.
-const BUSY_POLL_BUDGET: u32 = 64;
-/// Time that one busy-polling call may spin in the kernel, in µs.
-const BUSY_POLL_TIME: u32 = 20;
 /// Maximum number of queries for the queue's NAPI id, one after each wait that packets ended. The
 /// kernel sets the id with the first packet at the latest, so more queries would be useless.
 const MAX_NAPI_ID_QUERIES: u32 = 8;
 
-// Options from linux/socket.h that libc does not define for every target.
-const SO_BUSY_POLL: i32 = 46;
+// Option from linux/socket.h that libc does not define for every target.
 const SO_INCOMING_NAPI_ID: i32 = 56;
-const SO_PREFER_BUSY_POLL: i32 = 69;
-const SO_BUSY_POLL_BUDGET: i32 = 70;
 
 /// State of busy polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,20 +118,16 @@ pub struct XdpPort {
     /// Value of `counters.tx_frames` at the last flush.
     frames_at_flush: u64,
     empty_polls: u32,
+    config: XdpConfig,
+    removal: Removal,
 }
 
 impl XdpPort {
-    pub(crate) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
-        let mut rings = Rings::open(config)?;
-        // Kernels without this option send at most 32 packets per wakeup, so `flush` wakes them
+    pub(crate) fn open(config: XdpConfig) -> Result<Self, DeviceError> {
+        let mut rings = Rings::open(&config)?;
+        // Kernels without a larger budget send at most 32 packets per wakeup, so `flush` wakes them
         // repeatedly.
-        let grown = sys::set_option(
-            rings.fd(),
-            libc::SOL_XDP,
-            sys::XDP_MAX_TX_SKB_BUDGET,
-            TX_RING,
-        );
-        let tx_budget = if grown.is_ok() {
+        let tx_budget = if rings.raise_budget() {
             // Linux 6.17 added this option. Since the same version, the kernel publishes its
             // position in the TX ring at the end of each wakeup that has sent a frame.
             rings.track_drops();
@@ -146,17 +135,7 @@ impl XdpPort {
         } else {
             DEFAULT_BUDGET
         };
-        let fd = rings.fd();
-        // The default limit allows only about 90 packets in flight. `SO_SNDBUFFORCE` needs
-        // CAP_NET_ADMIN. `SO_SNDBUF` needs no capability, but the kernel limits its value.
-        if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
-            let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
-        }
-        let mut busy_polling = if config.wait == Wait::BusyPoll {
-            request_busy_polling(fd)
-        } else {
-            BusyPolling::Off
-        };
+        let mut busy_polling = BusyPolling::of(&rings, config.wait);
         let is_inert = busy_polling == BusyPolling::Inert;
         let poller = config.napi.filter(|_| is_inert).map(NapiPoller::open);
         let step = "poll a queue through io_uring".to_owned();
@@ -164,7 +143,7 @@ impl XdpPort {
         if poller.is_some() {
             busy_polling = BusyPolling::Active;
         }
-        let runs = Runs::open(config, rings.copying())?;
+        let runs = Runs::open(&config, rings.copying())?;
         let capabilities = Capabilities {
             mtu: config.mtu,
             zero_copy: matches!(rings.copying(), Copying::Never),
@@ -174,11 +153,6 @@ impl XdpPort {
             min_segment: 0,
             resident_frames: config.memory.resident_frames,
         };
-        // From this call on, packets arrive at the socket.
-        steer::join(config.xsks, config.queue, fd).map_err(|source| DeviceError::Steering {
-            step: "register the AF_XDP socket of a queue with the steering program",
-            source,
-        })?;
         Ok(Self {
             rings,
             runs,
@@ -194,6 +168,8 @@ impl XdpPort {
             unflushed: false,
             frames_at_flush: 0,
             empty_polls: 0,
+            removal: Removal::expected(config.waits_for_return),
+            config,
         })
     }
 
@@ -296,7 +272,7 @@ impl XdpPort {
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
                 // The interface is down and may come up again.
                 Some(libc::ENETDOWN) => return Ok(false),
-                _ => return Err(self.fatal_error(error)),
+                _ => return self.fail(error).map(|()| true),
             }
             let remaining = self.rings.pending();
             if remaining == 0 {
@@ -330,23 +306,6 @@ impl XdpPort {
             self.dropped += 1;
         }
         self.refusals.is_paused()
-    }
-
-    /// Returns the error that made the port unusable: the socket's pending error if there is one,
-    /// otherwise `error`.
-    fn fatal_error(&self, error: io::Error) -> io::Error {
-        let cause = sys::option(self.rings.fd(), libc::SOL_SOCKET, libc::SO_ERROR);
-        match cause {
-            Ok(errno) if errno != 0 => io::Error::from_raw_os_error(errno),
-            _ => error,
-        }
-    }
-
-    fn check_alive(&self) -> io::Result<()> {
-        match sys::option(self.rings.fd(), libc::SOL_SOCKET, libc::SO_ERROR)? {
-            0 => Ok(()),
-            errno => Err(io::Error::from_raw_os_error(errno)),
-        }
     }
 
     /// Ensures that the TX ring has room for one more packet. Flushes if necessary, and fails if
@@ -393,6 +352,10 @@ impl XdpPort {
     #[cold]
     fn send_in_order(&mut self, frame: Frame) -> Result<(), SendError> {
         frame.assert_of(self.rings.pool());
+        if self.removal.is_gone() {
+            self.dropped += 1;
+            return Ok(());
+        }
         self.flush_for(Self::packet_room)?;
         if !self.bypasses_ring {
             // The flush has sent all earlier packets, so the ring can be used again without
@@ -408,6 +371,7 @@ impl XdpPort {
     /// Returns the number of packets that the packet socket's queue still has room for.
     fn packet_room(&self) -> usize {
         match &self.runs {
+            _ if self.removal.is_gone() => TX_RING as usize,
             Runs::Supers(packets) => packets.room(),
             Runs::Frames(_) => 0,
         }
@@ -437,18 +401,15 @@ fn has_napi_id(fd: BorrowedFd<'_>) -> bool {
     sys::option(fd, libc::SOL_SOCKET, SO_INCOMING_NAPI_ID).is_ok_and(|id| id != 0)
 }
 
-fn request_busy_polling(fd: BorrowedFd<'_>) -> BusyPolling {
-    let result = [
-        (SO_PREFER_BUSY_POLL, 1),
-        (SO_BUSY_POLL, BUSY_POLL_TIME),
-        (SO_BUSY_POLL_BUDGET, BUSY_POLL_BUDGET),
-    ]
-    .into_iter()
-    .try_for_each(|(name, value)| sys::set_option(fd, libc::SOL_SOCKET, name, value));
-    match result {
-        Err(_) => BusyPolling::Refused,
-        Ok(()) if has_napi_id(fd) => BusyPolling::Active,
-        Ok(()) => BusyPolling::Inert,
+impl BusyPolling {
+    /// Returns the state of a socket with these rings.
+    fn of(rings: &Rings, wait: Wait) -> Self {
+        match wait {
+            Wait::BusyPoll if !rings.prefers_busy_polling() => Self::Refused,
+            Wait::BusyPoll if has_napi_id(rings.fd()) => Self::Active,
+            Wait::BusyPoll => Self::Inert,
+            Wait::Adaptive | Wait::Block | Wait::Spin => Self::Off,
+        }
     }
 }
 
@@ -479,7 +440,7 @@ impl Port for XdpPort {
             self.counters.rx_batches.count(batch.len());
             self.counters.rx_bytes += batch.iter().map(|frame| frame.len() as u64).sum::<u64>();
         }
-        if self.rings.fill_needs_wakeup() {
+        if self.rings.fill_needs_wakeup() && !self.removal.is_gone() {
             self.counters.waits += 1;
             // Ignore errors: if the port is gone, a later call reports it.
             let _ = sys::kick_rx(self.rings.fd());
@@ -512,6 +473,10 @@ impl Port for XdpPort {
             self.rings.count_invalid();
             return Ok(());
         }
+        if self.removal.is_gone() {
+            self.dropped += 1;
+            return Ok(());
+        }
         if self.bypasses_ring {
             // The packet socket's queue can hold frames but not residents, so queue a copy.
             let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
@@ -528,6 +493,10 @@ impl Port for XdpPort {
     }
 
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        if self.removal.is_gone() {
+            self.dropped += packet.segments() as u64;
+            return Ok(());
+        }
         self.flush_for(Self::packet_room)?;
         self.counters.tx_frames += packet.segments() as u64;
         self.counters.tx_bytes += packet.wire_len() as u64;
@@ -560,19 +529,26 @@ impl Port for XdpPort {
             self.rings.submit();
             self.unflushed = !self.kick()?;
         }
+        if self.removal.is_gone() {
+            return Ok(true);
+        }
         if !self.bypasses_ring || self.unflushed {
             return Ok(!self.unflushed);
         }
         let packets = self.packets();
-        let done = packets.send()?;
-        self.bypasses_ring = !done || !packets.can_return_to_ring();
-        Ok(done)
+        match packets.send() {
+            Ok(done) => {
+                self.bypasses_ring = !done || !packets.can_return_to_ring();
+                Ok(done)
+            }
+            Err(error) => self.fail(error).map(|()| true),
+        }
     }
 
     fn hints(&self) -> PortHints {
         PortHints {
             ready: false,
-            can_poll: self.busy_polling == BusyPolling::Active,
+            can_poll: self.busy_polling == BusyPolling::Active && !self.removal.is_gone(),
             gathers: true,
             sent: self.counters.tx_frames,
         }
@@ -582,7 +558,9 @@ impl Port for XdpPort {
         self.counters.waits += 1;
         // Polling the socket also makes the kernel send. In copy mode, `poll` would not report a
         // frame that the driver drops. So the socket is not polled while packets are unflushed.
-        let polled = (!self.unflushed || self.capabilities.zero_copy).then(|| self.rings.fd());
+        let is_polled = !self.unflushed || self.capabilities.zero_copy;
+        let is_polled = is_polled && !self.removal.is_gone();
+        let polled = is_polled.then(|| self.rings.fd());
         let events = sys::poll(polled, libc::POLLIN, timeout, bell.map(Bell::event))?;
         // A removed interface causes no event, only a pending socket error.
         if events & libc::POLLIN == 0 {
@@ -607,12 +585,16 @@ impl Port for XdpPort {
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
             Some(libc::ENETDOWN) => self.check_alive(),
-            _ => Err(self.fatal_error(error)),
+            _ => self.fail(error),
         }
     }
 
+    fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
+        self.attach_to(queue)
+    }
+
     fn counters(&self) -> PortCounters {
-        let (lost, invalid) = self.rings.kernel_counts();
+        let (lost, invalid) = self.removal.with_earlier(self.rings.kernel_counts());
         let (calls, lost_supers) = match &self.runs {
             Runs::Supers(packets) => (packets.calls, packets.dropped),
             Runs::Frames(_) => (0, 0),

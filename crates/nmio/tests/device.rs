@@ -16,6 +16,8 @@ mod kernel_packets;
 mod mailbox;
 #[path = "device/reports.rs"]
 mod reports;
+#[path = "device/returns.rs"]
+mod returns;
 #[path = "device/rig.rs"]
 mod rig;
 #[path = "device/supers.rs"]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::netmap_kind::{NetmapKind, Served};
 use super::queue::{Backend, QueueSource};
-use super::{AddressPrefix, Monitor, system};
+use super::{AddressPrefix, Monitor, NewQueue, system};
 use crate::port::Wait;
 
 /// Properties of an open interface, and the descriptors with which its queues are opened.
@@ -129,7 +129,7 @@ impl QueueAccess {
     pub fn may_return(&self) -> bool {
         match &self.facts.kind {
             Kind::Netmap(_) => false,
-            Kind::System(kind) => kind.may_return(&self.descriptors),
+            Kind::System(kind) => kind.may_return(),
         }
     }
 
@@ -207,6 +207,30 @@ impl QueueAccess {
             backend,
             mtu: self.facts.mtu,
             wait: self.facts.wait,
+            waits_for_return: false,
         }
+    }
+
+    /// Returns queue `index` for a port that waits for it since its own interface was removed. Returns
+    /// `None` if [`may_return`](Self::may_return) is false.
+    ///
+    /// # Panics
+    /// If `index` is not below [`queues`](Self::queues).
+    pub fn new_queue(&self, index: u32) -> Option<NewQueue> {
+        assert!(index < self.queues(), "queue {index} does not exist");
+        match &self.facts.kind {
+            Kind::Netmap(_) => None,
+            Kind::System(kind) => kind.new_queue(index, &self.descriptors),
+        }
+    }
+
+    /// Closes this value's descriptors of the queues, after which no queue can be got from it. The
+    /// kernel frees a queue when the last descriptor is closed.
+    pub fn close_queues(&mut self) {
+        let first = match &self.facts.kind {
+            Kind::Netmap(_) => 0,
+            Kind::System(kind) => kind.first_queue(),
+        };
+        self.descriptors.truncate(first);
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use super::NewQueue;
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::netmap::NetmapPort;
@@ -124,6 +125,10 @@ impl Port for AnyPort {
 
     fn poll_device(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         with_port!(self, port => port.poll_device(timeout, bell))
+    }
+
+    fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
+        with_port!(self, port => port.attach(queue))
     }
 
     fn counters(&self) -> PortCounters {

@@ -10,6 +10,7 @@ pub struct QueueSource {
     pub(super) backend: Backend,
     pub(super) mtu: usize,
     pub(super) wait: Wait,
+    pub(super) waits_for_return: bool,
 }
 
 /// What is needed to open a queue, for each kind of device.
@@ -21,6 +22,18 @@ pub(super) enum Backend {
 }
 
 impl QueueSource {
+    /// Makes the port outlive its interface, if [`QueueAccess::may_return`](super::QueueAccess): after
+    /// the interface is removed, the port loses what it is given to send and receives nothing, as if a
+    /// cable were unplugged. It goes on with [`Port::attach`](crate::Port::attach). Without this call,
+    /// the port reports an error.
+    #[must_use]
+    pub fn wait_for_return(self) -> Self {
+        Self {
+            waits_for_return: true,
+            ..self
+        }
+    }
+
     /// Opens the queue, and returns a port that receives its packets.
     ///
     /// Call this method in the thread that will serve the queue. If device `auto` is a veth pair,
@@ -31,7 +44,9 @@ impl QueueSource {
     pub fn open(self, memory: MemoryPlan) -> Result<AnyPort, DeviceError> {
         match self.backend {
             Backend::Netmap(queue) => queue.open(self.mtu, self.wait, memory),
-            Backend::System(backend) => backend.open(self.mtu, self.wait, memory),
+            Backend::System(backend) => {
+                backend.open(self.mtu, self.wait, memory, self.waits_for_return)
+            }
         }
     }
 }

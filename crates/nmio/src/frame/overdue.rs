@@ -1,4 +1,5 @@
-//! Frames that a driver never completes. Only `AF_XDP` has such drivers.
+//! Frames that a driver never completes, or that were in flight when a device was removed. Only
+//! `AF_XDP` has such frames.
 #![allow(unsafe_code)]
 
 use super::{Pool, State};
@@ -18,6 +19,24 @@ impl Pool {
             }
         }
         overdue
+    }
+
+    /// Takes back all frames that the kernel has: those that it may receive into, and those in flight.
+    ///
+    /// # Safety
+    /// The kernel uses none of these frames any more, and no [`Sending`](super::Sending) owns any of
+    /// them.
+    #[cold]
+    pub(crate) unsafe fn take_all_back(&self) {
+        for (index, state) in (0..).zip(&self.0.state) {
+            if state.get() == State::Offered {
+                self.0.push_free(index);
+            } else {
+                // SAFETY: the caller guarantees what `complete` requires. A frame that is not in
+                // flight stays as it is.
+                unsafe { self.complete(index) };
+            }
+        }
     }
 
     /// Takes back all frames that were in flight at the previous call and still are. Each of them

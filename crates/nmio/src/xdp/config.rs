@@ -1,13 +1,15 @@
 //! The configuration of an `AF_XDP` port.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use crate::device::{MemoryPlan, Offload, ZeroCopy};
 use crate::port::Wait;
 
 /// One queue of an interface, with the options to open it.
-pub(crate) struct XdpConfig<'a> {
-    pub(crate) interface: &'a str,
+#[derive(Clone)]
+pub(crate) struct XdpConfig {
+    pub(crate) interface: String,
     /// The interface's number.
     pub(crate) index: u32,
     pub(crate) queue: u32,
@@ -20,6 +22,8 @@ pub(crate) struct XdpConfig<'a> {
     pub(crate) napi: Option<u32>,
     pub(crate) wait: Wait,
     pub(crate) memory: MemoryPlan,
-    /// The steering program's map from queues to sockets.
-    pub(crate) xsks: BorrowedFd<'a>,
+    /// The queue's socket, which [`unbound_socket`](super::unbound_socket) has opened.
+    pub(crate) socket: Arc<OwnedFd>,
+    /// Whether the port waits for another queue if the interface is removed.
+    pub(crate) waits_for_return: bool,
 }

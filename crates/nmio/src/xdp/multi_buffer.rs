@@ -67,6 +67,12 @@ impl MultiBuffer {
         self.in_flight[index as usize] = count;
     }
 
+    /// Forgets all packets that are being sent or assembled.
+    pub(super) fn forget_sent(&mut self) {
+        self.in_flight.fill(0);
+        self.assembly = Assembly::default();
+    }
+
     /// Records the completion of the descriptor of the data at `addr`. Returns the frame's index if
     /// this was its last descriptor, and an error if `addr` is not in flight.
     pub(super) fn complete(&mut self, addr: u64) -> Result<Option<u32>, ()> {

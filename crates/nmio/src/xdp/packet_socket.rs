@@ -141,10 +141,10 @@ pub(super) enum Runs {
 impl Runs {
     /// Chooses how to send runs, as requested by `offload=` and as far as the device and the mode
     /// allow.
-    pub(super) fn open(config: &XdpConfig<'_>, copying: &Copying) -> Result<Self, DeviceError> {
+    pub(super) fn open(config: &XdpConfig, copying: &Copying) -> Result<Self, DeviceError> {
         let refuse = |why: String| match config.offload {
             Offload::On => Err(DeviceError::Offload {
-                interface: config.interface.to_owned(),
+                interface: config.interface.clone(),
                 why,
             }),
             Offload::Auto | Offload::Off => Ok(Self::Frames(why)),
@@ -158,7 +158,7 @@ impl Runs {
             return refuse("zero-copy needs no copy of frames, and keeps their order".to_owned());
         }
         let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
-        let device_segments = control.segments_tcp(config.interface);
+        let device_segments = control.segments_tcp(&config.interface);
         if !device_segments && config.offload == Offload::Auto {
             return refuse(format!(
                 "{} does not segment TCP itself (see ethtool -k: tx-tcp-segmentation, \
@@ -166,7 +166,7 @@ impl Runs {
                 config.interface
             ));
         }
-        let device = match Device::open(control, config.interface) {
+        let device = match Device::open(control, config) {
             Ok(device) => device,
             Err(error) => return refuse(format!("the device's features cannot be read: {error}")),
         };
@@ -227,12 +227,12 @@ struct Device {
 }
 
 impl Device {
-    fn open(control: Control, name: &str) -> io::Result<Self> {
+    fn open(control: Control, config: &XdpConfig) -> io::Result<Self> {
         Ok(Self {
-            index: control.index(name)?,
+            index: config.index,
             control,
             route: sys::route_socket()?,
-            name: name.to_owned(),
+            name: config.interface.clone(),
         })
     }
 
@@ -290,6 +290,25 @@ impl PacketSocket {
                  this socket"
             }
         }
+    }
+
+    /// Drops all queued packets. Returns their number.
+    pub(super) fn clear(&mut self) -> usize {
+        let queued = self.queue.len();
+        self.queue.clear();
+        queued
+    }
+
+    /// Sends on the interface with this index from now on. It has taken the place of a removed one.
+    pub(super) fn attach(&mut self, index: u32) -> io::Result<()> {
+        sys::bind_packet_sender(self.socket.as_fd(), index)?;
+        self.device.index = index;
+        self.one_queue = self.device.has_one_queue();
+        self.failed_tries = 0;
+        if self.device_segments {
+            self.still_segments();
+        }
+        Ok(())
     }
 
     /// Returns true if the TX ring may be used again after this queue has become empty. Returns

@@ -33,7 +33,7 @@ pub(super) enum RingName {
 
 impl RingName {
     /// Returns the socket option that sets the number of slots.
-    fn size_option(self) -> i32 {
+    pub(super) fn size_option(self) -> i32 {
         match self {
             Self::Fill => libc::XDP_UMEM_FILL_RING,
             Self::Completion => libc::XDP_UMEM_COMPLETION_RING,
@@ -75,9 +75,8 @@ struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    /// Gives a socket a ring of this number of slots, and maps it. The number is a power of two.
-    fn create(socket: BorrowedFd<'_>, name: RingName, slots: u32) -> io::Result<Self> {
-        sys::set_option(socket, libc::SOL_XDP, name.size_option(), slots)?;
+    /// Maps a ring of a socket. The ring has this number of slots, a power of two.
+    fn map(socket: BorrowedFd<'_>, name: RingName, slots: u32) -> io::Result<Self> {
         let layout = name.layout(&sys::xdp_ring_layouts(socket)?);
         let len = layout.desc as usize + slots as usize * mem::size_of::<T>();
         // SAFETY: the call creates a new mapping, at an address that the kernel chooses.
@@ -164,9 +163,9 @@ pub(super) struct Producer<T> {
 }
 
 impl<T: Copy> Producer<T> {
-    /// Gives a socket a ring of this number of slots, and maps it. The number is a power of two.
-    pub(super) fn create(socket: BorrowedFd<'_>, name: RingName, slots: u32) -> io::Result<Self> {
-        let ring = Ring::create(socket, name, slots)?;
+    /// Maps a ring of a new socket. The ring has this number of slots, a power of two.
+    pub(super) fn map(socket: BorrowedFd<'_>, name: RingName, slots: u32) -> io::Result<Self> {
+        let ring = Ring::map(socket, name, slots)?;
         Ok(Self { ring, position: 0 })
     }
 
@@ -241,9 +240,9 @@ pub(super) struct Consumer<T> {
 }
 
 impl<T: Copy> Consumer<T> {
-    /// Gives a socket a ring of this number of slots, and maps it. The number is a power of two.
-    pub(super) fn create(socket: BorrowedFd<'_>, name: RingName, slots: u32) -> io::Result<Self> {
-        let ring = Ring::create(socket, name, slots)?;
+    /// Maps a ring of a new socket. The ring has this number of slots, a power of two.
+    pub(super) fn map(socket: BorrowedFd<'_>, name: RingName, slots: u32) -> io::Result<Self> {
+        let ring = Ring::map(socket, name, slots)?;
         Ok(Self { ring, position: 0 })
     }
 

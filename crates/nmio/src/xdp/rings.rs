@@ -19,7 +19,7 @@ use super::config::XdpConfig;
 use super::fill_level::FillLevel;
 use super::multi_buffer::MultiBuffer;
 use super::overdue::OverdueCheck;
-use super::sizes::{FrameLayout, HEADROOM, RX_RING};
+use super::sizes::{FrameLayout, HEADROOM, RX_RING, TX_RING};
 use super::socket::{Copying, Socket};
 use super::tx_ring::{Dropped, Slot};
 use super::umem::Umem;
@@ -82,7 +82,7 @@ fn pools(umem: &Rc<Umem>, layout: FrameLayout, frames: PoolLayout) -> (Pool, Opt
 impl Rings {
     /// Registers the memory and binds the socket to its queue. Unless the options say otherwise, uses
     /// zero-copy if the driver accepts it, and otherwise copy mode.
-    pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
+    pub(super) fn open(config: &XdpConfig) -> Result<Self, DeviceError> {
         let layout = FrameLayout::for_mtu(config.mtu);
         let (stride, capacity) = (layout.stride(), layout.capacity());
         let frames = config
@@ -95,7 +95,7 @@ impl Rings {
         let umem = Rc::new(umem);
         let (pool, rx_chunks) = pools(&umem, layout, frames);
         sys::lift_memory_lock_limit();
-        let (socket, copying) = Socket::open(config, &umem)?;
+        let (socket, copying) = Socket::bind(config, &umem)?;
         let multi_buffer =
             rx_chunks.map(|rx_chunks| MultiBuffer::new(layout, rx_chunks, frames.frames()));
         let mut rings = Self {
@@ -122,12 +122,45 @@ impl Rings {
         Ok(rings)
     }
 
+    /// Takes the socket of another queue, with the same packet memory. The old socket's queue must be
+    /// gone. Packets that were in flight are lost, but resident packets stay.
+    pub(super) fn attach(&mut self, config: &XdpConfig) -> Result<(), DeviceError> {
+        let (socket, _) = Socket::bind(config, &self.umem)?;
+        self.socket = socket;
+        // SAFETY: the old socket's device is gone, so the kernel uses none of the frames. The new
+        // rings are empty. No `Sending` exists, because `stage` turns each packet into its index.
+        unsafe {
+            self.pool.take_all_back();
+            if let Some(multi_buffer) = &mut self.multi_buffer {
+                multi_buffer.rx_chunks().take_all_back();
+                multi_buffer.forget_sent();
+            }
+        }
+        (self.in_flight, self.offered) = (0, 0);
+        self.fill_level = FillLevel::new();
+        self.overdue_check = OverdueCheck::default();
+        self.refill(0);
+        Ok(())
+    }
+
     /// In copy mode, prepares for frames that the driver drops. Requires a kernel that publishes
     /// its position in the TX ring at the end of each wakeup that has sent a frame.
     ///
     /// Frames of several chunks are not put back, but only counted as lost.
     pub(super) fn track_drops(&mut self) {
         self.tracks_drops = !matches!(self.copying, Copying::Never) && self.multi_buffer.is_none();
+    }
+
+    /// Lets one wakeup send all packets in the TX ring in copy mode. Returns false if this kernel does not
+    /// offer this.
+    pub(super) fn raise_budget(&self) -> bool {
+        sys::set_option(
+            self.fd(),
+            libc::SOL_XDP,
+            sys::XDP_MAX_TX_SKB_BUDGET,
+            TX_RING,
+        )
+        .is_ok()
     }
 
     pub(super) fn pool(&self) -> &Pool {
@@ -150,6 +183,11 @@ impl Rings {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.fd()
+    }
+
+    /// Returns true if the kernel has accepted the options for busy polling.
+    pub(super) fn prefers_busy_polling(&self) -> bool {
+        self.socket.prefers_busy_polling()
     }
 
     /// Returns the kernel's own counts of received frames that it lost, and of invalid descriptors.

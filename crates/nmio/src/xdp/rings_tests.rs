@@ -1,10 +1,11 @@
 //! Tests of the rings. Most of them run on a loopback interface in a private network namespace, and
 //! need root.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::thread;
 
 use super::super::fill_level::FILL_RING;
+use super::super::socket::unbound_socket;
 use super::*;
 use crate::device::{MemoryPlan, Offload, ZeroCopy};
 use crate::port::Wait;
@@ -17,9 +18,8 @@ fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
         scope.spawn(|| {
             sys::unshare_network().unwrap_or_else(|error| panic!("this test needs root: {error}"));
             Control::new().unwrap().set_up("lo").unwrap();
-            let no_program = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
             let mut rings = Rings::open(&XdpConfig {
-                interface: "lo",
+                interface: "lo".into(),
                 index: 1,
                 queue: 0,
                 mtu: 1500,
@@ -30,7 +30,8 @@ fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
                 napi: None,
                 wait: Wait::Spin,
                 memory: MemoryPlan::default(),
-                xsks: no_program.as_fd(),
+                socket: Arc::new(unbound_socket(Wait::Spin).unwrap()),
+                waits_for_return: false,
             })
             .unwrap();
             test(&mut rings);

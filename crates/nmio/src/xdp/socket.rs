@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use super::config::XdpConfig;
 use super::fill_level::FILL_RING;
@@ -11,7 +12,8 @@ use super::sizes::{COMPLETION_RING, FrameLayout, MAX_SINGLE_BUFFER_MTU, RX_RING,
 use super::tx_ring::TxRing;
 use super::umem::Umem;
 use super::virtio::damages_frames;
-use crate::device::{DeviceError, Needs, ZeroCopy};
+use crate::device::{DeviceError, ZeroCopy};
+use crate::port::Wait;
 use crate::sys;
 
 /// Whether the kernel copies packets between frames and the device.
@@ -29,52 +31,98 @@ pub(super) enum Copying {
     Refused(io::Error),
 }
 
-/// A socket, and its rings in memory that it shares with the kernel.
+/// Limit on the kernel memory for packets in flight, in bytes. It suffices for a full TX ring,
+/// because each packet is charged at most one page.
+const SEND_BUFFER: u32 = TX_RING * 4096;
+/// Maximum number of packets that one busy-polling call handles.
+const BUSY_POLL_BUDGET: u32 = 64;
+/// Time that one busy-polling call may spin in the kernel, in µs.
+const BUSY_POLL_TIME: u32 = 20;
+
+// Options from linux/socket.h that libc does not define for every target.
+const SO_BUSY_POLL: i32 = 46;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+
+/// Opens a socket that has rings, but no packet memory and no queue. It does all that needs
+/// capabilities: the receiver of the socket needs none to use it.
+///
+/// # Errors
+/// The kernel's error, for example `EPERM`.
+pub(crate) fn unbound_socket(wait: Wait) -> io::Result<OwnedFd> {
+    let socket = sys::xdp_socket()?;
+    let fd = socket.as_fd();
+    for (ring, slots) in [
+        (RingName::Fill, FILL_RING),
+        (RingName::Completion, COMPLETION_RING),
+        (RingName::Rx, RX_RING),
+        (RingName::Tx, TX_RING),
+    ] {
+        sys::set_option(fd, libc::SOL_XDP, ring.size_option(), slots)?;
+    }
+    // The default limit allows only about 90 packets in flight. `SO_SNDBUFFORCE` needs
+    // CAP_NET_ADMIN. `SO_SNDBUF` needs no capability, but the kernel limits its value.
+    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
+        let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
+    }
+    if wait == Wait::BusyPoll {
+        // If the kernel refuses an option, `prefers_busy_polling` says so.
+        let _ = [
+            (SO_BUSY_POLL, BUSY_POLL_TIME),
+            (SO_BUSY_POLL_BUDGET, BUSY_POLL_BUDGET),
+            (SO_PREFER_BUSY_POLL, 1),
+        ]
+        .into_iter()
+        .try_for_each(|(name, value)| sys::set_option(fd, libc::SOL_SOCKET, name, value));
+    }
+    Ok(socket)
+}
+
+/// A socket that is bound to a queue, and its rings in memory that it shares with the kernel.
 pub(super) struct Socket {
     pub(super) fill: Producer<u64>,
     pub(super) completion: Consumer<u64>,
     pub(super) rx: Consumer<libc::xdp_desc>,
     pub(super) tx: TxRing,
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
 }
 
 impl Socket {
-    /// Opens a socket with this packet memory and binds it to the queue. Unless the options say
+    /// Gives a socket this packet memory, and binds it to the queue. Unless the options say
     /// otherwise, tries zero-copy first.
-    pub(super) fn open(
-        config: &XdpConfig<'_>,
-        umem: &Umem,
-    ) -> Result<(Self, Copying), DeviceError> {
-        let socket = sys::xdp_socket().map_err(|source| {
-            if sys::is_errno(&source, libc::EPERM) {
-                DeviceError::privileges("open an AF_XDP socket", Needs::Xdp, source)
-            } else {
-                DeviceError::set_up("open an AF_XDP socket")(source)
-            }
-        })?;
-        let fd = socket.as_fd();
+    pub(super) fn bind(config: &XdpConfig, umem: &Umem) -> Result<(Self, Copying), DeviceError> {
+        let fd = config.socket.as_fd();
         umem.register(fd, FrameLayout::for_mtu(config.mtu).chunk)
             .map_err(|source| DeviceError::memory(umem.len() as u64, source))?;
-        let set_up = || DeviceError::set_up("set up the rings of an AF_XDP socket");
-        let this = Self {
-            fill: Producer::create(fd, RingName::Fill, FILL_RING).map_err(set_up())?,
-            completion: Consumer::create(fd, RingName::Completion, COMPLETION_RING)
-                .map_err(set_up())?,
-            rx: Consumer::create(fd, RingName::Rx, RX_RING).map_err(set_up())?,
-            tx: TxRing::create(fd, TX_RING).map_err(set_up())?,
-            fd: socket,
-        };
-        let copying = bind(config, this.fd())?;
+        let this = Self::map(&config.socket)
+            .map_err(DeviceError::set_up("map the rings of an AF_XDP socket"))?;
+        let copying = bind(config, fd)?;
         Ok((this, copying))
+    }
+
+    fn map(socket: &Arc<OwnedFd>) -> io::Result<Self> {
+        let fd = socket.as_fd();
+        Ok(Self {
+            fill: Producer::map(fd, RingName::Fill, FILL_RING)?,
+            completion: Consumer::map(fd, RingName::Completion, COMPLETION_RING)?,
+            rx: Consumer::map(fd, RingName::Rx, RX_RING)?,
+            tx: TxRing::map(fd, TX_RING)?,
+            fd: Arc::clone(socket),
+        })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+
+    /// Returns true if the kernel has accepted the options for busy polling.
+    pub(super) fn prefers_busy_polling(&self) -> bool {
+        sys::option(self.fd(), libc::SOL_SOCKET, SO_PREFER_BUSY_POLL).is_ok_and(|on| on != 0)
+    }
 }
 
 /// Binds a socket to the queue. Unless the options say otherwise, tries zero-copy first.
-fn bind(config: &XdpConfig<'_>, socket: BorrowedFd<'_>) -> Result<Copying, DeviceError> {
+fn bind(config: &XdpConfig, socket: BorrowedFd<'_>) -> Result<Copying, DeviceError> {
     let mut flags = libc::XDP_USE_NEED_WAKEUP;
     if FrameLayout::for_mtu(config.mtu).is_multi_buffer() {
         flags |= libc::XDP_USE_SG;
@@ -101,11 +149,11 @@ fn bind(config: &XdpConfig<'_>, socket: BorrowedFd<'_>) -> Result<Copying, Devic
         match error.raw_os_error() {
             Some(libc::EBUSY) if retry.wait() => {}
             Some(libc::EBUSY | libc::EPERM | libc::EACCES) => {
-                return Err(DeviceError::bind(config.interface, config.queue, error));
+                return Err(DeviceError::bind(&config.interface, config.queue, error));
             }
             _ if config.zero_copy == ZeroCopy::Required => {
                 return Err(DeviceError::NoZeroCopy {
-                    interface: config.interface.to_owned(),
+                    interface: config.interface.clone(),
                     source: error,
                 });
             }
@@ -114,21 +162,21 @@ fn bind(config: &XdpConfig<'_>, socket: BorrowedFd<'_>) -> Result<Copying, Devic
             _ if zero_copy => copying = Copying::Refused(error),
             Some(libc::EINVAL) if flags & libc::XDP_USE_SG != 0 => {
                 return Err(DeviceError::MultiBuffer {
-                    interface: config.interface.to_owned(),
+                    interface: config.interface.clone(),
                     mtu: config.mtu,
                     largest: MAX_SINGLE_BUFFER_MTU,
                     source: error,
                 });
             }
-            _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
+            _ => return Err(DeviceError::bind(&config.interface, config.queue, error)),
         }
     }
 }
 
 /// Returns true if the driver damages frames in zero-copy mode, which `auto` avoids. A mode that was
 /// required is used anyway, with a warning.
-fn is_faulty(config: &XdpConfig<'_>) -> bool {
-    let is_faulty = !config.generic && damages_frames(config.interface);
+fn is_faulty(config: &XdpConfig) -> bool {
+    let is_faulty = !config.generic && damages_frames(&config.interface);
     if is_faulty && config.zero_copy == ZeroCopy::Required {
         tracing::warn!(
             "queue {} of {}: with zero-copy, virtio_net as a module sends damaged frames; leave out \

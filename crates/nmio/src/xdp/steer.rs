@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
 
@@ -33,7 +32,8 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"))
 /// the process exits.
 pub(crate) struct Steering {
     _link: OwnedFd,
-    xsks: Arc<OwnedFd>,
+    /// The map from queues to sockets.
+    xsks: OwnedFd,
     tables: Tables,
 }
 
@@ -136,7 +136,7 @@ impl Steering {
         // be dropped.
         Ok(Self {
             _link: link,
-            xsks: Arc::new(xsks),
+            xsks,
             tables,
         })
     }
@@ -150,15 +150,15 @@ impl Steering {
         self.tables.set_addresses(addresses)
     }
 
-    /// Returns the map from queues to sockets, for [`join`].
-    pub(crate) fn xsks(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.xsks)
+    /// Makes `socket` receive the server's packets that arrive on `queue`, as soon as it is bound.
+    pub(crate) fn join(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        join(self.xsks.as_fd(), queue, socket)
     }
 }
 
-/// Makes `socket` receive the server's packets that arrive on `queue`. When the socket is closed,
-/// the kernel removes it from the map.
-pub(crate) fn join(xsks: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+/// Puts a socket into the map from queues to sockets. When the socket is closed, the kernel removes it
+/// from the map.
+fn join(xsks: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let socket = socket.as_raw_fd().to_ne_bytes();
     link::insert(xsks, &queue.to_ne_bytes(), &socket)
 }

@@ -65,10 +65,10 @@ pub(super) struct TxRing {
 }
 
 impl TxRing {
-    /// Gives a socket a TX ring of this number of slots, which is a power of two.
-    pub(super) fn create(socket: BorrowedFd<'_>, slots: u32) -> io::Result<Self> {
+    /// Maps the TX ring of a new socket. The ring has this number of slots, a power of two.
+    pub(super) fn map(socket: BorrowedFd<'_>, slots: u32) -> io::Result<Self> {
         Ok(Self {
-            ring: Producer::create(socket, RingName::Tx, slots)?,
+            ring: Producer::map(socket, RingName::Tx, slots)?,
             slots,
             consumed: 0,
             last_drop: 0,

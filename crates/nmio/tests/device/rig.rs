@@ -118,6 +118,14 @@ impl Rig {
     pub(crate) fn new(queues: u32) -> Self {
         let client = thread::spawn(Namespace::unshare).join().unwrap();
         Namespace::unshare();
+        let rig = Self { client };
+        rig.connect(queues);
+        rig
+    }
+
+    /// Creates the link. It must not exist, for example because one end was removed.
+    pub(crate) fn connect(&self, queues: u32) {
+        let client = &self.client;
         let queues = format!("numrxqueues {queues} numtxqueues {queues}");
         run(&format!(
             "ip link add srv {queues} address 02:00:00:00:00:09 type veth \
@@ -128,7 +136,7 @@ impl Rig {
             std::process::id(),
             client.0.as_raw_fd()
         ));
-        for (own, other) in [("srv", None), ("cli", Some(&client))] {
+        for (own, other) in [("srv", None), ("cli", Some(client))] {
             let host = if own == "srv" { 1 } else { 2 };
             let set_up = || {
                 run(&format!("ip address add 10.9.0.{host}/24 dev {own}"));
@@ -144,7 +152,6 @@ impl Rig {
                 None => set_up(),
             }
         }
-        Self { client }
     }
 
     /// Opens a UDP socket in the client's namespace.
@@ -249,9 +256,10 @@ pub(crate) fn config(device: &str, own: &[&str], queues: u32) -> InterfaceConfig
 ///
 /// If the payload is `resident`, the reflector replies twice with a resident packet. If it is
 /// `burst N`, the reflector replies with N packets.
+#[derive(Default)]
 pub(crate) struct Reflector {
     /// The MAC address to put into ARP replies.
-    mac: [u8; 6],
+    pub(crate) mac: [u8; 6],
     resident: Option<Resident>,
     /// Number of frames received so far.
     received: Arc<AtomicU64>,

@@ -1,7 +1,7 @@
 //! The kinds of device that only Linux has, and their queues.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::monitor::Monitor;
 use super::namespace::Namespace;
 use super::privileges;
-use crate::device::{AnyPort, DeviceError, MemoryPlan, Offload, ZeroCopy};
+use crate::device::{AnyPort, DeviceError, MemoryPlan, NewQueue, Offload, ZeroCopy};
 use crate::port::Wait;
 use crate::tap::{TapConfig, TapPort};
 use crate::xdp::{self, XdpConfig, XdpPort};
@@ -17,10 +17,11 @@ use crate::xdp::{self, XdpConfig, XdpPort};
 /// The kind of an interface, with the options needed to open its queues.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::device) enum Kind {
-    /// Descriptors: the steering program's map from queues to sockets, followed by the interface's
-    /// private network namespace if it has one.
+    /// Descriptors: the interface's private network namespace if it has one, and the socket of each
+    /// queue.
     Xdp {
         interface: String,
+        has_namespace: bool,
         /// The interface's number.
         index: u32,
         generic: bool,
@@ -38,8 +39,9 @@ impl Kind {
     /// Returns true if a device of this kind with so many queues has so many descriptors.
     pub(in crate::device) fn fits(&self, descriptors: usize, queues: u32) -> bool {
         match self {
-            Self::Xdp { .. } => matches!(descriptors, 1 | 2),
-            Self::Tap { .. } => descriptors == queues as usize,
+            Self::Xdp { .. } | Self::Tap { .. } => {
+                descriptors == self.first_queue() + queues as usize
+            }
         }
     }
 
@@ -49,8 +51,8 @@ impl Kind {
     }
 
     /// Returns true if another program makes the interface, and may do so again.
-    pub(in crate::device) fn may_return(&self, descriptors: &[Arc<OwnedFd>]) -> bool {
-        matches!(self, Self::Xdp { .. }) && self.namespace(descriptors).is_none()
+    pub(in crate::device) fn may_return(&self) -> bool {
+        matches!(self, Self::Xdp { has_namespace, .. } if !has_namespace)
     }
 
     /// Returns the memory of a resident packet, or why there should be none.
@@ -83,8 +85,36 @@ impl Kind {
     /// Returns the interface's private network namespace if it has one.
     fn namespace(&self, descriptors: &[Arc<OwnedFd>]) -> Option<Namespace> {
         match self {
-            Self::Xdp { .. } => descriptors.get(1).cloned().map(Namespace::from_handle),
+            Self::Xdp { has_namespace, .. } => {
+                let namespace = descriptors.first().filter(|_| *has_namespace);
+                namespace.cloned().map(Namespace::from_handle)
+            }
             Self::Tap { .. } => None,
+        }
+    }
+
+    /// Returns the number of descriptors that precede those of the queues.
+    pub(in crate::device) fn first_queue(&self) -> usize {
+        match self {
+            Self::Xdp { has_namespace, .. } => usize::from(*has_namespace),
+            Self::Tap { .. } => 0,
+        }
+    }
+
+    /// Returns queue `index` of an interface that has taken the place of a removed one. Returns `None`
+    /// if a port of this kind cannot go on with another queue. The caller has checked that the queue
+    /// exists, and that the descriptors [fit](Self::fits).
+    pub(in crate::device) fn new_queue(
+        &self,
+        queue: u32,
+        descriptors: &[Arc<OwnedFd>],
+    ) -> Option<NewQueue> {
+        match self {
+            Self::Xdp { index, .. } if self.may_return() => Some(NewQueue {
+                index: *index,
+                socket: Arc::clone(&descriptors[self.first_queue() + queue as usize]),
+            }),
+            Self::Xdp { .. } | Self::Tap { .. } => None,
         }
     }
 
@@ -100,9 +130,11 @@ impl Kind {
     }
 
     fn backend(&self, index: u32, descriptors: &[Arc<OwnedFd>]) -> Backend {
+        let descriptor = Arc::clone(&descriptors[self.first_queue() + index as usize]);
         match self {
             Self::Xdp {
                 interface,
+                has_namespace: _,
                 index: number,
                 generic,
                 partial_checksums,
@@ -113,7 +145,7 @@ impl Kind {
                 interface: interface.clone(),
                 index: *number,
                 queue: index,
-                xsks: Arc::clone(&descriptors[0]),
+                socket: descriptor,
                 namespace: self.namespace(descriptors),
                 generic: *generic,
                 partial_checksums: *partial_checksums,
@@ -123,7 +155,7 @@ impl Kind {
             },
             Self::Tap { name } => Backend::Tap {
                 name: name.clone(),
-                file: Arc::clone(&descriptors[index as usize]),
+                file: descriptor,
             },
         }
     }
@@ -136,7 +168,7 @@ pub(in crate::device) enum Backend {
         /// The interface's number.
         index: u32,
         queue: u32,
-        xsks: Arc<OwnedFd>,
+        socket: Arc<OwnedFd>,
         namespace: Option<Namespace>,
         generic: bool,
         partial_checksums: bool,
@@ -158,13 +190,14 @@ impl Backend {
         mtu: usize,
         wait: Wait,
         memory: MemoryPlan,
+        waits_for_return: bool,
     ) -> Result<AnyPort, DeviceError> {
         match self {
             Self::Xdp {
                 interface,
                 index,
                 queue,
-                xsks,
+                socket,
                 namespace,
                 generic,
                 partial_checksums,
@@ -178,7 +211,7 @@ impl Backend {
                         .map_err(DeviceError::set_up("enter the private network namespace"))?;
                 }
                 let config = XdpConfig {
-                    interface: &interface,
+                    interface,
                     index,
                     queue,
                     mtu,
@@ -189,9 +222,10 @@ impl Backend {
                     napi,
                     wait,
                     memory,
-                    xsks: xsks.as_fd(),
+                    socket,
+                    waits_for_return,
                 };
-                XdpPort::open(&config).map(AnyPort::Xdp)
+                XdpPort::open(config).map(AnyPort::Xdp)
             }
             Self::Tap { name, file } => {
                 let config = TapConfig {
@@ -258,8 +292,9 @@ mod tests {
 
     #[test]
     fn wrong_numbers_of_descriptors_are_refused() {
-        let xdp = || Kind::Xdp {
+        let xdp = |has_namespace| Kind::Xdp {
             interface: "e0".into(),
+            has_namespace,
             index: 7,
             generic: false,
             partial_checksums: false,
@@ -270,10 +305,12 @@ mod tests {
         for (sent, descriptors, fits) in [
             (tap(2), 1, false),
             (tap(2), 3, false),
-            (access(xdp(), 1), 0, false),
-            (access(xdp(), 1), 1, true),
-            (access(xdp(), 2), 2, true),
-            (access(xdp(), 2), 3, false),
+            (access(xdp(false), 2), 0, false),
+            (access(xdp(false), 2), 1, false),
+            (access(xdp(false), 2), 2, true),
+            (access(xdp(false), 2), 3, false),
+            (access(xdp(true), 3), 2, false),
+            (access(xdp(true), 3), 3, true),
         ] {
             let (facts, _) = sent.to_parts().unwrap();
             let received = (0..descriptors).map(|_| null()).collect();

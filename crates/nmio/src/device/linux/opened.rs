@@ -22,10 +22,11 @@ pub(super) fn xdp(
     wire: Option<(VethPair, &Namespace)>,
 ) -> Interface {
     let (wire, namespace) = wire.unzip();
-    let mut descriptors = vec![ready.steering.xsks()];
-    descriptors.extend(namespace.map(Namespace::handle));
+    let mut descriptors: Vec<_> = namespace.map(Namespace::handle).into_iter().collect();
+    descriptors.extend(ready.queue_sockets);
     let kind = Kind::Xdp {
         interface: request.network.interface.to_owned(),
+        has_namespace: namespace.is_some(),
         index: ready.index,
         generic: request.options.generic,
         partial_checksums: request.options.partial_checksums,

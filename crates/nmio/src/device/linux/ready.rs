@@ -2,7 +2,10 @@
 //!
 //! The interface must be in the calling thread's network namespace.
 
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use super::napi::PolledQueues;
 use super::network::{self, HeldSocket, Link, query_error};
@@ -15,9 +18,9 @@ use crate::device::{
 };
 use crate::port::Wait;
 use crate::steering::Rules;
-use crate::sys::{self, Control};
-use crate::xdp::MAX_MTU;
+use crate::sys::Control;
 use crate::xdp::steer::{Place, Steering};
+use crate::xdp::{self, MAX_MTU};
 
 /// The interface to open, and the requested options.
 pub(super) struct XdpRequest<'a> {
@@ -32,6 +35,8 @@ pub(super) struct XdpRequest<'a> {
 /// An XDP interface with its steering program attached.
 pub(super) struct XdpReady {
     pub(super) steering: Steering,
+    /// The `AF_XDP` socket of each queue. It is not bound yet.
+    pub(super) queue_sockets: Vec<Arc<OwnedFd>>,
     /// Sockets that reserve the served ports or keep the multicast groups joined.
     pub(super) open_sockets: Vec<HeldSocket>,
     /// How to follow the addresses, if they are shared.
@@ -90,13 +95,15 @@ impl XdpReady {
         }
         let is_veth = control.is_veth(name);
         let pfifo = tx_queue(request, link.index, is_veth, &mut lines)?;
-        check_sockets()?;
+        let queue_sockets = open_queues(queues, request.wait)?;
         let steering = attach(request, &link, &addresses)?;
         // Some drivers create the NAPI instances only with the XDP program.
         let polls = request.wait == Wait::BusyPoll;
         let polled = polls.then(|| PolledQueues::defer(name, link.index, queues, &mut lines));
+        register(&steering, &queue_sockets)?;
         Ok(Self {
             steering,
+            queue_sockets,
             open_sockets,
             shared: shared(request, link.index),
             pfifo,
@@ -188,21 +195,31 @@ fn check_unused(name: &str, index: u32) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Checks that this process may create `AF_XDP` sockets on this kernel.
-fn check_sockets() -> Result<(), DeviceError> {
-    match sys::xdp_socket() {
-        Ok(_) => Ok(()),
-        Err(source) => Err(match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => {
-                DeviceError::privileges("open an AF_XDP socket", Needs::Xdp, source)
-            }
-            _ => DeviceError::Kernel {
-                what: "AF_XDP sockets",
-                remedy: "use --device tap:NAME, which does not need them",
-                source,
-            },
-        }),
-    }
+/// Opens a socket for each queue.
+fn open_queues(queues: u32, wait: Wait) -> Result<Vec<Arc<OwnedFd>>, DeviceError> {
+    let open = || xdp::unbound_socket(wait).map(Arc::new);
+    let sockets: io::Result<Vec<_>> = (0..queues).map(|_| open()).collect();
+    sockets.map_err(|source| match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            DeviceError::privileges("open an AF_XDP socket", Needs::Xdp, source)
+        }
+        _ => DeviceError::Kernel {
+            what: "AF_XDP sockets",
+            remedy: "use --device tap:NAME, which does not need them",
+            source,
+        },
+    })
+}
+
+/// Makes the steering program pass the packets of each queue to its socket.
+fn register(steering: &Steering, sockets: &[Arc<OwnedFd>]) -> Result<(), DeviceError> {
+    let joined = (0..)
+        .zip(sockets)
+        .try_for_each(|(queue, socket)| steering.join(queue, socket.as_fd()));
+    joined.map_err(|source| DeviceError::Steering {
+        step: "register the AF_XDP socket of a queue with the steering program",
+        source,
+    })
 }
 
 /// Checks whether VLAN tags stay in the frames, where XDP sees them.

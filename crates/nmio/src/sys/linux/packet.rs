@@ -39,12 +39,17 @@ pub(crate) fn packet_sender(interface: u32) -> io::Result<OwnedFd> {
     // A packet socket with protocol 0 receives nothing.
     let socket = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     set_option(socket.as_fd(), libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
+    bind_packet_sender(socket.as_fd(), interface)?;
+    Ok(socket)
+}
+
+/// Makes a packet socket that receives nothing send on the interface with this index.
+pub(crate) fn bind_packet_sender(socket: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
     // SAFETY: an address is plain data, for which all zeroes are valid.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_ifindex = interface as i32;
-    bind(socket.as_fd(), &address)?;
-    Ok(socket)
+    bind(socket, &address)
 }
 
 /// Sets whether packets from this socket bypass the interface's queueing discipline.

@@ -1,0 +1,138 @@
+//! Ports that wait for the return of an interface that was removed.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use nmio::device::{Interface, MemoryPlan};
+use nmio::{Batch, Handler as _, Instant, Port, SendError};
+
+use crate::eventually;
+use crate::rig::{PORT, Reflector, Rig, config, run};
+
+/// Number of packets that are sent while there is no interface.
+const LOST: u64 = 5_000;
+
+/// A port in the test's own thread, with a reflector.
+struct Echo<P> {
+    port: P,
+    reflector: Reflector,
+}
+
+impl<P: Port> Echo<P> {
+    /// Handles what has arrived.
+    fn pass(&mut self) {
+        let mut batch = Batch::new();
+        self.port.receive(&mut batch, 64).unwrap();
+        for frame in batch {
+            let now = Instant::ZERO;
+            self.reflector.handle_frame(&mut self.port, frame, now);
+        }
+        self.port.flush().unwrap();
+        self.port.wait(Duration::from_millis(1), None).unwrap();
+    }
+
+    /// Returns true if the client gets its text back.
+    fn answers(&mut self, client: &UdpSocket, text: &str) -> bool {
+        client.send_to(text.as_bytes(), ("10.9.0.1", PORT)).unwrap();
+        let mut bytes = [0; 64];
+        for _ in 0..200 {
+            self.pass();
+            if let Ok(len) = client.recv(&mut bytes) {
+                return &bytes[..len] == text.as_bytes();
+            }
+        }
+        false
+    }
+
+    /// Sends a frame that nobody waits for.
+    fn send(&mut self) -> Result<(), SendError> {
+        let mut frame = self.port.pool().take().expect("a frame is free");
+        frame.set_len(60);
+        frame.fill(0);
+        self.port.send(frame)
+    }
+}
+
+#[test]
+fn a_port_goes_on_when_its_interface_returns() {
+    for (device, mtu) in [
+        ("xdp:srv", 1500),
+        ("xdp:srv,generic", 1500),
+        ("xdp:srv,offload=on", 1500),
+        ("xdp:srv", 9000),
+    ] {
+        let rig = Rig::new(1);
+        let set_mtu = || {
+            run(&format!("ip link set srv mtu {mtu}"));
+            let set = || run(&format!("ip link set cli mtu {mtu}"));
+            rig.client.run(set);
+        };
+        let client = || {
+            let client = rig.client_socket("10.9.0.2:4000");
+            client.set_nonblocking(true).unwrap();
+            client
+        };
+        set_mtu();
+        let config = config(device, &[], 1);
+        let interface = Interface::open(&config).unwrap_or_else(|error| panic!("{error}"));
+        let memory = MemoryPlan {
+            resident_frames: 4,
+            scratch_frames: 0,
+        };
+        let source = interface.queue(0).wait_for_return();
+        let mut echo = Echo {
+            port: source.open(memory).unwrap(),
+            reflector: Reflector::default(),
+        };
+        let levels = echo.port.levels();
+        // The resident packet is made here, and sent from the same frame afterwards.
+        for text in ["before", "resident"] {
+            assert!(echo.answers(&client(), text), "{device}");
+        }
+
+        // Packets are on their way when the interface is removed.
+        while echo.send().is_ok() && echo.port.room() > 0 {}
+        run("ip link delete srv");
+        eventually("the port notices", || {
+            echo.pass();
+            echo.send().unwrap();
+            echo.port.flush().unwrap() && echo.port.counters().tx_lost > 0
+        });
+        let lost = echo.port.counters().tx_lost;
+        for _ in 0..LOST {
+            echo.send().unwrap();
+        }
+        assert!(echo.port.flush().unwrap());
+        assert_eq!(echo.port.counters().tx_lost, lost + LOST);
+        drop(interface);
+
+        rig.connect(1);
+        set_mtu();
+        let interface = Interface::open(&config).unwrap_or_else(|error| panic!("{error}"));
+        let queue = interface.new_queue(0).expect("a queue of AF_XDP");
+        let received = echo.port.counters().rx_frames;
+        echo.port.attach(queue).unwrap();
+        assert_eq!(echo.port.levels(), levels, "all frames are back");
+        for text in ["after", "resident", "after that"] {
+            assert!(echo.answers(&client(), text), "{device}");
+        }
+        let counters = echo.port.counters();
+        assert!(counters.rx_frames >= received + 3);
+        assert_eq!(
+            (counters.tx_lost, counters.bad_descriptors),
+            (lost + LOST, 0)
+        );
+    }
+}
+
+#[test]
+fn only_a_port_that_waits_for_it_takes_another_queue() {
+    let _rig = Rig::new(1);
+    let interface = Interface::open(&config("xdp:srv", &[], 1)).unwrap();
+    let mut port = interface.queue(0).open(MemoryPlan::default()).unwrap();
+    let queue = interface.new_queue(0).unwrap();
+    assert!(port.attach(queue).is_err());
+    let tap = Interface::open(&config("tap:nmiotap", &["10.7.0.2/24"], 1)).unwrap();
+    assert!(tap.new_queue(0).is_none());
+    assert!(!tap.may_return());
+}
