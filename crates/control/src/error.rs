@@ -104,13 +104,19 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// The interface was removed and has returned. A server that is started now can serve it.
+    /// The interface was removed and has returned, and this server cannot go on with it. A server that
+    /// is started now can serve it.
     #[error(
-        "interface {0} was removed, and has returned; the server must start again to serve it, which \
-         a service manager does because of exit status {status}",
+        "interface {interface} was removed, and has returned; the server must start again to serve it, \
+         because {why}; a service manager does so because of exit status {status}",
         status = BACK
     )]
-    InterfaceBack(String),
+    InterfaceBack {
+        /// The interface.
+        interface: String,
+        /// Why the server cannot go on.
+        why: String,
+    },
     /// A worker panicked, possibly in the program's own code. The panic message has already been
     /// printed.
     #[error(
@@ -194,7 +200,7 @@ impl Error {
         match self {
             Self::PortTwice { .. } | Self::PortZero { .. } | Self::UnknownUser { .. } => 2,
             Self::Start(error) if error.is::<OptionError>() => 2,
-            Self::InterfaceBack(_) => BACK,
+            Self::InterfaceBack { .. } => BACK,
             _ => 1,
         }
     }

@@ -3,6 +3,9 @@
 //! The kernel reports each change ([`Monitor`]). After a change of the addresses, the helper process
 //! changes the steering program and the reserved ports, and returns the addresses. The workers get
 //! them through their mailboxes.
+//!
+//! If the interface is removed, the follower waits until an interface of this name can be served. The
+//! helper process opens it, and the workers' ports go on with its queues.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -12,8 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eth::Station;
-use nmio::device::{Change, CurrentAddresses, Monitor, QueueAccess};
+use nmio::device::{Change, CurrentAddresses, Monitor, NewQueue, QueueAccess};
 use nmio::mailbox::{SendMessageError, Sender};
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::error::Error;
@@ -28,7 +32,8 @@ const MAX_CHANGES: usize = 100;
 /// Time for which connections wait for the return of a removed address, while the link is up.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Interval between two attempts to serve an address whose ports another program had.
+/// Interval between two attempts to serve an address whose ports another program had, and to open an
+/// interface that has returned.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// A message to a worker about a change of its network.
@@ -38,6 +43,39 @@ pub(crate) enum NetworkChange {
     Station(Box<Station>),
     /// End the connections to addresses that the server no longer has.
     ResetStrangers,
+    /// Go on with a queue of another interface, which has taken the place of a removed one.
+    Attach(Box<Attachment>),
+}
+
+/// A queue of another interface, for a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Attachment {
+    pub(crate) queue: NewQueue,
+    /// The MAC address and the addresses that the server has on this interface.
+    pub(crate) station: Station,
+    /// Whether to announce the addresses.
+    pub(crate) announces: bool,
+}
+
+/// What happens to a server whose interface is removed.
+#[derive(Debug)]
+pub(crate) enum Removal {
+    /// The interface was removed, and the server waits for another one.
+    Waits,
+    /// The server goes on with another interface.
+    GoesOn,
+    /// The server cannot go on with the interface that has taken the place of the removed one.
+    Ends(Error),
+}
+
+/// What changes and opens the interface for the follower.
+pub(crate) trait Opener {
+    /// Changes the steering program and the reserved ports
+    /// ([`Interface::follow_addresses`](nmio::device::Interface::follow_addresses)).
+    fn follow(&mut self) -> Result<CurrentAddresses, Error>;
+
+    /// Opens the interface that has taken the place of the removed one.
+    fn reopen(&mut self) -> Result<QueueAccess, Error>;
 }
 
 /// Number of messages for which a worker's mailbox has room.
@@ -56,8 +94,14 @@ pub(crate) struct Follower {
     served: CurrentAddresses,
     is_own: bool,
     can_follow: bool,
-    /// Whether the interface was removed. The server then ends, even if the interface returns.
+    /// The interface as it was opened last, without its queues.
+    former: QueueAccess,
+    /// Who hears of a removal, if the workers' ports wait for the return of the interface.
+    removals: Option<mpsc::Sender<Removal>>,
+    /// Whether the interface was removed, and no other one is served instead.
     is_removed: bool,
+    /// Why the interface could not be opened again the last time.
+    refusal: Option<String>,
     /// Whether the addresses may have changed since they were last read.
     is_stale: bool,
     is_up: bool,
@@ -75,9 +119,14 @@ struct Outbox {
 
 impl Outbox {
     fn push(&mut self, message: NetworkChange) {
-        if matches!(message, NetworkChange::Station(_)) {
+        match message {
             // Only the last station counts.
-            self.waiting.clear();
+            NetworkChange::Station(_) => self
+                .waiting
+                .retain(|message| matches!(message, NetworkChange::Attach(_))),
+            // It brings a station with it.
+            NetworkChange::Attach(_) => self.waiting.clear(),
+            NetworkChange::ResetStrangers => {}
         }
         self.waiting.push_back(message);
         self.flush();
@@ -106,8 +155,13 @@ impl Follower {
         let monitor = interface.monitor()?;
         let is_up = monitor.as_ref().is_none_or(Monitor::has_link);
         state.change(|status| status.is_up = is_up);
+        let mut former = interface.clone();
+        former.close_queues();
         Ok(Self {
             monitor,
+            former,
+            removals: None,
+            refusal: None,
             outboxes: Vec::new(),
             state: Arc::clone(state),
             interface: interface.name().to_owned(),
@@ -137,36 +191,36 @@ impl Follower {
         self.outboxes = outboxes.collect();
     }
 
-    /// Handles changes while the future is polled. `follow` changes the steering program and the
-    /// reserved ports ([`Interface::follow_addresses`](nmio::device::Interface)).
-    pub(crate) async fn keep_following(
-        mut self,
-        follow: impl Fn() -> Result<CurrentAddresses, Error>,
-    ) -> Infallible {
+    /// Says that the workers' ports wait for the return of a removed interface. `removals` hears of
+    /// each removal.
+    pub(crate) fn wait_for_return(&mut self, removals: mpsc::Sender<Removal>) {
+        self.removals = Some(removals);
+    }
+
+    /// Handles changes while the future is polled.
+    pub(crate) async fn keep_following(mut self, mut opener: impl Opener) -> Infallible {
         let mut period = interval(PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             period.tick().await;
-            self.step(Instant::now(), &follow);
+            self.step(Instant::now(), &mut opener);
         }
     }
 
     /// Handles the changes since the last call.
-    pub(crate) fn step(
-        &mut self,
-        now: Instant,
-        follow: impl FnOnce() -> Result<CurrentAddresses, Error>,
-    ) {
+    pub(crate) fn step(&mut self, now: Instant, opener: &mut impl Opener) {
         self.read_changes(now);
         let monitor = self.monitor.as_ref();
         let is_present = monitor.is_none_or(Monitor::is_present);
         let is_usable = monitor.is_none_or(|monitor| monitor.is_usable(!self.is_own));
         self.state.change(|status| status.is_present = is_present);
-        self.state.set_usable(is_usable);
+        if self.is_removed && is_usable && self.retry.is_none_or(|time| now >= time) {
+            self.reopen(opener, now);
+        }
         let retries = self.retry.is_some_and(|time| now >= time);
         if (self.is_stale || retries) && self.can_follow {
             (self.is_stale, self.retry) = (false, None);
-            match follow() {
+            match opener.follow() {
                 Ok(current) => self.serve(current, now),
                 Err(error) => tracing::warn!(
                     "interface {}: the server cannot follow its addresses: {error}; restart the \
@@ -201,6 +255,75 @@ impl Follower {
         }
         let addresses = new.iter().map(ToString::to_string).collect();
         self.state.change(|status| status.addresses = addresses);
+    }
+
+    /// Opens the interface that has taken the place of the removed one, and passes its queues to the
+    /// workers.
+    fn reopen(&mut self, opener: &mut impl Opener, now: Instant) {
+        let Some(removals) = self.removals.clone() else {
+            return;
+        };
+        let end = |why: String| {
+            let interface = self.interface.clone();
+            tell(
+                &removals,
+                Removal::Ends(Error::InterfaceBack { interface, why }),
+            );
+        };
+        if self.former.polls_queues() {
+            self.is_removed = false;
+            return end("its workers poll the queues of the removed interface".to_owned());
+        }
+        let opened = match opener.reopen() {
+            Ok(opened) => opened,
+            Err(error) => return self.note_refusal(&error, now),
+        };
+        (self.is_removed, self.retry, self.refusal) = (false, None, None);
+        if let Some(why) = opened.misfit(&self.former) {
+            return end(why);
+        }
+        self.attach(opened, now);
+        tracing::warn!("interface {} is served again", self.interface);
+        tell(&removals, Removal::GoesOn);
+    }
+
+    fn note_refusal(&mut self, error: &Error, now: Instant) {
+        self.retry = Some(now + RETRY);
+        let why = error.to_string();
+        if self.refusal.as_ref() != Some(&why) {
+            tracing::warn!(
+                "interface {} cannot be served again: {why}; the server tries again each {} s",
+                self.interface,
+                RETRY.as_secs()
+            );
+        }
+        self.refusal = Some(why);
+    }
+
+    /// Passes the queues of another interface to the workers, and its addresses.
+    fn attach(&mut self, mut opened: QueueAccess, now: Instant) {
+        self.mac = opened.mac();
+        let station = station(self.mac, opened.addresses(), &self.vlans);
+        for (outbox, index) in self.outboxes.iter_mut().zip(0..opened.queues()) {
+            if let Some(queue) = opened.new_queue(index) {
+                outbox.push(NetworkChange::Attach(Box::new(Attachment {
+                    queue,
+                    station: station.clone(),
+                    announces: self.is_own && index == 0,
+                })));
+            }
+        }
+        self.is_up = self.monitor.as_ref().is_none_or(Monitor::has_link);
+        self.can_follow = opened.can_follow_addresses();
+        // The addresses may have changed since the helper process has read them.
+        self.is_stale = self.can_follow;
+        let current = CurrentAddresses {
+            addresses: opened.addresses().to_vec(),
+            refused: Vec::new(),
+        };
+        opened.close_queues();
+        self.former = opened;
+        self.serve(current, now);
     }
 
     fn note_refused(&mut self, refused: &[(IpAddr, String)], now: Instant) {
@@ -277,6 +400,10 @@ impl Follower {
             Change::Removed => {
                 self.is_up = false;
                 (self.can_follow, self.is_removed) = (false, true);
+                (self.patience, self.retry) = (None, None);
+                if let Some(removals) = &self.removals {
+                    tell(removals, Removal::Waits);
+                }
             }
             Change::Mac(_) | Change::Mtu(_) | Change::Renamed | Change::Returned => {}
         }
@@ -305,6 +432,7 @@ impl Follower {
             Change::AddressRemoved(address) => {
                 tracing::info!("interface {name} has lost address {address}; {restart}");
             }
+            Change::Mac(_) if self.is_removed => {}
             Change::Mac(mac) if mac == self.mac => {
                 tracing::warn!("interface {name} has its former MAC address, and is served again");
             }
@@ -329,6 +457,12 @@ impl Follower {
             }
         }
     }
+}
+
+/// Says what happens to the server. The receiver takes each message before the next change of the
+/// interface, so there is room.
+fn tell(removals: &mpsc::Sender<Removal>, what: Removal) {
+    drop(removals.try_send(what));
 }
 
 /// Returns the name of a change, which is in [`NAMES`].
@@ -364,148 +498,5 @@ fn name_of(change: Change) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Read as _;
-
-    use nmio::Mailbox;
-
-    use super::*;
-
-    /// Creates a follower of a server with address 192.0.2.1 and MAC address 02:02:02:02:02:02,
-    /// which has one worker.
-    fn follower() -> (Follower, Mailbox<NetworkChange>) {
-        let (sender, mailbox) = nmio::mailbox(1).unwrap();
-        let mut follower = Follower {
-            monitor: None,
-            outboxes: Vec::new(),
-            state: Arc::default(),
-            interface: "srv0".into(),
-            mac: [2; 6],
-            vlans: Vec::new(),
-            served: addresses(&["192.0.2.1/24"]),
-            is_own: false,
-            can_follow: true,
-            is_removed: false,
-            is_stale: false,
-            is_up: true,
-            patience: None,
-            retry: None,
-        };
-        follower.set_workers(vec![sender]);
-        (follower, mailbox)
-    }
-
-    fn addresses(list: &[&str]) -> CurrentAddresses {
-        CurrentAddresses {
-            addresses: list.iter().map(|one| one.parse().unwrap()).collect(),
-            refused: Vec::new(),
-        }
-    }
-
-    /// Returns what the worker hears: the addresses, or nothing for a reset.
-    fn heard(mailbox: &mut Mailbox<NetworkChange>) -> Vec<Option<String>> {
-        let mut heard = Vec::new();
-        mailbox.take_all(|message| {
-            heard.push(match message {
-                NetworkChange::Station(station) => Some(format!("{:?}", station.addresses())),
-                NetworkChange::ResetStrangers => None,
-            });
-        });
-        heard
-    }
-
-    #[test]
-    fn workers_hear_of_addresses_at_once_and_end_connections_later() {
-        let (mut follower, mut mailbox) = follower();
-        let start = Instant::now();
-        let mut step = |seconds: u64, list: Option<&[&str]>, is_up| {
-            follower.is_stale = list.is_some();
-            follower.is_up = is_up;
-            let follow = || Ok(addresses(list.expect("the addresses are not stale")));
-            follower.step(start + Duration::from_secs(seconds), follow);
-            heard(&mut mailbox)
-        };
-        assert!(step(0, Some(&["192.0.2.1/24"]), true).is_empty());
-        let both = Some("[192.0.2.1, 192.0.2.2]".to_owned());
-        assert_eq!(
-            step(1, Some(&["192.0.2.1/24", "192.0.2.2/24"]), true),
-            [both]
-        );
-        let second = Some("[192.0.2.2]".to_owned());
-        assert_eq!(step(2, Some(&["192.0.2.2/24"]), true), [second]);
-        assert!(step(4, None, true).is_empty(), "too early");
-        assert!(step(9, None, false).is_empty(), "the link is down");
-        assert_eq!(step(10, None, true), [None]);
-        assert!(step(99, None, true).is_empty(), "once is enough");
-        let status = follower.state.read();
-        assert_eq!(status.addresses, ["192.0.2.2"]);
-    }
-
-    #[test]
-    fn a_full_mailbox_delays_messages_and_keeps_the_last_addresses() {
-        let (mut follower, mut mailbox) = follower();
-        let now = Instant::now();
-        for list in [&["10.0.0.1/8"], &["10.0.0.2/8"], &["10.0.0.3/8"]] {
-            follower.serve(addresses(list), now);
-        }
-        follower.send(&NetworkChange::ResetStrangers);
-        assert_eq!(heard(&mut mailbox), [Some("[10.0.0.1]".to_owned())]);
-        let mut later = Vec::new();
-        for _ in 0..3 {
-            follower.outboxes[0].flush();
-            later.extend(heard(&mut mailbox));
-        }
-        assert_eq!(later, [Some("[10.0.0.3]".to_owned()), None]);
-    }
-
-    #[test]
-    fn a_refused_address_is_tried_again() {
-        let (mut follower, mut mailbox) = follower();
-        let start = Instant::now();
-        follower.is_stale = true;
-        let mut step = |seconds: u64, list: Option<&[&str]>| {
-            let follow = || {
-                let mut current = addresses(list.expect("it is too early"));
-                if current.addresses.len() == 1 {
-                    let refused = "192.0.2.2".parse().unwrap();
-                    current
-                        .refused
-                        .push((refused, "its port is taken".to_owned()));
-                }
-                Ok(current)
-            };
-            follower.step(start + Duration::from_secs(seconds), follow);
-            (heard(&mut mailbox), follower.state.read().refused.len())
-        };
-        let (one, two) = (&["192.0.2.1/24"][..], &["192.0.2.1/24", "192.0.2.2/24"][..]);
-        assert_eq!(step(1, Some(one)), (vec![], 1));
-        assert_eq!(step(5, None), (vec![], 1));
-        assert_eq!(step(6, Some(one)), (vec![], 1));
-        assert_eq!(step(10, None), (vec![], 1));
-        let both = Some("[192.0.2.1, 192.0.2.2]".to_owned());
-        assert_eq!(step(11, Some(two)), (vec![both], 0));
-        assert_eq!(step(99, None), (vec![], 0));
-    }
-
-    /// Returns what is logged about `change`.
-    fn logged(change: Change) -> String {
-        let (follower, _mailbox) = follower();
-        let (mut written, writer) = io::pipe().unwrap();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(Arc::new(writer))
-            .finish();
-        tracing::subscriber::with_default(subscriber, || follower.log_change(change));
-        let mut text = String::new();
-        written.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    #[test]
-    fn only_a_new_mac_address_causes_advice_to_restart() {
-        let new = logged(Change::Mac([4; 6]));
-        assert!(new.contains("srv0") && new.contains("restart"), "{new}");
-        let former = logged(Change::Mac([2; 6]));
-        assert!(former.contains("is served again"), "{former}");
-        assert!(!former.contains("restart"), "{former}");
-    }
-}
+#[path = "follower_tests.rs"]
+mod tests;

@@ -14,6 +14,8 @@
 //!   serve                               waits
 //!   an address changes ── Follow ─────▶ changes the steering program, reserves ports
 //!        ◀── the addresses ────────────
+//!   the interface returns ── Reopen ──▶ opens it, with the privileges that it has kept for this
+//!        ◀── facts and descriptors ────
 //!   end ── close the socket ──────────▶ detaches, removes, ends
 //! ```
 //!
@@ -29,13 +31,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use nmio::device::{CurrentAddresses, Interface, QueueAccess, Transport};
+use nmio::device::{
+    CurrentAddresses, Interface, InterfaceConfig, MemoryFacts, PacketMemory, QueueAccess, Transport,
+};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
 use crate::args::ServeArgs;
 use crate::error::Error;
+use crate::follower::Opener;
 use crate::privileges::{HelperTasks, Kind, Plan, Table};
 use process::Side;
 
@@ -47,6 +52,11 @@ enum Request {
     Open { services: Vec<(Transport, u16)> },
     /// Make the steering program and the reserved ports follow the interface's addresses.
     Follow,
+    /// Keep the packet memory of the workers, for [`Reopen`](Self::Reopen). The descriptors follow in
+    /// separate messages. There is no answer.
+    Keep { memory: Vec<MemoryFacts> },
+    /// Open the interface again, for the same services. It was removed, and has returned.
+    Reopen,
 }
 
 /// An answer from the helper to the server.
@@ -108,9 +118,13 @@ impl Helper {
     /// # Errors
     /// [`Error::Refused`] with the helper's message, or [`Error::HelperGone`].
     pub(crate) fn open(&self, services: Vec<(Transport, u16)>) -> Result<QueueAccess, Error> {
+        self.ask_to_open(&Request::Open { services })
+    }
+
+    fn ask_to_open(&self, request: &Request) -> Result<QueueAccess, Error> {
         let helper_gone = |source: io::Error| Error::HelperGone(source.to_string());
         let socket = self.socket.as_fd();
-        message::send(socket, &Request::Open { services }).map_err(helper_gone)?;
+        message::send(socket, request).map_err(helper_gone)?;
         match message::receive(socket).map_err(helper_gone)? {
             Some(Answer::Opened { facts, descriptors }) => {
                 message::receive_descriptors(socket, descriptors)
@@ -123,12 +137,7 @@ impl Helper {
         }
     }
 
-    /// Makes the helper's steering program and reserved ports follow the interface's addresses.
-    /// Returns the addresses that are served now.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] with the helper's message, or [`Error::HelperGone`].
-    pub(crate) fn follow(&self) -> Result<CurrentAddresses, Error> {
+    fn ask_to_follow(&self) -> Result<CurrentAddresses, Error> {
         let helper_gone = |source: io::Error| Error::HelperGone(source.to_string());
         let socket = self.socket.as_fd();
         message::send(socket, &Request::Follow).map_err(helper_gone)?;
@@ -140,12 +149,46 @@ impl Helper {
         }
     }
 
+    /// Makes the helper keep the packet memory of the workers. It registers the memory when it opens the
+    /// interface again, because the workers have dropped the capability that this may need.
+    ///
+    /// # Errors
+    /// [`Error::HelperGone`].
+    pub(crate) fn keep(&self, memory: &[&PacketMemory]) -> Result<(), Error> {
+        let (socket, files) = (self.socket.as_fd(), memory.iter().map(|one| one.file()));
+        let request = Request::Keep {
+            memory: memory.iter().map(|one| one.facts()).collect(),
+        };
+        message::send(socket, &request)
+            .and_then(|()| message::send_descriptors(socket, &files.collect::<Vec<_>>()))
+            .map_err(|source| Error::HelperGone(source.to_string()))
+    }
+
     /// Returns a [`Life`], which waits on `runtime` until the helper process exits.
     pub(crate) fn life(&self, runtime: &Runtime) -> io::Result<Life> {
         let _inside = runtime.enter();
         let lifeline = self.lifeline.try_clone()?;
         lifeline.set_nonblocking(true)?;
         Ok(Life(tokio::net::UnixStream::from_std(lifeline)?))
+    }
+}
+
+impl Opener for &Helper {
+    /// Makes the helper's steering program and reserved ports follow the interface's addresses.
+    /// Returns the addresses that are served now.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the helper's message, or [`Error::HelperGone`].
+    fn follow(&mut self) -> Result<CurrentAddresses, Error> {
+        self.ask_to_follow()
+    }
+
+    /// Makes the helper open the interface again.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the helper's message, or [`Error::HelperGone`].
+    fn reopen(&mut self) -> Result<QueueAccess, Error> {
+        self.ask_to_open(&Request::Reopen)
     }
 }
 
@@ -202,57 +245,93 @@ fn assist(
     // the helper.
     let name = CString::new(format!("{program}-dev")).unwrap_or_default();
     process::set_name(&name).map_err(failed)?;
+    let mut config: Option<InterfaceConfig> = None;
     let mut opened: Option<Interface> = None;
+    let mut memory = Vec::new();
     while let Some(request) = message::receive(socket).map_err(failed)? {
-        let answer = match (request, &mut opened) {
-            (Request::Open { services }, None) => match open(args, program, plan, services) {
-                Ok(interface) => {
-                    send_interface(socket, &interface).map_err(failed)?;
-                    opened = Some(interface);
-                    continue;
-                }
-                Err(why) => Answer::Refused(why),
-            },
-            (Request::Follow, Some(interface)) => match interface.follow_addresses() {
-                Some(Ok(current)) => Answer::Follows(current),
-                Some(Err(error)) => Answer::Refused(error.to_string()),
-                None => break,
-            },
-            // Only a compromised server sends such a request, so the helper stops here.
-            (Request::Open { .. }, Some(_)) | (Request::Follow, None) => break,
+        // Only a compromised server sends a request that is not in its place, so the helper stops
+        // there.
+        let result = match (request, &config) {
+            (Request::Open { services }, None) => {
+                let config = config.insert(args.interface(program, services));
+                open(config, plan)
+            }
+            (Request::Reopen, Some(config)) => {
+                // What was attached to the removed interface is released first.
+                drop(opened.take());
+                reopen(config, &memory)
+            }
+            (Request::Keep { memory: facts }, Some(_)) => {
+                memory = receive_memory(socket, &facts).map_err(failed)?;
+                continue;
+            }
+            (Request::Follow, Some(_)) => {
+                let Some(outcome) = opened.as_mut().and_then(Interface::follow_addresses) else {
+                    break;
+                };
+                let answer = outcome
+                    .map_or_else(|error| Answer::Refused(error.to_string()), Answer::Follows);
+                message::send(socket, &answer).map_err(failed)?;
+                continue;
+            }
+            (Request::Open { .. }, Some(_)) | (_, None) => break,
         };
-        message::send(socket, &answer).map_err(failed)?;
+        match result {
+            Ok(interface) => {
+                send_interface(socket, &interface).map_err(failed)?;
+                opened = Some(interface);
+            }
+            Err(why) => message::send(socket, &Answer::Refused(why)).map_err(failed)?,
+        }
     }
     Ok(())
 }
 
 /// Opens the interface and drops the helper's privileges. An error is a message for the operator. If
 /// the helper cannot drop its privileges, the server does not start, and prints why.
-fn open(
-    args: &ServeArgs,
-    program: &'static str,
-    plan: &Plan,
-    services: Vec<(Transport, u16)>,
-) -> Result<Interface, String> {
-    let ports: Vec<u16> = services.iter().map(|(_, port)| *port).collect();
-    let interface = Interface::open(&args.interface(program, services));
+fn open(config: &InterfaceConfig, plan: &Plan) -> Result<Interface, String> {
+    let ports: Vec<u16> = config.services.iter().map(|(_, port)| *port).collect();
+    let interface = Interface::open(config);
     let interface = interface.map_err(|error| error.to_string())?;
     let follows = interface.can_follow_addresses();
+    let reopens = interface.may_return() && !interface.polls_queues();
     let tasks = HelperTasks {
         removes_interface: interface.needs_removal(),
         follows,
+        reopens,
         ports: if follows { ports } else { Vec::new() },
     };
-    let kind = if follows {
-        Kind::FollowingHelper
-    } else {
-        Kind::Helper
+    let kind = match (reopens, follows) {
+        (true, _) => Kind::ReopeningHelper,
+        (false, true) => Kind::FollowingHelper,
+        (false, false) => Kind::Helper,
     };
     let dropped = plan
         .privileges(Table::for_helper(tasks))
         .and_then(|privileges| privileges.drop_all(kind));
     dropped.map_err(|error| error.to_string())?;
     Ok(interface)
+}
+
+/// Opens the interface again, and registers the packet memory of the workers for its queues. An error is
+/// a message for the operator.
+fn reopen(config: &InterfaceConfig, memory: &[PacketMemory]) -> Result<Interface, String> {
+    let interface = Interface::open(config).map_err(|error| error.to_string())?;
+    // If the number of queues has changed, the server starts again.
+    for (queue, memory) in (0..interface.queues()).zip(memory) {
+        let registered = interface.register_memory(queue, memory);
+        registered.map_err(|error| format!("the packet memory cannot be registered: {error}"))?;
+    }
+    Ok(interface)
+}
+
+/// Receives the files of packet memory.
+fn receive_memory(socket: BorrowedFd<'_>, facts: &[MemoryFacts]) -> io::Result<Vec<PacketMemory>> {
+    let files = message::receive_descriptors(socket, facts.len())?;
+    let parts = facts.iter().zip(files);
+    Ok(parts
+        .map(|(facts, file)| PacketMemory::from_parts(*facts, file))
+        .collect())
 }
 
 /// Sends what the server needs to open the queues of the interface.

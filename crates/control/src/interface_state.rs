@@ -1,6 +1,5 @@
 //! What is known of the interface, for the endpoints.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nmio::device::QueueAccess;
@@ -27,8 +26,6 @@ pub(crate) const NAMES: [&str; 12] = [
 #[derive(Debug, Default)]
 pub(crate) struct InterfaceState {
     status: Mutex<InterfaceStatus>,
-    /// Whether a server can start on the interface.
-    is_usable: AtomicBool,
 }
 
 impl InterfaceState {
@@ -45,18 +42,7 @@ impl InterfaceState {
         };
         Self {
             status: status.into(),
-            is_usable: true.into(),
         }
-    }
-
-    /// Notes whether a server can start on the interface.
-    pub(crate) fn set_usable(&self, is_usable: bool) {
-        self.is_usable.store(is_usable, Ordering::Relaxed);
-    }
-
-    /// Returns true if a server can start on the interface.
-    pub(crate) fn is_usable(&self) -> bool {
-        self.is_usable.load(Ordering::Relaxed)
     }
 
     /// Returns a copy of the state.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, Scope};
 
-use nmio::device::{QueueAccess, Transport};
+use nmio::device::{QueueAccess, QueueSource, Transport};
 use nmio::{Bell, FaultConfig, Mailbox, Stop};
 
 use crate::args::ServeArgs;
@@ -33,8 +33,8 @@ pub(crate) struct Launch<'a, P> {
 }
 
 impl<'a, P: Program> Launch<'a, P> {
-    /// Starts the workers, which report their events through `tell`. They hear of changes of the
-    /// network from `follower`.
+    /// Starts a worker for each of the queues `sources`. The workers report their events through
+    /// `tell`, and hear of changes of the network from `follower`.
     ///
     /// # Errors
     /// If the system refuses a thread or random bytes. Workers already started then end without
@@ -42,6 +42,7 @@ impl<'a, P: Program> Launch<'a, P> {
     pub(crate) fn start<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
+        sources: Vec<QueueSource>,
         follower: &mut Follower,
         tell: impl Fn(Event) + Clone + Send + 'scope,
     ) -> Result<Workers<'a>, Error>
@@ -50,11 +51,11 @@ impl<'a, P: Program> Launch<'a, P> {
     {
         let mut workers = Workers::new(self.stop);
         let mut mailboxes = Vec::new();
-        for index in 0..self.interface.queues() {
+        for (index, source) in (0..).zip(sources) {
             let context = self.context(index)?;
             let (mailbox, network) = context.bell.mailbox(follower::MAILBOX);
             mailboxes.push(mailbox);
-            let worker = self.worker(context, network);
+            let worker = self.worker(context, source, network);
             let (gate, tell, stop) = (workers.add(), tell.clone(), self.stop);
             Builder::new()
                 .name(format!("{}-{index}", P::NAME))
@@ -65,7 +66,12 @@ impl<'a, P: Program> Launch<'a, P> {
         Ok(workers)
     }
 
-    fn worker(&self, context: WorkerContext, network: Mailbox<NetworkChange>) -> Worker<'a, P> {
+    fn worker(
+        &self,
+        context: WorkerContext,
+        source: QueueSource,
+        network: Mailbox<NetworkChange>,
+    ) -> Worker<'a, P> {
         let (index, workers) = (context.index, context.workers);
         let pcap = self.args.pcap.as_deref();
         Worker {
@@ -73,7 +79,7 @@ impl<'a, P: Program> Launch<'a, P> {
             interface: self.interface.name(),
             context,
             privileges: self.privileges,
-            source: self.interface.queue(index),
+            source,
             pcap: pcap.map(|path| pcap_path(path, index, workers)),
             fault: self.args.fault.map(|fault| FaultConfig {
                 seed: fault.seed.wrapping_add(u64::from(index)),

@@ -97,6 +97,13 @@ impl Observed {
         self.set_phase(Phase::Stopping);
     }
 
+    /// Notes that the server serves its interface again, if it has waited for it.
+    pub(crate) fn note_serving_again(&self) {
+        if self.phase() == Phase::Waiting {
+            self.set_phase(Phase::Serving);
+        }
+    }
+
     /// Notes that the server waits until its interface returns.
     pub(crate) fn note_waiting(&self) {
         self.set_phase(Phase::Waiting);

@@ -1,13 +1,14 @@
 //! Wraps a worker's server to publish its counts while it serves, and to answer questions.
 
+use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
 use ip::{Server, Transports as _};
-use nmio::{Batch, Drain, Frame, Handler, Instant, Mailbox, Port, Times};
+use nmio::{Batch, Drain, Frame, Handler, Instant, Mailbox, Port, Stop, Times};
 
-use crate::follower::NetworkChange;
+use crate::follower::{Attachment, NetworkChange};
 use crate::live::{Published, WorkerSnapshot};
 use crate::program::Program;
 use crate::questions::Question;
@@ -30,6 +31,10 @@ pub(crate) struct Publisher<'a, G: Program, P: Port> {
     next: Instant,
     batch_times: Times,
     network: Mailbox<NetworkChange>,
+    /// Why the worker cannot go on, if a new queue could not be attached.
+    failed: Option<io::Error>,
+    /// Stops all workers.
+    stop: &'a Stop,
     /// The next table slots whose connections to removed addresses are reset, if there are any.
     strangers: Option<Range<u32>>,
 }
@@ -43,6 +48,7 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
         port: &Traced<P>,
         published: &'a Published,
         (network, questions): (Mailbox<NetworkChange>, Mailbox<Question>),
+        stop: &'a Stop,
     ) -> Self {
         let publisher = Self {
             program,
@@ -52,10 +58,17 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
             next: Instant::ZERO + PERIOD,
             batch_times: Times::default(),
             network,
+            failed: None,
+            stop,
             strangers: None,
         };
         publisher.count(port, &mut published.lock());
         publisher
+    }
+
+    /// Returns the error because of which the worker could not go on, if there is one.
+    pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
+        self.failed.take()
     }
 
     /// Publishes the last counts after the loop has ended, and returns them.
@@ -75,11 +88,27 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
     }
 
     /// Handles the messages about the network.
-    fn follow_network(&mut self) {
+    fn follow_network(&mut self, port: &mut Traced<P>) {
         let (host, strangers) = (&mut self.server.host, &mut self.strangers);
+        let (failed, stop) = (&mut self.failed, self.stop);
         self.network.take_all(|message| match message {
             NetworkChange::Station(station) => host.set_station(*station),
             NetworkChange::ResetStrangers => *strangers = Some(0..SLOTS),
+            NetworkChange::Attach(attachment) => {
+                let Attachment {
+                    queue,
+                    station,
+                    announces,
+                } = *attachment;
+                if let Err(error) = port.attach(queue) {
+                    *failed = Some(error);
+                    return stop.at_once();
+                }
+                if announces {
+                    station.announce(port);
+                }
+                host.set_station(station);
+            }
         });
     }
 
@@ -144,7 +173,7 @@ impl<G: Program, P: Port> Handler<Traced<P>> for Publisher<'_, G, Traced<P>> {
 
     #[inline(always)]
     fn handle_messages(&mut self, port: &mut Traced<P>, now: Instant) {
-        self.follow_network();
+        self.follow_network(port);
         self.server.handle_messages(port, now);
         self.answer(port, now);
     }
@@ -198,6 +227,7 @@ impl<G: Program, P: Port> Handler<Traced<P>> for Publisher<'_, G, Traced<P>> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::sync::LazyLock;
 
     use nmio::device::Transport;
     use nmio::sim::{LinkConfig, SimClock, SimPort, link};
@@ -209,6 +239,8 @@ mod tests {
     use super::*;
     use crate::live::{Snapshot, snapshot};
     use crate::program::{StartError, Tally, WorkerContext};
+
+    static RUNNING: LazyLock<Stop> = LazyLock::new(Stop::new);
 
     /// A program that only counts frames.
     struct Probe;
@@ -280,7 +312,14 @@ mod tests {
             let mailboxes = (bell.mailbox(1).1, questions);
             Self {
                 loop_state: LoopState::new(&LoopConfig::default(), clock.now()),
-                publisher: Publisher::new(&Probe, server(), &port, &published[0], mailboxes),
+                publisher: Publisher::new(
+                    &Probe,
+                    server(),
+                    &port,
+                    &published[0],
+                    mailboxes,
+                    &RUNNING,
+                ),
                 port,
                 peer,
                 clock,

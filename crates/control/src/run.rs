@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
 
-use nmio::device::QueueAccess;
+use nmio::device::{QueueAccess, QueueSource};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
@@ -16,7 +15,7 @@ use crate::config;
 use crate::confined::Confined;
 use crate::endpoint::Endpoints;
 use crate::error::Error;
-use crate::follower::{self, Follower};
+use crate::follower::{Follower, Removal};
 use crate::helper::{Helper, Life};
 use crate::interface_state::InterfaceState;
 use crate::launch::{Launch, Lines, checked_services};
@@ -101,8 +100,8 @@ fn load_and_run<P: Program, E: Into<StartError>>(
 }
 
 const WATCHING: &str = "watching for signals";
-/// Maximum time from the end of a port to the notice that its interface was removed.
-const NOTICE: Duration = Duration::from_secs(1);
+/// Number of messages about removals that may wait. The control thread takes them at once.
+const REMOVALS: usize = 64;
 
 /// The parts that are created before the content is loaded.
 struct Start<'a> {
@@ -130,9 +129,11 @@ impl Start<'_> {
             .life(runtime)
             .map_err(Error::system("watching the helper process"))?;
         let endpoints = Endpoints::bind(&args.endpoints, P::NAME);
-        let interface = helper.open(checked_services(args, program)?)?;
+        let mut interface = helper.open(checked_services(args, program)?)?;
         let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
         let (state, mut follower) = follower(&interface)?;
+        let (removals_in, removals) = mpsc::channel(REMOVALS);
+        let sources = sources(&mut interface, &mut follower, removals_in);
         let launch = Launch {
             program,
             args,
@@ -157,7 +158,7 @@ impl Start<'_> {
             let lines: Lines = configuration().chain(endpoints.lines()).collect();
             // The endpoints are served until the end of this scope.
             let _endpoints = endpoints.serve(&server, runtime)?;
-            let mut workers = launch.start(scope, &mut follower, tell)?;
+            let mut workers = launch.start(scope, sources, &mut follower, tell)?;
             let mut watch = Watch {
                 events,
                 signals,
@@ -169,9 +170,14 @@ impl Start<'_> {
                 server: Arc::clone(&server),
                 supervisor,
                 drain_seconds: args.drain,
-                may_return: interface.may_return(),
+                removals,
+                serving: String::new(),
             };
             let watched = watch.until_end(&mut workers, |ready, others| {
+                if interface.may_return() {
+                    let memory = ready.iter().filter_map(|one| one.memory.as_ref());
+                    helper.keep(&memory.collect::<Vec<_>>())?;
+                }
                 begin(&launch, privileges, lines.clone(), ready, others)
             });
             runtime.block_on(async {
@@ -196,6 +202,26 @@ fn readers<P: Program>(program: &P) -> Vec<&dyn Readers> {
     }
 }
 
+/// Returns the queues of the interface, for the workers. `removals` hears of each removal, if the workers
+/// can go on with another interface.
+fn sources(
+    interface: &mut QueueAccess,
+    follower: &mut Follower,
+    removals: mpsc::Sender<Removal>,
+) -> Vec<QueueSource> {
+    let queues = 0..interface.queues();
+    let sources = queues.map(|index| interface.queue(index));
+    let sources = if interface.may_return() {
+        follower.wait_for_return(removals);
+        sources.map(QueueSource::wait_for_return).collect()
+    } else {
+        sources.collect()
+    };
+    // A queue of a removed interface is freed when no descriptor is left.
+    interface.close_queues();
+    sources
+}
+
 /// Starts to watch the interface.
 fn follower(interface: &QueueAccess) -> Result<(Arc<InterfaceState>, Follower), Error> {
     let state = Arc::new(InterfaceState::of(interface));
@@ -207,7 +233,7 @@ fn follower(interface: &QueueAccess) -> Result<(Arc<InterfaceState>, Follower), 
 impl Start<'_> {
     /// Follows the changes of the interface, with the help of the helper process.
     async fn keep_following(&self, follower: Follower) -> Infallible {
-        follower.keep_following(|| self.helper.follow()).await
+        follower.keep_following(&self.helper).await
     }
 
     /// Starts the thread that watches the content, if `--watch` asks for it.
@@ -311,8 +337,9 @@ struct Watch<'a> {
     server: Arc<Observed>,
     supervisor: &'a Supervisor,
     drain_seconds: u32,
-    /// Whether the interface may return after its removal.
-    may_return: bool,
+    removals: mpsc::Receiver<Removal>,
+    /// What the server serves, in one line for the service manager.
+    serving: String,
 }
 
 impl Watch<'_> {
@@ -347,21 +374,14 @@ impl Watch<'_> {
                         self.reading.serving();
                         self.server.note_serving(block.lines());
                         log::print("serving", &block);
-                        self.supervisor.serving(status(&block));
+                        self.serving = status(&block);
+                        self.supervisor.serving(self.serving.clone());
                     }
                     Some(Err(error)) => workers.fail(error),
                     None => {}
                 },
                 request = self.signals.next() => match (request, reloader) {
-                    (Request::Stop(Stop::Gracefully), _) => {
-                        // Before the start block there is nothing to drain.
-                        if workers.is_serving() {
-                            self.announce_drain();
-                        }
-                        self.server.note_stopping();
-                        self.supervisor.stopping();
-                        workers.stop();
-                    }
+                    (Request::Stop(Stop::Gracefully), _) => self.stop(workers),
                     (Request::Stop(Stop::AtOnce), _) => exit_at_once(),
                     (Request::ReopenLogs, _) => writers.reopen(),
                     (Request::Reload, Some(_)) if workers.is_stopping() => {}
@@ -370,50 +390,53 @@ impl Watch<'_> {
                         "SIGHUP: this program cannot reload its content; restart it"
                     ),
                 },
+                Some(removal) = self.removals.recv() => self.handle_removal(removal, workers),
                 error = self.helper.end(), if !helper_is_gone => {
                     helper_is_gone = true;
                     workers.fail(error);
                 }
             }
         }
-        if workers.has_lost_port() && self.may_return && !helper_is_gone {
-            self.wait_for_interface(workers).await;
-        }
         self.supervisor.stopping();
     }
 
-    /// Waits until the interface, which was removed, has returned and can be served. Returns at once
-    /// if the interface still exists, because the port then failed for another reason.
-    ///
-    /// No thread has the privileges to open the queues again. Therefore the server then ends, and a
-    /// service manager starts it again.
-    async fn wait_for_interface(&mut self, workers: &mut Workers<'_>) {
-        let interface = self.server.interface();
-        if self.server.phase() == Phase::Stopping || !removal_noticed(interface).await {
+    /// Stops the workers after the first signal.
+    fn stop(&self, workers: &mut Workers<'_>) {
+        let is_waiting = self.server.phase() == Phase::Waiting;
+        // Before the start block there is nothing to drain.
+        if workers.is_serving() && !is_waiting {
+            self.announce_drain();
+        }
+        self.server.note_stopping();
+        self.supervisor.stopping();
+        // Without an interface, no connection can finish.
+        if is_waiting {
+            workers.stop_at_once();
+        } else {
+            workers.stop();
+        }
+    }
+
+    /// Handles a removal of the interface, or its return.
+    fn handle_removal(&self, removal: Removal, workers: &mut Workers<'_>) {
+        if workers.is_stopping() {
             return;
         }
-        let name = interface.read().name;
-        let waiting = format!("until there is an interface {name} again; then the server restarts");
-        self.server.note_waiting();
-        self.supervisor.waiting(&format!("waiting {waiting}"));
-        let mut block = Block::default();
-        block.line("waiting", waiting);
-        log::print("waiting", &block);
-        loop {
-            tokio::select! {
-                request = self.signals.next() => match request {
-                    Request::Stop(Stop::Gracefully) => return workers.replace_error(None),
-                    Request::Stop(Stop::AtOnce) => exit_at_once(),
-                    Request::ReopenLogs => self.writers.reopen(),
-                    Request::Reload => {}
-                },
-                error = self.helper.end() => return workers.replace_error(Some(error)),
-                () = tokio::time::sleep(follower::PERIOD) => {
-                    if interface.is_usable() {
-                        return workers.replace_error(Some(Error::InterfaceBack(name)));
-                    }
-                }
+        match removal {
+            Removal::Waits => {
+                let name = self.server.interface().read().name;
+                let waiting = format!("until there is an interface {name} again");
+                self.server.note_waiting();
+                self.supervisor.waiting(&format!("waiting {waiting}"));
+                let mut block = Block::default();
+                block.line("waiting", waiting);
+                log::print("waiting", &block);
             }
+            Removal::GoesOn => {
+                self.server.note_serving_again();
+                self.supervisor.serving(self.serving.clone());
+            }
+            Removal::Ends(error) => workers.fail(error),
         }
     }
 
@@ -447,18 +470,6 @@ impl Watch<'_> {
 fn exit_at_once() -> ! {
     tracing::warn!("a second signal ends the server at once, and open connections are cut");
     std::process::exit(1)
-}
-
-/// Waits until the follower has noticed that the interface was removed. Returns false if it was not.
-async fn removal_noticed(interface: &InterfaceState) -> bool {
-    let start = Instant::now();
-    while interface.read().is_present {
-        if start.elapsed() > NOTICE {
-            return false;
-        }
-        tokio::time::sleep(follower::PERIOD).await;
-    }
-    true
 }
 
 /// Describes a serving server in one line, for the service manager.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ip::Server;
-use nmio::device::{AnyPort, PortVisitor, QueueSource};
+use nmio::device::{AnyPort, PacketMemory, PortVisitor, QueueSource};
 use nmio::{
     Fault, FaultConfig, FaultCounters, LoopConfig, Mailbox, Pcap, PcapSummary, Port, PortCounters,
     Stop, TscClock,
@@ -39,6 +39,8 @@ pub(crate) struct Ready {
     pub(crate) port: Vec<(&'static str, String)>,
     pub(crate) prepared: PreparedPackets,
     pub(crate) dropped: Dropped,
+    /// The packet memory, if the port can go on with another queue.
+    pub(crate) memory: Option<PacketMemory>,
 }
 
 #[cfg(test)]
@@ -48,6 +50,7 @@ impl Ready {
             port: vec![("port", "a test".into())],
             prepared: PreparedPackets::default(),
             dropped: Dropped::default(),
+            memory: None,
         }
     }
 }
@@ -89,6 +92,7 @@ impl<P: Program> Worker<'_, P> {
             context: self.context,
             privileges: self.privileges,
             summary: port.summary(),
+            memory: port.shared_memory(),
             pcap: self.pcap,
             fault: self.fault,
             config: self.config,
@@ -131,6 +135,7 @@ struct Stage<'a, P> {
     context: WorkerContext,
     privileges: &'a Privileges,
     summary: Vec<(&'static str, String)>,
+    memory: Option<PacketMemory>,
     pcap: Option<PathBuf>,
     fault: Option<FaultConfig>,
     config: LoopConfig,
@@ -183,11 +188,13 @@ impl<P: Program> Stage<'_, P> {
         let server = Server::new(host, transports).with_bell(bell);
         let questions = self.published.open_questions(&self.context.bell);
         let mailboxes = (self.network, questions);
-        let mut publisher = Publisher::new(self.program, server, port, self.published, mailboxes);
+        let (program, published, stop) = (self.program, self.published, self.stop);
+        let mut publisher = Publisher::new(program, server, port, published, mailboxes, stop);
         let go = ready(Ready {
             port: self.summary,
             prepared,
             dropped,
+            memory: self.memory,
         });
         let mut outcome = Ok(());
         if go {
@@ -196,7 +203,17 @@ impl<P: Program> Stage<'_, P> {
             }
             outcome = nmio::run(port, &mut publisher, &clock, &self.config, self.stop);
         }
+        let failure = publisher.take_failure();
         let last = publisher.finish(port);
+        if let Some(error) = failure {
+            return Err(Error::InterfaceBack {
+                interface: self.interface.to_owned(),
+                why: format!(
+                    "worker {} cannot use its queue ({error})",
+                    self.context.index
+                ),
+            });
+        }
         outcome.map_err(|source| Error::PortGone {
             interface: self.interface.to_owned(),
             worker: self.context.index,
@@ -268,6 +285,7 @@ mod tests {
                 secret: Secret::random().unwrap(),
                 bell: Bell::new().unwrap(),
             },
+            memory: None,
             summary: vec![("rings", "two".into()), ("segmentation", "runs".into())],
             pcap: None,
             fault: None,

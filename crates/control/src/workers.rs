@@ -124,16 +124,6 @@ impl<'a> Workers<'a> {
         self.failed.get_or_insert(error);
     }
 
-    /// Returns true if the workers have ended because a port is gone.
-    pub(crate) fn has_lost_port(&self) -> bool {
-        matches!(self.failed, Some(Error::PortGone { .. }))
-    }
-
-    /// Replaces the error with which the workers have ended. `None`: there is none after all.
-    pub(crate) fn replace_error(&mut self, error: Option<Error>) {
-        self.failed = error;
-    }
-
     /// Stops the workers, which let their connections finish first.
     pub(crate) fn stop(&mut self) {
         self.stop.request();

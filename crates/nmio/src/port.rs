@@ -7,7 +7,7 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use serde::{Deserialize, Serialize};
 
-use crate::device::NewQueue;
+use crate::device::{NewQueue, PacketMemory};
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::super_segment::SuperSegment;
@@ -314,6 +314,13 @@ pub trait Port {
     /// If the port cannot use the queue. It then still waits for one.
     fn attach(&mut self, _queue: NewQueue) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Returns the packet memory that the port shares with the kernel, so that another process can
+    /// register it for the queue that [`attach`](Self::attach) gets. Returns `None` if the port has no
+    /// such memory.
+    fn shared_memory(&self) -> Option<PacketMemory> {
+        None
     }
 
     /// Returns the port's counters.

@@ -40,7 +40,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use crate::device::{DeviceError, NewQueue};
+use crate::device::{DeviceError, NewQueue, PacketMemory};
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::port::{
@@ -57,7 +57,7 @@ use rings::Rings;
 pub(crate) use sizes::{MAX_MTU, ORDINARY_MTU, frame_len};
 use sizes::{MAX_SINGLE_BUFFER_MTU, RX_RING, TX_RING};
 use socket::Copying;
-pub(crate) use socket::unbound_socket;
+pub(crate) use socket::{register_memory, unbound_socket};
 
 /// Size of an Ethernet header, in bytes. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
@@ -591,6 +591,10 @@ impl Port for XdpPort {
 
     fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
         self.attach_to(queue)
+    }
+
+    fn shared_memory(&self) -> Option<PacketMemory> {
+        Some(self.rings.shared_memory())
     }
 
     fn counters(&self) -> PortCounters {

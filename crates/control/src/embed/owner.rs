@@ -15,7 +15,7 @@ use super::server::{Server, Starting};
 use crate::args::ServeArgs;
 use crate::endpoint::{ControlSocket, EndpointArgs};
 use crate::error::Error;
-use crate::follower::{self, Follower};
+use crate::follower::{self, Follower, Opener};
 use crate::interface_state::InterfaceState;
 use crate::launch::{Launch, services};
 use crate::live::Published;
@@ -145,13 +145,11 @@ fn serve<P: Program>(
         // the workers.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
         let reading = Reading::start_embedded(scope, P::NAME, program.readers())?;
-        let mut workers = launch.start(scope, &mut follower, send)?;
+        let sources = (0..access.queues()).map(|index| access.queue(index));
+        let mut workers = launch.start(scope, sources.collect(), &mut follower, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&privileges, ready), ready);
         let mut look = |now| {
-            follower.step(now, || match interface.follow_addresses() {
-                Some(outcome) => Ok(outcome?),
-                None => Ok(CurrentAddresses::default()),
-            });
+            follower.step(now, &mut interface);
         };
         let watched = (inbox, log, &mut look as &mut dyn FnMut(Instant));
         watch(&mut workers, watched, facts, &observed, |facts| {
@@ -164,6 +162,22 @@ fn serve<P: Program>(
     match outcome.error {
         Some(error) => Err(error),
         None => Ok(outcome.summary),
+    }
+}
+
+impl Opener for Interface {
+    fn follow(&mut self) -> Result<CurrentAddresses, Error> {
+        match self.follow_addresses() {
+            Some(outcome) => Ok(outcome?),
+            None => Ok(CurrentAddresses::default()),
+        }
+    }
+
+    /// Fails, because the workers of an embedded server end when their interface is removed.
+    fn reopen(&mut self) -> Result<QueueAccess, Error> {
+        Err(Error::Refused(
+            "an embedded server is not attached again".to_owned(),
+        ))
     }
 }
 

@@ -24,7 +24,7 @@ const FIRST_HIGH_PORT: u16 = 1024;
 
 /// The limits on files and system calls for each [`Kind`] of thread.
 #[derive(Debug)]
-pub(super) struct Limits([ThreadLimits; 11]);
+pub(super) struct Limits([ThreadLimits; 12]);
 
 impl Limits {
     /// Prepares the limits.
@@ -44,6 +44,7 @@ impl Limits {
             ThreadLimits::new(Kind::Watch, table)?,
             ThreadLimits::new(Kind::Helper, table)?,
             ThreadLimits::new(Kind::FollowingHelper, table)?,
+            ThreadLimits::new(Kind::ReopeningHelper, table)?,
         ]))
     }
 
@@ -123,9 +124,16 @@ pub(super) fn drop_all(
 fn kept_for(tasks: &HelperTasks) -> CapabilitySet {
     let has_low_port = tasks.ports.iter().any(|port| *port < FIRST_HIGH_PORT);
     let needed = [
-        (tasks.removes_interface, CapabilitySet::NET_ADMIN),
+        (
+            tasks.removes_interface || tasks.reopens,
+            CapabilitySet::NET_ADMIN,
+        ),
         // Linux before 5.19 needs it to change a map, if `kernel.unprivileged_bpf_disabled` is set.
-        (tasks.follows, CapabilitySet::BPF),
+        (tasks.follows || tasks.reopens, CapabilitySet::BPF),
+        (tasks.reopens, CapabilitySet::NET_RAW),
+        (tasks.reopens, CapabilitySet::PERFMON),
+        // It registers the workers' packet memory.
+        (tasks.reopens, CapabilitySet::IPC_LOCK),
         (has_low_port, CapabilitySet::NET_BIND_SERVICE),
     ];
     let needed = needed.into_iter().filter(|(is_needed, _)| *is_needed);

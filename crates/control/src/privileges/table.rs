@@ -35,7 +35,12 @@ pub(crate) enum Kind {
     Helper,
     /// The same, if the helper follows the addresses of the interface.
     FollowingHelper,
+    /// The same, if the helper can also open the interface again after its removal.
+    ReopeningHelper,
 }
+
+/// What the kernel says about interfaces, for a helper that opens one.
+const KERNEL_FILES: [&str; 2] = ["/proc", "/sys"];
 
 /// What the helper process does after it has opened the interface. It keeps the capabilities for
 /// these tasks.
@@ -45,6 +50,8 @@ pub(crate) struct HelperTasks {
     pub(crate) removes_interface: bool,
     /// It changes the steering program when the addresses change.
     pub(crate) follows: bool,
+    /// It opens the interface again after its removal.
+    pub(crate) reopens: bool,
     /// It reserves these ports on new addresses.
     pub(crate) ports: Vec<u16>,
 }
@@ -118,9 +125,11 @@ impl Table {
 
     /// Returns the table for the helper process.
     pub(crate) fn for_helper(helper: HelperTasks) -> Self {
+        let files: &[&str] = if helper.reopens { &KERNEL_FILES } else { &[] };
+        let readable = files.iter().map(PathBuf::from).collect();
         Self {
             helper,
-            ..Self::for_server(Vec::new(), Vec::new())
+            ..Self::for_server(readable, Vec::new())
         }
     }
 
@@ -148,7 +157,11 @@ impl Table {
     /// Returns the paths below which a thread of this kind may read.
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
-            Kind::Reload | Kind::StoringReload | Kind::Read | Kind::Watch => &self.readable,
+            Kind::Reload
+            | Kind::StoringReload
+            | Kind::Read
+            | Kind::Watch
+            | Kind::ReopeningHelper => &self.readable,
             Kind::Worker
             | Kind::Control
             | Kind::Exchange
@@ -172,7 +185,8 @@ impl Table {
             | Kind::ConnectingLog
             | Kind::Watch
             | Kind::Helper
-            | Kind::FollowingHelper => &[],
+            | Kind::FollowingHelper
+            | Kind::ReopeningHelper => &[],
         }
     }
 
@@ -197,13 +211,18 @@ impl Table {
             | Kind::ConnectingLog
             | Kind::Watch
             | Kind::Helper
-            | Kind::FollowingHelper => &[],
+            | Kind::FollowingHelper
+            | Kind::ReopeningHelper => &[],
         }
     }
 
     /// Returns the helper's tasks if a thread of this kind is the helper's.
     pub(super) fn helper(&self, kind: Kind) -> Option<&HelperTasks> {
-        matches!(kind, Kind::Helper | Kind::FollowingHelper).then_some(&self.helper)
+        let is_helper = matches!(
+            kind,
+            Kind::Helper | Kind::FollowingHelper | Kind::ReopeningHelper
+        );
+        is_helper.then_some(&self.helper)
     }
 
     /// Returns true if the server runs inside another program.

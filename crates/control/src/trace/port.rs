@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use nmio::device::NewQueue;
 use nmio::{
     Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, PortLevels, Resident,
     SendError, SuperSegment,
@@ -129,6 +130,10 @@ impl<P: Port> Port for Traced<P> {
     #[inline(always)]
     fn poll_device(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.inner.poll_device(timeout, bell)
+    }
+
+    fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
+        self.inner.attach(queue)
     }
 
     fn counters(&self) -> PortCounters {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::netmap_kind::{NetmapKind, Served};
 use super::queue::{Backend, QueueSource};
-use super::{AddressPrefix, Monitor, NewQueue, system};
+use super::{AddressPrefix, Monitor, NewQueue, PacketMemory, system};
 use crate::port::Wait;
 
 /// Properties of an open interface, and the descriptors with which its queues are opened.
@@ -211,6 +211,24 @@ impl QueueAccess {
         }
     }
 
+    /// Returns true if the workers poll the device's queues in the kernel (`--wait busy-poll`). Their ports
+    /// cannot go on with other queues.
+    pub fn polls_queues(&self) -> bool {
+        self.facts.wait == Wait::BusyPoll
+    }
+
+    /// Returns why ports of `former`, which was removed, cannot go on with the queues of this interface,
+    /// which has its name. Returns `None` if they can.
+    pub fn misfit(&self, former: &Self) -> Option<String> {
+        let (new, old) = (&self.facts, &former.facts);
+        let differs = |what: &str, new: usize, old: usize| {
+            (new != old).then(|| format!("it has {what} {new} instead of {old}"))
+        };
+        let queues = |facts: &Facts| facts.queues as usize;
+        differs("MTU", new.mtu, old.mtu)
+            .or_else(|| differs("so many served queues:", queues(new), queues(old)))
+    }
+
     /// Returns queue `index` for a port that waits for it since its own interface was removed. Returns
     /// `None` if [`may_return`](Self::may_return) is false.
     ///
@@ -221,6 +239,24 @@ impl QueueAccess {
         match &self.facts.kind {
             Kind::Netmap(_) => None,
             Kind::System(kind) => kind.new_queue(index, &self.descriptors),
+        }
+    }
+
+    /// Gives queue `index` the packet memory of a port in another process, which then needs no
+    /// capability to [attach](crate::Port::attach) the queue. Fails on kinds of device without
+    /// [`new_queue`](Self::new_queue).
+    ///
+    /// # Errors
+    /// The kernel's error, for example if the limit on locked memory is too low for a process without
+    /// `CAP_IPC_LOCK`.
+    ///
+    /// # Panics
+    /// If `index` is not below [`queues`](Self::queues).
+    pub fn register_memory(&self, index: u32, memory: &PacketMemory) -> io::Result<()> {
+        assert!(index < self.queues(), "queue {index} does not exist");
+        match &self.facts.kind {
+            Kind::Netmap(_) => Err(io::ErrorKind::Unsupported.into()),
+            Kind::System(kind) => kind.register_memory(index, &self.descriptors, memory),
         }
     }
 

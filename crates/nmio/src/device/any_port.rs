@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::NewQueue;
+use super::{NewQueue, PacketMemory};
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::netmap::NetmapPort;
@@ -129,6 +129,10 @@ impl Port for AnyPort {
 
     fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
         with_port!(self, port => port.attach(queue))
+    }
+
+    fn shared_memory(&self) -> Option<PacketMemory> {
+        with_port!(self, port => port.shared_memory())
     }
 
     fn counters(&self) -> PortCounters {

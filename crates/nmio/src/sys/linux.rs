@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -225,6 +225,19 @@ pub(crate) fn poll(
 /// Opens an `AF_XDP` socket without memory or a queue.
 pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
     socket(libc::AF_XDP, libc::SOCK_RAW, 0)
+}
+
+/// Creates a file without a name in memory, which has this number of zeroed bytes. `flags` are those of
+/// `memfd_create`.
+pub(crate) fn memory_file(bytes: u64, flags: libc::c_uint) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a C string.
+    let fd = check(unsafe { libc::memfd_create(c"packets".as_ptr(), libc::MFD_CLOEXEC | flags) })?;
+    // SAFETY: the descriptor is new, and no other code owns it.
+    let file = unsafe { OwnedFd::from_raw_fd(fd) };
+    let bytes = i64::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    // SAFETY: the call accesses no memory.
+    check(unsafe { libc::ftruncate(file.as_raw_fd(), bytes) })?;
+    Ok(file)
 }
 
 /// Moves the calling thread into a new network namespace.

@@ -23,7 +23,7 @@ use super::sizes::{FrameLayout, HEADROOM, RX_RING, TX_RING};
 use super::socket::{Copying, Socket};
 use super::tx_ring::{Dropped, Slot};
 use super::umem::Umem;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, PacketMemory};
 use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
 use crate::port::{Batch, PortLevels};
 use crate::sys;
@@ -487,6 +487,11 @@ impl Rings {
             receiving: self.offered,
             ..PortLevels::of_pool(&self.pool)
         }
+    }
+
+    /// Returns the packet memory, for another process.
+    pub(super) fn shared_memory(&self) -> PacketMemory {
+        self.umem.shared(1 << self.chunk_shift)
     }
 
     /// Returns the size of the UMEM in bytes.

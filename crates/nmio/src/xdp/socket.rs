@@ -12,7 +12,7 @@ use super::sizes::{COMPLETION_RING, FrameLayout, MAX_SINGLE_BUFFER_MTU, RX_RING,
 use super::tx_ring::TxRing;
 use super::umem::Umem;
 use super::virtio::damages_frames;
-use crate::device::{DeviceError, ZeroCopy};
+use crate::device::{DeviceError, PacketMemory, ZeroCopy};
 use crate::port::Wait;
 use crate::sys;
 
@@ -78,6 +78,16 @@ pub(crate) fn unbound_socket(wait: Wait) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Gives a socket the packet memory of a port in another process. The limit on locked memory holds for
+/// the calling process, unless it has `CAP_IPC_LOCK`.
+///
+/// # Errors
+/// The kernel's error.
+pub(crate) fn register_memory(socket: BorrowedFd<'_>, memory: &PacketMemory) -> io::Result<()> {
+    // The kernel keeps the pages, so they need not stay mapped.
+    Umem::of(memory)?.register(socket, memory.facts().chunk)
+}
+
 /// A socket that is bound to a queue, and its rings in memory that it shares with the kernel.
 pub(super) struct Socket {
     pub(super) fill: Producer<u64>,
@@ -92,8 +102,13 @@ impl Socket {
     /// otherwise, tries zero-copy first.
     pub(super) fn bind(config: &XdpConfig, umem: &Umem) -> Result<(Self, Copying), DeviceError> {
         let fd = config.socket.as_fd();
-        umem.register(fd, FrameLayout::for_mtu(config.mtu).chunk)
-            .map_err(|source| DeviceError::memory(umem.len() as u64, source))?;
+        match umem.register(fd, FrameLayout::for_mtu(config.mtu).chunk) {
+            // The process that has opened the socket has also registered the memory.
+            Err(error) if sys::is_errno(&error, libc::EBUSY) => {}
+            outcome => {
+                outcome.map_err(|source| DeviceError::memory(umem.len() as u64, source))?;
+            }
+        }
         let this = Self::map(&config.socket)
             .map_err(DeviceError::set_up("map the rings of an AF_XDP socket"))?;
         let copying = bind(config, fd)?;

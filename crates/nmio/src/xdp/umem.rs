@@ -2,18 +2,22 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use super::huge_pages;
+use crate::device::{MemoryFacts, PacketMemory};
 use crate::sys;
 
-/// Memory that the kernel reads packets from and writes packets to.
+/// Memory that the kernel reads packets from and writes packets to. It is a file without a name, so that
+/// another process can register it.
 pub(super) struct Umem {
     map: NonNull<u8>,
     /// Size in bytes, a multiple of the page size.
     len: usize,
     page_size: u64,
+    file: Arc<OwnedFd>,
 }
 
 impl Umem {
@@ -23,25 +27,44 @@ impl Umem {
     /// If there is not so much memory.
     pub(super) fn allocate(bytes: u64) -> io::Result<Self> {
         if let Some(page_size) = huge_pages::size_if_free(bytes)
-            && let Ok(umem) = Self::map(bytes, page_size, libc::MAP_HUGETLB)
+            && let Ok(umem) = Self::create(bytes, page_size, libc::MFD_HUGETLB)
         {
             return Ok(umem);
         }
-        Self::map(bytes, huge_pages::NORMAL_PAGE, 0)
+        Self::create(bytes, huge_pages::NORMAL_PAGE, 0)
     }
 
-    fn map(bytes: u64, page_size: u64, flags: i32) -> io::Result<Self> {
+    fn create(bytes: u64, page_size: u64, flags: libc::c_uint) -> io::Result<Self> {
         // Unmapping huge pages fails unless the size is a multiple of the page size.
         let len = usize::try_from(bytes.next_multiple_of(page_size))
             .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let file = sys::memory_file(len as u64, flags)?;
+        Self::map(Arc::new(file), len, page_size, libc::MAP_POPULATE)
+    }
+
+    /// Maps the packet memory of a port in another process.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(super) fn of(memory: &PacketMemory) -> io::Result<Self> {
+        let file = memory.file().try_clone_to_owned()?;
+        Self::map(
+            Arc::new(file),
+            memory.facts().len,
+            huge_pages::NORMAL_PAGE,
+            0,
+        )
+    }
+
+    fn map(file: Arc<OwnedFd>, len: usize, page_size: u64, flags: i32) -> io::Result<Self> {
         // SAFETY: the call creates a new mapping, at an address that the kernel chooses.
         let map = unsafe {
             libc::mmap(
                 ptr::null_mut(),
                 len,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_ANONYMOUS | libc::MAP_SHARED | libc::MAP_POPULATE | flags,
-                -1,
+                libc::MAP_SHARED | flags,
+                file.as_raw_fd(),
                 0,
             )
         };
@@ -52,7 +75,14 @@ impl Umem {
             map: NonNull::new(map.cast()).expect("mapped memory has an address"),
             len,
             page_size,
+            file,
         })
+    }
+
+    /// Returns this memory with chunks of this number of bytes, for another process.
+    pub(super) fn shared(&self, chunk: u32) -> PacketMemory {
+        let len = self.len;
+        PacketMemory::new(MemoryFacts { len, chunk }, Arc::clone(&self.file))
     }
 
     /// Makes this the packet memory of a socket, which is divided into chunks of this number of

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use nmio::device::{Interface, MemoryPlan};
+use nmio::device::{Interface, MemoryPlan, PacketMemory};
 use nmio::{Batch, Handler as _, Instant, Port, SendError};
 
 use crate::eventually;
@@ -109,6 +109,13 @@ fn a_port_goes_on_when_its_interface_returns() {
         rig.connect(1);
         set_mtu();
         let interface = Interface::open(&config).unwrap_or_else(|error| panic!("{error}"));
+        if mtu == 9000 {
+            // As another process would do it.
+            let memory = echo.port.shared_memory().expect("a UMEM");
+            let parts = (memory.facts(), memory.file().try_clone_to_owned().unwrap());
+            let memory = PacketMemory::from_parts(parts.0, parts.1);
+            interface.register_memory(0, &memory).unwrap();
+        }
         let queue = interface.new_queue(0).expect("a queue of AF_XDP");
         let received = echo.port.counters().rx_frames;
         echo.port.attach(queue).unwrap();

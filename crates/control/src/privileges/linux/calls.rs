@@ -52,16 +52,29 @@ const SIOCGIFFLAGS: u64 = 0x8913;
 /// argument.
 const NIOCTXSYNC: u64 = 0x6994;
 const NIOCRXSYNC: u64 = 0x6995;
+const SIOCGIFMTU: u64 = 0x8921;
+const SIOCGIFHWADDR: u64 = 0x8927;
 const SIOCGIFINDEX: u64 = 0x8933;
 const SIOCETHTOOL: u64 = 0x8946;
 const PACKET_QDISC_BYPASS: u64 = 20;
+// Options from linux/if_xdp.h.
+const XDP_UMEM_REG: u64 = libc::XDP_UMEM_REG as u64;
+const XDP_MAX_TX_SKB_BUDGET: u64 = 9;
 // Timeouts with 64 bits, from asm-generic/socket.h.
 const SO_RCVTIMEO_NEW: u64 = 66;
 const SO_SNDTIMEO_NEW: u64 = 67;
 // Commands of `bpf` from linux/bpf.h.
+const BPF_MAP_CREATE: u64 = 0;
+const BPF_MAP_LOOKUP_ELEM: u64 = 1;
 const BPF_MAP_UPDATE_ELEM: u64 = 2;
 const BPF_MAP_DELETE_ELEM: u64 = 3;
+const BPF_PROG_LOAD: u64 = 5;
 const BPF_OBJ_GET_INFO_BY_FD: u64 = 15;
+const BPF_BTF_LOAD: u64 = 18;
+const BPF_MAP_FREEZE: u64 = 22;
+const BPF_LINK_CREATE: u64 = 28;
+const BPF_PROG_BIND_MAP: u64 = 35;
+const BPF_TOKEN_CREATE: u64 = 36;
 
 /// Calls that the C library and the standard library may make on any thread: memory, locks, time,
 /// log lines, the end of a thread, `abort`.
@@ -117,7 +130,8 @@ pub(super) const REFUSED: &[Call] = &[
 ];
 
 /// Calls that a port makes to wait, to use a TAP device or netmap, and to send super-segments. A port
-/// also checks whether its device can still cut super-segments.
+/// also checks whether its device can still cut super-segments. It goes on with another queue if its
+/// interface was removed.
 const WORKER: &[Call] = &[
     any(libc::SYS_ppoll),
     // A port's io_uring can only watch descriptors, and no other can be created.
@@ -127,8 +141,12 @@ const WORKER: &[Call] = &[
     any(libc::SYS_getsockopt),
     only(
         libc::SYS_setsockopt,
-        Argument::OneOf(2, &[PACKET_QDISC_BYPASS]),
+        Argument::OneOf(
+            2,
+            &[PACKET_QDISC_BYPASS, XDP_UMEM_REG, XDP_MAX_TX_SKB_BUDGET],
+        ),
     ),
+    any(libc::SYS_bind),
     only(
         libc::SYS_ioctl,
         Argument::OneOf(1, &[SIOCETHTOOL, SIOCGIFFLAGS, NIOCTXSYNC, NIOCRXSYNC]),
@@ -286,6 +304,87 @@ const FOLLOW: &[Call] = &[
     ),
 ];
 
+/// Calls to open the interface again: read what the kernel says about it, reserve ports, load and attach
+/// the steering program, and open sockets for packets. The sockets of other families replace the
+/// helper's.
+const REOPEN: &[Call] = &[
+    only(
+        libc::SYS_socket,
+        Argument::OneOf(
+            0,
+            &[
+                libc::AF_UNIX as u64,
+                libc::AF_NETLINK as u64,
+                libc::AF_INET as u64,
+                libc::AF_INET6 as u64,
+                libc::AF_PACKET as u64,
+                libc::AF_XDP as u64,
+            ],
+        ),
+    ),
+    any(libc::SYS_getsockopt),
+    any(libc::SYS_setsockopt),
+    any(libc::SYS_getsockname),
+    any(libc::SYS_bind),
+    only(
+        libc::SYS_ioctl,
+        Argument::OneOf(
+            1,
+            &[
+                SIOCETHTOOL,
+                SIOCGIFFLAGS,
+                SIOCGIFHWADDR,
+                SIOCGIFINDEX,
+                SIOCGIFMTU,
+            ],
+        ),
+    ),
+    only(
+        libc::SYS_bpf,
+        Argument::OneOf(
+            0,
+            &[
+                BPF_MAP_CREATE,
+                BPF_MAP_LOOKUP_ELEM,
+                BPF_MAP_UPDATE_ELEM,
+                BPF_MAP_DELETE_ELEM,
+                BPF_PROG_LOAD,
+                BPF_OBJ_GET_INFO_BY_FD,
+                BPF_BTF_LOAD,
+                BPF_MAP_FREEZE,
+                BPF_LINK_CREATE,
+                BPF_PROG_BIND_MAP,
+                BPF_TOKEN_CREATE,
+            ],
+        ),
+    ),
+    #[cfg(target_arch = "x86_64")]
+    only(libc::SYS_open, Argument::Without(1, NOT_READING)),
+    only(libc::SYS_openat, READ_ONLY),
+    any(libc::SYS_fstat),
+    any(libc::SYS_newfstatat),
+    any(libc::SYS_statx),
+    any(libc::SYS_statfs),
+    any(libc::SYS_lseek),
+    any(libc::SYS_getdents64),
+    #[cfg(target_arch = "x86_64")]
+    any(libc::SYS_access),
+    any(libc::SYS_faccessat),
+    any(libc::SYS_faccessat2),
+    #[cfg(target_arch = "x86_64")]
+    any(libc::SYS_readlink),
+    any(libc::SYS_readlinkat),
+    any(libc::SYS_uname),
+    any(libc::SYS_prlimit64),
+    // libbpf keeps the places of maps free with the descriptors of empty files.
+    any(libc::SYS_memfd_create),
+    any(libc::SYS_dup3),
+    only(
+        libc::SYS_fcntl,
+        Argument::OneOf(1, &[libc::F_GETFD as u64, libc::F_DUPFD_CLOEXEC as u64]),
+    ),
+];
+
 /// Returns the calls that fail on a thread of this kind.
 pub(super) fn refused(kind: Kind) -> impl Iterator<Item = &'static Call> {
     let is_allowed = move |call: &Call| system_calls(kind).any(|one| one.number == call.number);
@@ -305,6 +404,7 @@ pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
         Kind::Watch => (RELOAD, WATCH),
         Kind::Helper => (HELPER, &[]),
         Kind::FollowingHelper => (HELPER, FOLLOW),
+        Kind::ReopeningHelper => (HELPER, REOPEN),
     };
     EVERYWHERE.iter().chain(more).chain(and_more)
 }

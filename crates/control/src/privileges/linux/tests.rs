@@ -156,15 +156,18 @@ fn a_helper_keeps_the_capabilities_for_its_tasks() {
     if !geteuid().is_root() {
         return;
     }
-    for (removes_interface, follows, ports, kept) in [
-        (false, false, vec![], "0000000000000000"),
-        (true, false, vec![], "0000000000001000"),
-        (false, true, vec![8080], "0000008000000000"),
-        (false, true, vec![53, 80], "0000008000000400"),
+    for ([removes_interface, follows, reopens], ports, kept) in [
+        ([false, false, false], vec![], "0000000000000000"),
+        ([true, false, false], vec![], "0000000000001000"),
+        ([false, true, false], vec![8080], "0000008000000000"),
+        ([false, true, false], vec![53, 80], "0000008000000400"),
+        ([false, false, true], vec![], "000000c000007000"),
+        ([true, true, true], vec![80], "000000c000007400"),
     ] {
         let tasks = HelperTasks {
             removes_interface,
             follows,
+            reopens,
             ports,
         };
         let keep = move || {

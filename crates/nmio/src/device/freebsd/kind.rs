@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::monitor::Monitor;
-use crate::device::{AnyPort, DeviceError, MemoryPlan};
+use crate::device::{AnyPort, DeviceError, MemoryPlan, NewQueue, PacketMemory};
 use crate::port::Wait;
 
 /// The kinds of device that only FreeBSD has.
@@ -23,7 +23,28 @@ impl Kind {
         match *self {}
     }
 
-    pub(in crate::device) fn may_return(&self, _descriptors: &[Arc<OwnedFd>]) -> bool {
+    pub(in crate::device) fn may_return(&self) -> bool {
+        match *self {}
+    }
+
+    pub(in crate::device) fn first_queue(&self) -> usize {
+        match *self {}
+    }
+
+    pub(in crate::device) fn new_queue(
+        &self,
+        _queue: u32,
+        _descriptors: &[Arc<OwnedFd>],
+    ) -> Option<NewQueue> {
+        match *self {}
+    }
+
+    pub(in crate::device) fn register_memory(
+        &self,
+        _queue: u32,
+        _descriptors: &[Arc<OwnedFd>],
+        _memory: &PacketMemory,
+    ) -> io::Result<()> {
         match *self {}
     }
 
@@ -58,6 +79,7 @@ impl Backend {
         _mtu: usize,
         _wait: Wait,
         _memory: MemoryPlan,
+        _waits_for_return: bool,
     ) -> Result<AnyPort, DeviceError> {
         match self {}
     }

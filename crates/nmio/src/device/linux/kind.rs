@@ -1,7 +1,7 @@
 //! The kinds of device that only Linux has, and their queues.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::monitor::Monitor;
 use super::namespace::Namespace;
 use super::privileges;
-use crate::device::{AnyPort, DeviceError, MemoryPlan, NewQueue, Offload, ZeroCopy};
+use crate::device::{AnyPort, DeviceError, MemoryPlan, NewQueue, Offload, PacketMemory, ZeroCopy};
 use crate::port::Wait;
 use crate::tap::{TapConfig, TapPort};
 use crate::xdp::{self, XdpConfig, XdpPort};
@@ -115,6 +115,21 @@ impl Kind {
                 socket: Arc::clone(&descriptors[self.first_queue() + queue as usize]),
             }),
             Self::Xdp { .. } | Self::Tap { .. } => None,
+        }
+    }
+
+    /// Gives a queue the packet memory of a port in another process. The caller has checked that the queue
+    /// exists, and that the descriptors [fit](Self::fits).
+    pub(in crate::device) fn register_memory(
+        &self,
+        queue: u32,
+        descriptors: &[Arc<OwnedFd>],
+        memory: &PacketMemory,
+    ) -> io::Result<()> {
+        let socket = &descriptors[self.first_queue() + queue as usize];
+        match self {
+            Self::Xdp { .. } => xdp::register_memory(socket.as_fd(), memory),
+            Self::Tap { .. } => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

@@ -1,0 +1,266 @@
+//! Tests of the follower, whose helper process follows a script.
+
+use std::fs::File;
+use std::io::Read as _;
+
+use nmio::Mailbox;
+
+use super::*;
+
+/// Creates a follower of a server with address 192.0.2.1 and MAC address 02:02:02:02:02:02,
+/// which has one worker.
+fn follower() -> (Follower, Mailbox<NetworkChange>) {
+    let (sender, mailbox) = nmio::mailbox(1).unwrap();
+    let mut follower = Follower {
+        monitor: None,
+        outboxes: Vec::new(),
+        state: Arc::default(),
+        interface: "srv0".into(),
+        mac: [2; 6],
+        vlans: Vec::new(),
+        served: addresses(&["192.0.2.1/24"]),
+        is_own: false,
+        can_follow: true,
+        is_removed: false,
+        former: interface([2; 6], &["192.0.2.1/24"], 1500),
+        removals: None,
+        refusal: None,
+        is_stale: false,
+        is_up: true,
+        patience: None,
+        retry: None,
+    };
+    follower.set_workers(vec![sender]);
+    (follower, mailbox)
+}
+
+/// Creates an interface of `AF_XDP` with one queue, as the helper process describes it.
+fn interface(mac: [u8; 6], list: &[&str], mtu: usize) -> QueueAccess {
+    let facts = serde_json::json!({
+        "kind": {"System": {"Xdp": {
+            "interface": "srv0",
+            "has_namespace": false,
+            "index": 7,
+            "generic": false,
+            "partial_checksums": false,
+            "zero_copy": "Auto",
+            "offload": "Auto",
+            "napis": [],
+        }}},
+        "mac": mac,
+        "mtu": mtu,
+        "own": false,
+        "addresses": addresses(list).addresses,
+        "queues": 1,
+        "vlans": [],
+        "wait": "Block",
+        "summary": [],
+    });
+    let socket = File::open("/dev/null").unwrap().into();
+    QueueAccess::from_parts(&facts.to_string(), vec![socket]).unwrap()
+}
+
+/// What the helper process would answer.
+struct Script<F, R> {
+    follow: F,
+    reopen: R,
+}
+
+impl<F, R> Opener for Script<F, R>
+where
+    F: FnMut() -> Result<CurrentAddresses, Error>,
+    R: FnMut() -> Result<QueueAccess, Error>,
+{
+    fn follow(&mut self) -> Result<CurrentAddresses, Error> {
+        (self.follow)()
+    }
+
+    fn reopen(&mut self) -> Result<QueueAccess, Error> {
+        (self.reopen)()
+    }
+}
+
+fn no_interface() -> Result<QueueAccess, Error> {
+    panic!("the interface was not removed")
+}
+
+fn addresses(list: &[&str]) -> CurrentAddresses {
+    CurrentAddresses {
+        addresses: list.iter().map(|one| one.parse().unwrap()).collect(),
+        refused: Vec::new(),
+    }
+}
+
+/// Returns what the worker hears: the addresses, or nothing for a reset.
+fn heard(mailbox: &mut Mailbox<NetworkChange>) -> Vec<Option<String>> {
+    let mut heard = Vec::new();
+    mailbox.take_all(|message| {
+        heard.push(match message {
+            NetworkChange::Station(station) => Some(format!("{:?}", station.addresses())),
+            NetworkChange::ResetStrangers => None,
+            NetworkChange::Attach(attachment) => {
+                let Attachment { station, .. } = *attachment;
+                let (mac, addresses) = (station.mac(), station.addresses());
+                Some(format!("a queue for {mac} and {addresses:?}"))
+            }
+        });
+    });
+    heard
+}
+
+#[test]
+fn workers_hear_of_addresses_at_once_and_end_connections_later() {
+    let (mut follower, mut mailbox) = follower();
+    let start = Instant::now();
+    let mut step = |seconds: u64, list: Option<&[&str]>, is_up| {
+        follower.is_stale = list.is_some();
+        follower.is_up = is_up;
+        let follow = || Ok(addresses(list.expect("the addresses are not stale")));
+        let reopen = no_interface;
+        let mut script = Script { follow, reopen };
+        follower.step(start + Duration::from_secs(seconds), &mut script);
+        heard(&mut mailbox)
+    };
+    assert!(step(0, Some(&["192.0.2.1/24"]), true).is_empty());
+    let both = Some("[192.0.2.1, 192.0.2.2]".to_owned());
+    assert_eq!(
+        step(1, Some(&["192.0.2.1/24", "192.0.2.2/24"]), true),
+        [both]
+    );
+    let second = Some("[192.0.2.2]".to_owned());
+    assert_eq!(step(2, Some(&["192.0.2.2/24"]), true), [second]);
+    assert!(step(4, None, true).is_empty(), "too early");
+    assert!(step(9, None, false).is_empty(), "the link is down");
+    assert_eq!(step(10, None, true), [None]);
+    assert!(step(99, None, true).is_empty(), "once is enough");
+    let status = follower.state.read();
+    assert_eq!(status.addresses, ["192.0.2.2"]);
+}
+
+#[test]
+fn a_full_mailbox_delays_messages_and_keeps_the_last_addresses() {
+    let (mut follower, mut mailbox) = follower();
+    let now = Instant::now();
+    for list in [&["10.0.0.1/8"], &["10.0.0.2/8"], &["10.0.0.3/8"]] {
+        follower.serve(addresses(list), now);
+    }
+    follower.send(&NetworkChange::ResetStrangers);
+    assert_eq!(heard(&mut mailbox), [Some("[10.0.0.1]".to_owned())]);
+    let mut later = Vec::new();
+    for _ in 0..3 {
+        follower.outboxes[0].flush();
+        later.extend(heard(&mut mailbox));
+    }
+    assert_eq!(later, [Some("[10.0.0.3]".to_owned()), None]);
+}
+
+#[test]
+fn a_refused_address_is_tried_again() {
+    let (mut follower, mut mailbox) = follower();
+    let start = Instant::now();
+    follower.is_stale = true;
+    let mut step = |seconds: u64, list: Option<&[&str]>| {
+        let follow = || {
+            let mut current = addresses(list.expect("it is too early"));
+            if current.addresses.len() == 1 {
+                let refused = "192.0.2.2".parse().unwrap();
+                current
+                    .refused
+                    .push((refused, "its port is taken".to_owned()));
+            }
+            Ok(current)
+        };
+        let reopen = no_interface;
+        let mut script = Script { follow, reopen };
+        follower.step(start + Duration::from_secs(seconds), &mut script);
+        (heard(&mut mailbox), follower.state.read().refused.len())
+    };
+    let (one, two) = (&["192.0.2.1/24"][..], &["192.0.2.1/24", "192.0.2.2/24"][..]);
+    assert_eq!(step(1, Some(one)), (vec![], 1));
+    assert_eq!(step(5, None), (vec![], 1));
+    assert_eq!(step(6, Some(one)), (vec![], 1));
+    assert_eq!(step(10, None), (vec![], 1));
+    let both = Some("[192.0.2.1, 192.0.2.2]".to_owned());
+    assert_eq!(step(11, Some(two)), (vec![both], 0));
+    assert_eq!(step(99, None), (vec![], 0));
+}
+
+/// Returns what is logged about `change`.
+fn logged(change: Change) -> String {
+    let (follower, _mailbox) = follower();
+    let (mut written, writer) = io::pipe().unwrap();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(Arc::new(writer))
+        .finish();
+    tracing::subscriber::with_default(subscriber, || follower.log_change(change));
+    let mut text = String::new();
+    written.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn only_a_new_mac_address_causes_advice_to_restart() {
+    let new = logged(Change::Mac([4; 6]));
+    assert!(new.contains("srv0") && new.contains("restart"), "{new}");
+    let former = logged(Change::Mac([2; 6]));
+    assert!(former.contains("is served again"), "{former}");
+    assert!(!former.contains("restart"), "{former}");
+}
+
+/// Lets a follower see that its interface is removed and returns. `answers` are those of the helper
+/// process to the attempts to open it. Returns what the worker hears, and what happens to the server.
+fn remove(
+    mut answers: Vec<Result<QueueAccess, Error>>,
+    seconds: &[u64],
+) -> (Vec<Option<String>>, Vec<String>) {
+    let (mut follower, mut mailbox) = follower();
+    let (removals, mut told) = mpsc::channel(4);
+    follower.wait_for_return(removals);
+    let start = Instant::now();
+    follower.handle_change(Change::Removed, start);
+    let mut messages = Vec::new();
+    for second in seconds {
+        let mut script = Script {
+            follow: || Ok(addresses(&["192.0.2.7/24"])),
+            reopen: || answers.remove(0),
+        };
+        follower.step(start + Duration::from_secs(*second), &mut script);
+        messages.extend(heard(&mut mailbox));
+    }
+    assert!(answers.is_empty(), "not all answers were asked for");
+    let mut happened = Vec::new();
+    while let Ok(what) = told.try_recv() {
+        happened.push(match what {
+            Removal::Waits => "waits".to_owned(),
+            Removal::GoesOn => "goes on".to_owned(),
+            Removal::Ends(error) => error.to_string(),
+        });
+    }
+    (messages, happened)
+}
+
+#[test]
+fn workers_get_the_queues_of_an_interface_that_returns() {
+    let refused = || Err(Error::Refused("it has no carrier".to_owned()));
+    let returned = || Ok(interface([4; 6], &["192.0.2.7/24"], 1500));
+    let queue = Some("a queue for 04:04:04:04:04:04 and [192.0.2.7]".to_owned());
+    // A refusal is followed by another attempt after five seconds.
+    let (messages, happened) = remove(vec![refused(), refused(), returned()], &[0, 4, 5, 10, 11]);
+    assert_eq!(messages.first(), Some(&queue), "the queue comes first");
+    assert_eq!(happened, ["waits", "goes on"]);
+    // The former address may return. Its connections end if it does not.
+    assert_eq!(messages.last().map(Option::is_some), Some(true));
+}
+
+#[test]
+fn an_interface_that_does_not_fit_ends_the_server() {
+    let other = Ok(interface([2; 6], &["192.0.2.1/24"], 9000));
+    let (messages, happened) = remove(vec![other], &[0, 1, 99]);
+    assert!(messages.is_empty(), "{messages:?}");
+    let [waits, ends] = &happened[..] else {
+        panic!("{happened:?}");
+    };
+    assert_eq!(waits, "waits");
+    assert!(ends.contains("MTU 9000 instead of 1500"), "{ends}");
+    assert!(ends.contains("exit status 75"), "{ends}");
+}
