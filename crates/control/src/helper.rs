@@ -165,11 +165,16 @@ impl Helper {
     }
 
     /// Returns a [`Life`], which waits on `runtime` until the helper process exits.
-    pub(crate) fn life(&self, runtime: &Runtime) -> io::Result<Life> {
+    ///
+    /// # Errors
+    /// If the system refuses a descriptor.
+    pub(crate) fn life(&self, runtime: &Runtime) -> Result<Life, Error> {
         let _inside = runtime.enter();
-        let lifeline = self.lifeline.try_clone()?;
-        lifeline.set_nonblocking(true)?;
-        Ok(Life(tokio::net::UnixStream::from_std(lifeline)?))
+        let watched = self.lifeline.try_clone().and_then(|lifeline| {
+            lifeline.set_nonblocking(true)?;
+            Ok(Life(tokio::net::UnixStream::from_std(lifeline)?))
+        });
+        watched.map_err(Error::system("watching the helper process"))
     }
 }
 

@@ -125,15 +125,11 @@ impl Start<'_> {
         // From here on, the first SIGINT or SIGTERM causes a graceful stop instead of killing the
         // process.
         let signals = Signals::catch_all(runtime, harmless).map_err(Error::system(WATCHING))?;
-        let helper_life = helper
-            .life(runtime)
-            .map_err(Error::system("watching the helper process"))?;
+        let helper_life = helper.life(runtime)?;
         let endpoints = Endpoints::bind(&args.endpoints, P::NAME);
         let mut interface = helper.open(checked_services(args, program)?)?;
         let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
-        let (state, mut follower) = follower(&interface)?;
-        let (removals_in, removals) = mpsc::channel(REMOVALS);
-        let sources = sources(&mut interface, &mut follower, removals_in);
+        let (sources, mut follower, state, removals) = take_queues(&mut interface)?;
         let launch = Launch {
             program,
             args,
@@ -174,10 +170,7 @@ impl Start<'_> {
                 serving: String::new(),
             };
             let watched = watch.until_end(&mut workers, |ready, others| {
-                if interface.may_return() {
-                    let memory = ready.iter().filter_map(|one| one.memory.as_ref());
-                    helper.keep(&memory.collect::<Vec<_>>())?;
-                }
+                keep_memory(&interface, helper, ready)?;
                 begin(&launch, privileges, lines.clone(), ready, others)
             });
             runtime.block_on(async {
@@ -202,32 +195,41 @@ fn readers<P: Program>(program: &P) -> Vec<&dyn Readers> {
     }
 }
 
-/// Returns the queues of the interface, for the workers. `removals` hears of each removal, if the workers
-/// can go on with another interface.
-fn sources(
-    interface: &mut QueueAccess,
-    follower: &mut Follower,
-    removals: mpsc::Sender<Removal>,
-) -> Vec<QueueSource> {
-    let queues = 0..interface.queues();
-    let sources = queues.map(|index| interface.queue(index));
+/// The queues of an interface for the workers, who follows its changes, what the endpoints say of it, and
+/// news of its removals.
+type Queues = (
+    Vec<QueueSource>,
+    Follower,
+    Arc<InterfaceState>,
+    mpsc::Receiver<Removal>,
+);
+
+/// Takes the queues of the interface, and starts to watch it.
+fn take_queues(interface: &mut QueueAccess) -> Result<Queues, Error> {
+    let state = Arc::new(InterfaceState::of(interface));
+    let follower = Follower::new(interface, &state);
+    let mut follower = follower.map_err(Error::system("watching the interface"))?;
+    let (removals_in, removals) = mpsc::channel(REMOVALS);
+    let sources = (0..interface.queues()).map(|index| interface.queue(index));
     let sources = if interface.may_return() {
-        follower.wait_for_return(removals);
+        follower.wait_for_return(removals_in);
         sources.map(QueueSource::wait_for_return).collect()
     } else {
         sources.collect()
     };
     // A queue of a removed interface is freed when no descriptor is left.
     interface.close_queues();
-    sources
+    Ok((sources, follower, state, removals))
 }
 
-/// Starts to watch the interface.
-fn follower(interface: &QueueAccess) -> Result<(Arc<InterfaceState>, Follower), Error> {
-    let state = Arc::new(InterfaceState::of(interface));
-    let follower = Follower::new(interface, &state);
-    let follower = follower.map_err(Error::system("watching the interface"))?;
-    Ok((state, follower))
+/// Makes the helper keep the packet memory of the workers, if their ports wait for the return of the
+/// interface.
+fn keep_memory(interface: &QueueAccess, helper: &Helper, ready: &[Ready]) -> Result<(), Error> {
+    if !interface.may_return() {
+        return Ok(());
+    }
+    let memory = ready.iter().filter_map(|one| one.memory.as_ref());
+    helper.keep(&memory.collect::<Vec<_>>())
 }
 
 impl Start<'_> {

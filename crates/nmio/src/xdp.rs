@@ -21,6 +21,7 @@ mod config;
 mod fill_level;
 mod huge_pages;
 mod link;
+mod mapping;
 mod multi_buffer;
 mod overdue;
 mod packet_socket;
@@ -40,7 +41,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use crate::device::{DeviceError, NewQueue, PacketMemory};
+use crate::device::{DeviceError, NewQueue, PacketMemory, ZeroCopy};
 use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::port::{
@@ -57,7 +58,8 @@ use rings::Rings;
 pub(crate) use sizes::{MAX_MTU, ORDINARY_MTU, frame_len};
 use sizes::{MAX_SINGLE_BUFFER_MTU, RX_RING, TX_RING};
 use socket::Copying;
-pub(crate) use socket::{register_memory, unbound_socket};
+pub(crate) use socket::unbound_socket;
+pub(crate) use umem::register_memory;
 
 /// Size of an Ethernet header, in bytes. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
@@ -306,6 +308,40 @@ impl XdpPort {
             self.dropped += 1;
         }
         self.refusals.is_paused()
+    }
+
+    /// Handles the failure of a system call. If the interface was removed and the port waits for its
+    /// return, packets are dropped from now on.
+    ///
+    /// # Errors
+    /// The error that made the port unusable: the socket's pending error if there is one, otherwise
+    /// `error`.
+    #[cold]
+    fn fail(&mut self, error: io::Error) -> io::Result<()> {
+        let cause = sys::option(self.rings.fd(), libc::SOL_SOCKET, libc::SO_ERROR);
+        let error = match cause {
+            Ok(errno) if errno != 0 => io::Error::from_raw_os_error(errno),
+            _ => error,
+        };
+        if !self.removal.note(&error) {
+            return Err(error);
+        }
+        if let Runs::Supers(packets) = &mut self.runs {
+            self.dropped += packets.clear() as u64;
+        }
+        // Sending then takes the path on which it is checked whether the interface is gone.
+        (self.bypasses_ring, self.unflushed) = (true, false);
+        Ok(())
+    }
+
+    fn check_alive(&mut self) -> io::Result<()> {
+        if self.removal.is_gone() {
+            return Ok(());
+        }
+        match sys::option(self.rings.fd(), libc::SOL_SOCKET, libc::SO_ERROR)? {
+            0 => Ok(()),
+            errno => self.fail(io::Error::from_raw_os_error(errno)),
+        }
     }
 
     /// Ensures that the TX ring has room for one more packet. Flushes if necessary, and fails if
@@ -590,7 +626,36 @@ impl Port for XdpPort {
     }
 
     fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
-        self.attach_to(queue)
+        if !self.removal.is_expected() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        if self.poller.is_some() {
+            let why = "a port that polls its queue through io_uring cannot use another queue";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let mode = match self.rings.copying() {
+            Copying::Never => ZeroCopy::Required,
+            _ => ZeroCopy::Off,
+        };
+        let config = XdpConfig {
+            index: queue.index,
+            socket: queue.socket,
+            zero_copy: mode,
+            ..self.config.clone()
+        };
+        let counts = self.rings.kernel_counts();
+        self.rings.attach(&config).map_err(io::Error::other)?;
+        // The kernel accepts the budget if it did so for the first socket.
+        let _ = self.rings.raise_budget();
+        if let Runs::Supers(packets) = &mut self.runs {
+            packets.attach(config.index)?;
+        }
+        self.busy_polling = BusyPolling::of(&self.rings, config.wait);
+        self.napi_id_queries = 0;
+        (self.config.index, self.config.socket) = (config.index, config.socket);
+        self.removal.end(counts);
+        (self.bypasses_ring, self.unflushed) = (false, false);
+        Ok(())
     }
 
     fn shared_memory(&self) -> Option<PacketMemory> {

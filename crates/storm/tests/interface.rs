@@ -262,24 +262,68 @@ fn an_address_whose_port_is_taken_is_served_when_the_port_is_free() {
 }
 
 #[test]
-fn a_server_waits_for_an_interface_that_was_removed() {
+fn a_server_goes_on_when_its_interface_returns() {
+    for device in ["xdp:srv", "xdp:srv,generic", "xdp:srv,qdisc=pfifo"] {
+        let rig = Rig::start(device);
+        assert_eq!(rig.ask("ready"), "ok\n 200");
+        let mut kept = rig.connect("10.9.0.1");
+        request(&mut kept).unwrap();
+        for removals in 1..=2 {
+            rig.near.run(&["ip link delete srv"]);
+            let waiting = "waiting for interface srv\n";
+            eventually("not ready", || rig.ask("ready") == format!("{waiting} 503"));
+            assert_eq!(rig.ask("health"), format!("{waiting} 200"));
+            assert!(rig.has_metric("storm_link_up{interface=\"srv\"} 0.0"));
+            // An interface without an address cannot be served yet.
+            rig.near.run(&["ip link add srv type veth peer name other"]);
+            thread::sleep(Duration::from_millis(500));
+            assert_eq!(rig.ask("ready"), format!("{waiting} 503"));
+            rig.near.run(&["ip link delete srv"]);
+            connect(&rig.near, &rig.far);
+            eventually("ready again", || rig.ask("ready") == "ok\n 200");
+            eventually("a page on the new interface", || rig.gets("10.9.0.1"));
+            // The client's packets for the connection follow the new neighbour.
+            request(&mut kept).unwrap();
+            let returned = format!(
+                "storm_interface_changes_total{{interface=\"srv\",change=\"returned\"}} {}",
+                2 * removals
+            );
+            assert!(rig.has_metric(&returned), "{returned}");
+        }
+        // Addresses of the new interface are followed, too.
+        rig.near.run(&["ip address add 10.9.0.3/24 dev srv"]);
+        eventually("the new address", || rig.gets("10.9.0.3"));
+        rig.stop();
+    }
+}
+
+#[test]
+fn a_server_starts_again_if_its_new_interface_does_not_fit() {
     let mut rig = Rig::start("xdp:srv");
-    assert_eq!(rig.ask("ready"), "ok\n 200");
-    rig.near.run(&["ip link delete srv"]);
-    let waiting = "waiting for interface srv\n";
-    eventually("not ready", || rig.ask("ready") == format!("{waiting} 503"));
-    assert_eq!(rig.ask("health"), format!("{waiting} 200"));
-    assert!(rig.has_metric("storm_link_up{interface=\"srv\"} 0.0"));
-    // An interface without an address cannot be served yet.
-    rig.near.run(&["ip link add srv type veth peer name other"]);
-    thread::sleep(Duration::from_millis(500));
-    assert_eq!(rig.ask("ready"), format!("{waiting} 503"));
-    rig.near.run(&["ip link delete srv"]);
-    connect(&rig.near, &rig.far);
-    assert_eq!(rig.end().code(), Some(75));
-    // A server that waits can be stopped.
-    let rig = Rig::start("xdp:srv");
     rig.near.run(&["ip link delete srv"]);
     eventually("not ready", || rig.ask("ready").ends_with(" 503"));
+    let pair = format!(
+        "ip link add srv mtu 1400 type veth peer name cli netns {}",
+        rig.far.0.id()
+    );
+    rig.near.run(&[
+        &pair,
+        "ip address add 10.9.0.1/24 dev srv",
+        "ip link set srv up",
+    ]);
+    assert_eq!(rig.end().code(), Some(75));
+}
+
+#[test]
+fn a_server_that_waits_for_its_interface_can_be_stopped() {
+    let rig = Rig::start("xdp:srv");
+    let _open = rig.connect("10.9.0.1");
+    rig.near.run(&["ip link delete srv"]);
+    eventually("not ready", || rig.ask("ready").ends_with(" 503"));
+    let start = Instant::now();
     rig.stop();
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "there is no drain"
+    );
 }

@@ -33,6 +33,7 @@ impl PacketMemory {
         }
     }
 
+    #[cfg(target_os = "linux")]
     pub(crate) fn new(facts: MemoryFacts, file: Arc<OwnedFd>) -> Self {
         Self { facts, file }
     }

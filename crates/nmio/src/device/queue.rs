@@ -22,10 +22,9 @@ pub(super) enum Backend {
 }
 
 impl QueueSource {
-    /// Makes the port outlive its interface, if [`QueueAccess::may_return`](super::QueueAccess): after
-    /// the interface is removed, the port loses what it is given to send and receives nothing, as if a
-    /// cable were unplugged. It goes on with [`Port::attach`](crate::Port::attach). Without this call,
-    /// the port reports an error.
+    /// Makes the port outlive its interface, if [`QueueAccess::may_return`](super::QueueAccess). After
+    /// the interface is removed, the port loses what it is given to send, and receives nothing. It goes
+    /// on with [`Port::attach`](crate::Port::attach). Without this call, it reports an error.
     #[must_use]
     pub fn wait_for_return(self) -> Self {
         Self {

@@ -16,10 +16,11 @@
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::mapping::Mapping;
 use crate::sys;
 
 /// One of the four rings of a socket.
@@ -65,9 +66,7 @@ impl RingName {
 
 /// A mapped ring. A slot holds one `T`.
 struct Ring<T> {
-    map: NonNull<u8>,
-    /// Size of the mapping in bytes.
-    len: usize,
+    map: Mapping,
     layout: libc::xdp_ring_offset,
     /// Number of slots minus one.
     mask: u32,
@@ -79,23 +78,8 @@ impl<T: Copy> Ring<T> {
     fn map(socket: BorrowedFd<'_>, name: RingName, slots: u32) -> io::Result<Self> {
         let layout = name.layout(&sys::xdp_ring_layouts(socket)?);
         let len = layout.desc as usize + slots as usize * mem::size_of::<T>();
-        // SAFETY: the call creates a new mapping, at an address that the kernel chooses.
-        let map = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_raw_fd(),
-                name.page_offset() as libc::off_t,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
         Ok(Self {
-            map: NonNull::new(map.cast()).expect("mapped memory has an address"),
-            len,
+            map: Mapping::of(socket, len, name.page_offset(), true)?,
             layout,
             mask: slots - 1,
             slots: PhantomData,
@@ -106,7 +90,13 @@ impl<T: Copy> Ring<T> {
     fn word(&self, offset: u64) -> &AtomicU32 {
         // SAFETY: the kernel has placed an aligned u32 at this offset in the mapping, which it
         // accesses atomically, too.
-        unsafe { self.map.add(offset as usize).cast::<AtomicU32>().as_ref() }
+        unsafe {
+            self.map
+                .start()
+                .add(offset as usize)
+                .cast::<AtomicU32>()
+                .as_ref()
+        }
     }
 
     #[inline(always)]
@@ -129,14 +119,19 @@ impl<T: Copy> Ring<T> {
     fn slot(&self, position: u32) -> NonNull<T> {
         let slot = (position & self.mask) as usize * mem::size_of::<T>();
         // SAFETY: the mask keeps the slot within the mapping.
-        unsafe { self.map.add(self.layout.desc as usize + slot).cast() }
+        unsafe {
+            self.map
+                .start()
+                .add(self.layout.desc as usize + slot)
+                .cast()
+        }
     }
 
     #[inline(always)]
     fn read(&self, position: u32) -> T {
-        // SAFETY: the slot is mapped, aligned and initialised: the kernel has zeroed it, and any
-        // bytes are a valid `T`, which is an integer or a structure of integers. The slot is this
-        // side's, so the kernel does not write it during the read.
+        // SAFETY: the slot is mapped, aligned and initialised. All bytes are a valid `T`, which is an
+        // integer or a structure of integers. The slot is this side's, so the kernel does not write
+        // it during the read.
         unsafe { self.slot(position).read() }
     }
 
@@ -145,13 +140,6 @@ impl<T: Copy> Ring<T> {
     fn write(&mut self, position: u32, value: T) {
         // SAFETY: the slot is mapped and aligned, and no other code accesses it during this call.
         unsafe { self.slot(position).write(value) }
-    }
-}
-
-impl<T> Drop for Ring<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this value's, and no pointer into it outlives the value.
-        unsafe { libc::munmap(self.map.as_ptr().cast(), self.len) };
     }
 }
 

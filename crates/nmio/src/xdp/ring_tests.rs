@@ -24,21 +24,8 @@ fn ring<T: Copy>(slots: u32, first: u32) -> Ring<T> {
         desc: 192,
     };
     let len = layout.desc as usize + slots as usize * mem::size_of::<T>();
-    // SAFETY: the call creates a new mapping, at an address that the kernel chooses.
-    let map = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    assert_ne!(map, libc::MAP_FAILED);
     let ring = Ring {
-        map: NonNull::new(map.cast()).unwrap(),
-        len,
+        map: Mapping::anonymous(len).unwrap(),
         layout,
         mask: slots - 1,
         slots: PhantomData,

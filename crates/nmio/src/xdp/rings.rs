@@ -36,8 +36,8 @@ pub(super) struct Rings {
     umem: Rc<Umem>,
     chunk_shift: u32,
     socket: Socket,
-    /// Whether the kernel publishes its position in the TX ring at the end of each wakeup that has
-    /// sent a frame, so that a dropped frame can be found.
+    /// Whether a dropped frame can be found, because the kernel publishes its position in the TX ring at
+    /// the end of each wakeup.
     tracks_drops: bool,
     /// `None` if each frame is one chunk.
     multi_buffer: Option<MultiBuffer>,

@@ -12,7 +12,7 @@ use super::sizes::{COMPLETION_RING, FrameLayout, MAX_SINGLE_BUFFER_MTU, RX_RING,
 use super::tx_ring::TxRing;
 use super::umem::Umem;
 use super::virtio::damages_frames;
-use crate::device::{DeviceError, PacketMemory, ZeroCopy};
+use crate::device::{DeviceError, ZeroCopy};
 use crate::port::Wait;
 use crate::sys;
 
@@ -76,16 +76,6 @@ pub(crate) fn unbound_socket(wait: Wait) -> io::Result<OwnedFd> {
         .try_for_each(|(name, value)| sys::set_option(fd, libc::SOL_SOCKET, name, value));
     }
     Ok(socket)
-}
-
-/// Gives a socket the packet memory of a port in another process. The limit on locked memory holds for
-/// the calling process, unless it has `CAP_IPC_LOCK`.
-///
-/// # Errors
-/// The kernel's error.
-pub(crate) fn register_memory(socket: BorrowedFd<'_>, memory: &PacketMemory) -> io::Result<()> {
-    // The kernel keeps the pages, so they need not stay mapped.
-    Umem::of(memory)?.register(socket, memory.facts().chunk)
 }
 
 /// A socket that is bound to a queue, and its rings in memory that it shares with the kernel.

@@ -304,10 +304,11 @@ const FOLLOW: &[Call] = &[
     ),
 ];
 
-/// Calls to open the interface again: read what the kernel says about it, reserve ports, load and attach
-/// the steering program, and open sockets for packets. The sockets of other families replace the
-/// helper's.
+/// Calls to open the interface again, in addition to those for reading what the kernel says about it. They
+/// also do what the other helpers do.
 const REOPEN: &[Call] = &[
+    any(libc::SYS_recvmsg),
+    any(libc::SYS_sendmsg),
     only(
         libc::SYS_socket,
         Argument::OneOf(
@@ -359,30 +360,13 @@ const REOPEN: &[Call] = &[
         ),
     ),
     #[cfg(target_arch = "x86_64")]
-    only(libc::SYS_open, Argument::Without(1, NOT_READING)),
-    only(libc::SYS_openat, READ_ONLY),
-    any(libc::SYS_fstat),
-    any(libc::SYS_newfstatat),
-    any(libc::SYS_statx),
-    any(libc::SYS_statfs),
-    any(libc::SYS_lseek),
-    any(libc::SYS_getdents64),
-    #[cfg(target_arch = "x86_64")]
     any(libc::SYS_access),
-    any(libc::SYS_faccessat),
-    any(libc::SYS_faccessat2),
-    #[cfg(target_arch = "x86_64")]
-    any(libc::SYS_readlink),
-    any(libc::SYS_readlinkat),
+    any(libc::SYS_statfs),
     any(libc::SYS_uname),
     any(libc::SYS_prlimit64),
-    // libbpf keeps the places of maps free with the descriptors of empty files.
+    // libbpf keeps the descriptors of maps free with empty files.
     any(libc::SYS_memfd_create),
     any(libc::SYS_dup3),
-    only(
-        libc::SYS_fcntl,
-        Argument::OneOf(1, &[libc::F_GETFD as u64, libc::F_DUPFD_CLOEXEC as u64]),
-    ),
 ];
 
 /// Returns the calls that fail on a thread of this kind.
@@ -404,7 +388,7 @@ pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
         Kind::Watch => (RELOAD, WATCH),
         Kind::Helper => (HELPER, &[]),
         Kind::FollowingHelper => (HELPER, FOLLOW),
-        Kind::ReopeningHelper => (HELPER, REOPEN),
+        Kind::ReopeningHelper => (REOPEN, RELOAD),
     };
     EVERYWHERE.iter().chain(more).chain(and_more)
 }
