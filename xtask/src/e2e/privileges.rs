@@ -19,6 +19,9 @@ use crate::shell;
 const NOTHING: &str = "0000000000000000";
 /// A capability set with only `CAP_NET_ADMIN`.
 const NET_ADMIN: &str = "0000000000001000";
+/// The capabilities to open an interface that has returned: `CAP_NET_ADMIN`, `CAP_NET_RAW`,
+/// `CAP_IPC_LOCK`, `CAP_PERFMON` and `CAP_BPF`.
+const TO_REOPEN: &str = "000000c000007000";
 
 /// Expected fields of `/proc/PID/task/TID/status` for a thread without privileges.
 const EXPECTED: [(&str, &str); 10] = [
@@ -63,9 +66,11 @@ fn check(scenario: &Scenario, rig: &Rig, env: &Env, checks: &mut Checks) -> Resu
     check("no thread has privileges", &|| {
         expect_no_privileges(&server)
     });
-    check("the helper has hardly any", &|| {
+    check("the helper has only those for its tasks", &|| {
         let kept = if scenario.has("auto") {
             NET_ADMIN
+        } else if scenario.is_xdp() {
+            TO_REOPEN
         } else {
             NOTHING
         };
