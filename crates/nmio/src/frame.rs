@@ -642,16 +642,24 @@ impl Resident {
     /// sent. It must belong to `pool`.
     #[inline(always)]
     pub(crate) fn send(&mut self, pool: &Pool) -> Option<Sending> {
+        let index = self.send_to_kernel(pool)?;
+        Some(Sending {
+            pool: self.frame.pool.clone(),
+            index,
+            len: self.frame.len,
+        })
+    }
+
+    /// Like [`send`](Self::send), but the kernel owns the frame from now on, until
+    /// [`Pool::complete`]. Returns the frame's index.
+    #[inline(always)]
+    pub(crate) fn send_to_kernel(&mut self, pool: &Pool) -> Option<u32> {
         self.assert_of(pool);
         if self.in_flight() {
             return None;
         }
         self.state().set(State::ResidentSending);
-        Some(Sending {
-            pool: self.frame.pool.clone(),
-            index: self.frame.index,
-            len: self.frame.len,
-        })
+        Some(self.frame.index)
     }
 }
 

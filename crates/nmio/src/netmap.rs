@@ -52,7 +52,7 @@ use std::time::Duration;
 use netmap_sys::{NR_ACCEPT_VNET_HDR, NR_REG_ONE_NIC, NR_REG_ONE_SW, netmap_if, nmreq_register};
 
 use crate::device::DeviceError;
-use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
+use crate::frame::{Frame, Pool, PoolLayout, Resident};
 use crate::mailbox::Bell;
 use crate::port::{
     Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait,
@@ -328,11 +328,11 @@ impl<K: Kernel + 'static> NetmapPort<K> {
         Ok(())
     }
 
+    /// Counts a packet of this length.
     #[inline(always)]
-    fn push(&mut self, packet: Sending) {
+    fn count_sent(&mut self, len: usize) {
         self.counters.tx_frames += 1;
-        self.counters.tx_bytes += packet.len() as u64;
-        self.device.push(packet);
+        self.counters.tx_bytes += len as u64;
     }
 }
 
@@ -376,22 +376,26 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
             return Ok(());
         }
         self.make_room()?;
-        self.push(frame.send(&self.pool));
+        self.count_sent(frame.len());
+        self.device.push(frame.send(&self.pool));
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        if packet.in_flight() {
-            return Err(SendError::InFlight);
-        }
-        if packet.packet_len() < ETHERNET_HEADER {
+        let len = packet.packet_len();
+        if len < ETHERNET_HEADER {
             self.counters.bad_descriptors += 1;
             return Ok(());
         }
+        if !self.device.has_room() && packet.in_flight() {
+            return Err(SendError::InFlight);
+        }
         self.make_room()?;
-        let packet = packet.send(&self.pool).ok_or(SendError::InFlight)?;
-        self.push(packet);
+        if !self.device.push_resident(packet, &self.pool) {
+            return Err(SendError::InFlight);
+        }
+        self.count_sent(len);
         Ok(())
     }
 

@@ -404,6 +404,21 @@ impl XdpPort {
         Ok(())
     }
 
+    /// Queues a copy of a resident packet for the packet socket, whose queue can hold frames but not
+    /// residents.
+    #[cold]
+    fn send_resident_in_order(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
+        if self.removal.is_gone() {
+            self.dropped += 1;
+            return Ok(());
+        }
+        let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
+        frame.set_len(bytes.len());
+        frame.copy_from_slice(bytes);
+        self.send_in_order(frame)
+    }
+
     /// Returns the number of packets that the packet socket's queue still has room for.
     fn packet_room(&self) -> usize {
         match &self.runs {
@@ -501,24 +516,18 @@ impl Port for XdpPort {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
-        let len = bytes.len();
+        let len = packet.packet_len();
         if len < ETHERNET_HEADER {
             self.rings.count_invalid();
             return Ok(());
         }
-        if self.removal.is_gone() {
-            self.dropped += 1;
-            return Ok(());
-        }
         if self.bypasses_ring {
-            // The packet socket's queue can hold frames but not residents, so queue a copy.
-            let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
-            frame.set_len(len);
-            frame.copy_from_slice(bytes);
-            return self.send_in_order(frame);
+            return self.send_resident_in_order(packet);
+        }
+        if self.rings.room() == 0 && packet.in_flight() {
+            return Err(SendError::InFlight);
         }
         self.make_room()?;
         if !self.rings.send_resident(packet) {

@@ -140,9 +140,13 @@ impl Slot {
 
     #[inline(always)]
     fn to_bits(self) -> u64 {
-        let [a, b, c, d] = self.buf_idx.to_ne_bytes();
-        let ([e, f], [g, h]) = (self.len.to_ne_bytes(), self.flags.to_ne_bytes());
-        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+        let index = u64::from(self.buf_idx);
+        let (len, flags) = (u64::from(self.len), u64::from(self.flags));
+        if cfg!(target_endian = "little") {
+            index | len << 32 | flags << 48
+        } else {
+            index << 32 | len << 16 | flags
+        }
     }
 }
 

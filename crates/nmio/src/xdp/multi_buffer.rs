@@ -14,7 +14,7 @@
 use super::sizes::FrameLayout;
 use super::tx_ring::{Slot, TxRing};
 use crate::assembly::Assembly;
-use crate::frame::{Pool, Sending};
+use crate::frame::Pool;
 
 /// What a port with frames of several chunks needs in addition to its rings.
 pub(super) struct MultiBuffer {
@@ -46,11 +46,9 @@ impl MultiBuffer {
         &mut self.assembly
     }
 
-    /// Writes the descriptors of a packet into the TX ring, which must have room for
-    /// `layout.chunks` of them. The kernel sees them after [`TxRing::publish`].
-    pub(super) fn stage(&mut self, packet: Sending, ring: &mut TxRing) {
-        let len = packet.len() as u32;
-        let index = packet.into_index();
+    /// Writes the descriptors of the packet in frame `index`, which is being sent. The TX ring must have
+    /// room for `layout.chunks` of them. The kernel sees them after [`TxRing::publish`].
+    pub(super) fn stage(&mut self, index: u32, len: u32, ring: &mut TxRing) {
         let first_chunk = self.layout.rx_chunks() + index * self.layout.chunks;
         let start = u64::from(first_chunk) * u64::from(self.layout.chunk);
         let mut pieces = self.layout.pieces(len).peekable();

@@ -24,7 +24,7 @@ use super::socket::{Copying, Socket};
 use super::tx_ring::{Dropped, Slot};
 use super::umem::Umem;
 use crate::device::{DeviceError, PacketMemory};
-use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
+use crate::frame::{Frame, Pool, PoolLayout, Resident};
 use crate::port::{Batch, PortLevels};
 use crate::sys;
 
@@ -128,7 +128,7 @@ impl Rings {
         let (socket, _) = Socket::bind(config, &self.umem)?;
         self.socket = socket;
         // SAFETY: the old socket's device is gone, so the kernel uses none of the frames. The new
-        // rings are empty. No `Sending` exists, because `stage` turns each packet into its index.
+        // rings are empty. No `Sending` exists, because each packet becomes its index.
         unsafe {
             self.pool.take_all_back();
             if let Some(multi_buffer) = &mut self.multi_buffer {
@@ -331,29 +331,29 @@ impl Rings {
     /// Stages a frame for the TX ring, which must have room.
     #[inline(always)]
     pub(super) fn send(&mut self, frame: Frame) {
-        let packet = frame.send(&self.pool);
-        self.stage(packet);
+        let len = frame.len();
+        let index = frame.send(&self.pool).into_index();
+        self.stage(index, len as u32);
     }
 
     /// Stages a resident packet for the TX ring, which must have room. Returns false if the packet
     /// is already in flight.
     #[inline(always)]
     pub(super) fn send_resident(&mut self, packet: &mut Resident) -> bool {
-        let packet = packet.send(&self.pool);
-        packet.map(|packet| self.stage(packet)).is_some()
+        let (index, len) = (packet.send_to_kernel(&self.pool), packet.packet_len());
+        index.map(|index| self.stage(index, len as u32)).is_some()
     }
 
-    /// Stages a packet from this port's pool.
+    /// Stages the packet in frame `index`, which is marked as being sent.
     #[inline(always)]
-    fn stage(&mut self, packet: Sending) {
+    fn stage(&mut self, index: u32, len: u32) {
         debug_assert!(self.room() > 0);
         self.in_flight += 1;
         if let Some(multi_buffer) = &mut self.multi_buffer {
-            multi_buffer.stage(packet, &mut self.socket.tx);
+            multi_buffer.stage(index, len, &mut self.socket.tx);
             return;
         }
-        let len = packet.len() as u32;
-        let addr = data_of(packet.into_index(), self.chunk_shift);
+        let addr = data_of(index, self.chunk_shift);
         // SAFETY: `in_flight` bounds the frames in the ring. The frame is marked as being sent, so no
         // Frame or Resident gives access to it until it is completed.
         unsafe { self.socket.tx.stage(Slot { addr, len }, false) };
@@ -446,7 +446,7 @@ impl Rings {
         // SAFETY: the kernel completes packets nearly in the order of sending. The overdue packets
         // have stayed incomplete for `OverdueCheck::MIN_COMPLETIONS` completions and for
         // `OverdueCheck::MIN_INTERVAL`, so the kernel no longer uses them. No `Sending` owns them,
-        // because `stage` turns each packet into its index.
+        // because each packet becomes its index.
         let lost = unsafe { self.pool.reclaim_overdue() };
         if lost == 0 {
             return;
@@ -530,7 +530,7 @@ impl Completed<'_> {
             },
         };
         // SAFETY: this socket's completion ring has returned the packet. No `Sending` owns it,
-        // because `stage` turns each packet into its index.
+        // because each packet becomes its index.
         if unsafe { self.pool.complete(index) } {
             *self.in_flight = self.in_flight.saturating_sub(1);
         } else {
