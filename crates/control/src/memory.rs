@@ -10,6 +10,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Interval at which freed memory is returned to the kernel.
 const PERIOD: Duration = Duration::from_secs(5);
+/// Size in bytes from which a block of memory is mapped alone: two large pages.
+#[cfg(target_env = "gnu")]
+const MAPPED_ALONE: libc::c_int = 4 << 20;
 
 /// Returns the memory that this process may still take, in bytes. It is what the system has free, or
 /// what the control group (version 2) leaves if that is less. Returns `None` if the system does not say it.
@@ -54,6 +57,18 @@ pub(crate) async fn give_back() -> Infallible {
     loop {
         period.tick().await;
         trim();
+    }
+}
+
+/// Makes glibc map each larger block of memory alone, and so give it back to the kernel when it is freed.
+///
+/// By default, glibc soon takes blocks of up to 32 MB from its heaps. New content would then come to lie
+/// in small pages that were used before, although it asks for large ones.
+pub(crate) fn map_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: `mallopt` takes the lock of the heap, and changes only for which blocks memory is mapped.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_ALONE);
     }
 }
 

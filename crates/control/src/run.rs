@@ -68,6 +68,7 @@ pub fn serve<P: Program, E: Into<StartError>>(
     load: impl FnOnce() -> Result<P, E>,
 ) -> ExitCode {
     log::init(args.log, args.log_format);
+    memory::map_large_blocks();
     match load_and_run(args, load) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -36,7 +36,10 @@ impl Table {
     /// Builds a table from pairs of an entry's hash and position.
     pub(crate) fn new(entries: &[(u64, At)]) -> Self {
         let capacity = (entries.len() * 3 / 2 + 1).next_power_of_two();
-        let mut slots = vec![EMPTY; capacity].into_boxed_slice();
+        let mut slots = Vec::new();
+        nmio::reserve_in_large_pages(&mut slots, capacity);
+        slots.resize(capacity, EMPTY);
+        let mut slots = slots.into_boxed_slice();
         let mask = capacity - 1;
         for &(hash, at) in entries {
             let mut slot = hash as usize & mask;
@@ -126,7 +129,10 @@ impl Arena {
             return Err(ArenaFull);
         }
         self.len = start + len;
-        self.lines.resize(self.len.div_ceil(CACHE_LINE), EMPTY_LINE);
+        let lines = self.len.div_ceil(CACHE_LINE);
+        let more = lines.saturating_sub(self.lines.len());
+        nmio::reserve_in_large_pages(&mut self.lines, more);
+        self.lines.resize(lines, EMPTY_LINE);
         let mut rest = &mut self.lines.as_mut_bytes()[start..];
         for part in parts {
             let (to, after) = rest.split_at_mut(part.len());

@@ -166,7 +166,12 @@ impl Case {
         let (server, _) = spec.start(&rig, content)?;
         let load = |rate: Option<f64>, seconds: f64| {
             let load = format!("{}{}{}", self.load, served.options(), self.pace(rate));
-            generators::run(&load, CONNECTIONS, &rig, content, [0.5, seconds], || {})
+            let mut pinned = rig.pin_receivers();
+            let load = generators::run(&load, CONNECTIONS, &rig, content, [0.5, seconds], || {
+                // Attaching the generator's XDP program may have created new threads.
+                pinned = rig.pin_receivers();
+            });
+            pinned.and(load)
         };
         let capacity = load(None, CAPACITY_SECONDS)?.rate;
         let quiet = load(Some(capacity / 2.0), seconds)?;

@@ -25,8 +25,13 @@ pub(crate) struct Hashes {
 
 impl Hashes {
     /// Creates the index from hashes, in order, and the positions of their records.
-    pub(crate) fn new(params: Params, sorted: impl Iterator<Item = (NameHash, At)>) -> Self {
-        let sorted: Box<[_]> = sorted.collect();
+    pub(crate) fn new(params: Params, hashes: impl Iterator<Item = (NameHash, At)>) -> Self {
+        let mut sorted = Vec::new();
+        for one in hashes {
+            nmio::reserve_in_large_pages(&mut sorted, 1);
+            sorted.push(one);
+        }
+        let sorted = sorted.into_boxed_slice();
         let bits = (sorted.len() / SHARED).max(2).ilog2().min(31);
         let shift = u32::BITS - bits;
         let bits_of = |hash: &NameHash| first_bits(hash, shift);

@@ -32,7 +32,9 @@ impl Level {
     }
 
     fn push(&mut self, key: &[u8]) {
+        nmio::reserve_in_large_pages(&mut self.bytes, key.len());
         self.bytes.extend_from_slice(key);
+        nmio::reserve_in_large_pages(&mut self.ends, 1);
         self.ends.push(self.bytes.len() as u32);
     }
 
@@ -101,6 +103,7 @@ impl Names {
         let mut level = Level::default();
         for (key, at) in owners {
             level.push(key);
+            nmio::reserve_in_large_pages(&mut places, 1);
             places.push(at);
         }
         level.finish();
