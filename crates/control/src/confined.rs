@@ -5,20 +5,7 @@ use std::thread::{Builder, Scope};
 
 use crate::error::Error;
 use crate::privileges::{Dropped, Kind, Privileges};
-
-/// Nice value of the threads that prepare new content, or exchange datagrams. Beside a worker that
-/// always runs, such a thread still gets a tenth of a core.
-#[cfg(target_os = "linux")]
-const NICE: i32 = 10;
-
-/// Lets the workers go first wherever they share a core with this thread. Only Linux has a nice
-/// value for each thread.
-fn give_way() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!("a thread beside the workers keeps its priority: {error}");
-    }
-}
+use crate::way;
 
 /// The control thread's side of a thread that drops its privileges before it works.
 #[derive(Debug)]
@@ -39,7 +26,7 @@ impl Confined {
         let (tell, dropped) = channel();
         let confined = move || {
             if matches!(kind, Kind::Reload | Kind::StoringReload | Kind::Exchange) {
-                give_way();
+                way::give();
             }
             let outcome = privileges.drop_all(kind);
             let failed = outcome.is_err();

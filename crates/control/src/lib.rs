@@ -140,6 +140,7 @@ mod trace;
 mod udp;
 pub mod units;
 mod watch;
+mod way;
 mod worker;
 mod workers;
 
