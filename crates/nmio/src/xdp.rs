@@ -421,8 +421,11 @@ impl XdpPort {
 
     /// Returns the number of packets that the packet socket's queue still has room for.
     fn packet_room(&self) -> usize {
+        if self.removal.is_gone() {
+            // What is queued is dropped at once.
+            return TX_RING as usize;
+        }
         match &self.runs {
-            _ if self.removal.is_gone() => TX_RING as usize,
             Runs::Supers(packets) => packets.room(),
             Runs::Frames(_) => 0,
         }

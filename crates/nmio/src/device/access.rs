@@ -243,8 +243,8 @@ impl QueueAccess {
     }
 
     /// Gives queue `index` the packet memory of a port in another process, which then needs no
-    /// capability to [attach](crate::Port::attach) the queue. Fails on kinds of device without
-    /// [`new_queue`](Self::new_queue).
+    /// capability to [attach](crate::Port::attach) the queue. No other port may attach it. Fails on kinds
+    /// of device without [`new_queue`](Self::new_queue).
     ///
     /// # Errors
     /// The kernel's error, for example if the limit on locked memory is too low for a process without

@@ -1,8 +1,8 @@
 //! The removal of the interface, and its return.
 //!
 //! When an interface is removed, the kernel takes the socket's queue away for good. A port that waits
-//! for the interface's return then behaves as if a cable were unplugged. It ends when the port gets the
-//! socket of a new queue ([`Port::attach`](crate::Port::attach)). The packet memory stays, with the
+//! for the interface's return then behaves as if a cable were unplugged, until it gets a new queue
+//! ([`Port::attach`](crate::Port::attach)). The packet memory stays, with the
 //! resident packets in it. So connections can go on, if the interface gets its addresses back.
 
 use std::io;

@@ -8,10 +8,10 @@
 //! If packets can span several chunks, descriptors pass through [`MultiBuffer`] instead of directly
 //! into and out of the pool.
 //!
-//! Each descriptor from the kernel is checked against the pool's state table. Descriptors are moved
-//! in batches, through arrays of fixed size.
+//! Each descriptor from the kernel is checked against the pool's state table.
 #![allow(unsafe_code)]
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
@@ -95,7 +95,8 @@ impl Rings {
         let umem = Rc::new(umem);
         let (pool, rx_chunks) = pools(&umem, layout, frames);
         sys::lift_memory_lock_limit();
-        let (socket, copying) = Socket::bind(config, &umem)?;
+        let socket = Socket::with_memory(config, &umem, false)?;
+        let copying = socket.bind(config)?;
         let multi_buffer =
             rx_chunks.map(|rx_chunks| MultiBuffer::new(layout, rx_chunks, frames.frames()));
         let mut rings = Self {
@@ -122,12 +123,20 @@ impl Rings {
         Ok(rings)
     }
 
-    /// Takes the socket of another queue, with the same packet memory. The old socket's queue must be
-    /// gone. Packets that were in flight are lost, but resident packets stay.
+    /// Takes the socket of another queue, with the same packet memory. Packets that were in flight are
+    /// lost, but resident packets stay.
+    ///
+    /// # Errors
+    /// If the queue of the old socket still exists, or if the new one cannot be used.
     pub(super) fn attach(&mut self, config: &XdpConfig) -> Result<(), DeviceError> {
-        let (socket, _) = Socket::bind(config, &self.umem)?;
+        if self.socket.has_queue() {
+            let source = io::ErrorKind::ResourceBusy.into();
+            return Err(DeviceError::bind(&config.interface, config.queue, source));
+        }
+        let socket = Socket::with_memory(config, &self.umem, true)?;
+        socket.bind(config)?;
         self.socket = socket;
-        // SAFETY: the old socket's device is gone, so the kernel uses none of the frames. The new
+        // SAFETY: the old socket has no queue, so the kernel uses none of the frames for it. The new
         // rings are empty. No `Sending` exists, because each packet becomes its index.
         unsafe {
             self.pool.take_all_back();

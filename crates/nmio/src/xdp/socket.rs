@@ -88,21 +88,32 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Gives a socket this packet memory, and binds it to the queue. Unless the options say
-    /// otherwise, tries zero-copy first.
-    pub(super) fn bind(config: &XdpConfig, umem: &Umem) -> Result<(Self, Copying), DeviceError> {
-        let fd = config.socket.as_fd();
-        match umem.register(fd, FrameLayout::for_mtu(config.mtu).chunk) {
-            // The process that has opened the socket has also registered the memory.
-            Err(error) if sys::is_errno(&error, libc::EBUSY) => {}
+    /// Gives the socket this packet memory, and maps its rings. If `may_have_it` is true, the process that
+    /// has opened the socket may have registered the memory already.
+    pub(super) fn with_memory(
+        config: &XdpConfig,
+        umem: &Umem,
+        may_have_it: bool,
+    ) -> Result<Self, DeviceError> {
+        let chunk = FrameLayout::for_mtu(config.mtu).chunk;
+        match umem.register(config.socket.as_fd(), chunk) {
+            Err(error) if may_have_it && sys::is_errno(&error, libc::EBUSY) => {}
             outcome => {
                 outcome.map_err(|source| DeviceError::memory(umem.len() as u64, source))?;
             }
         }
-        let this = Self::map(&config.socket)
-            .map_err(DeviceError::set_up("map the rings of an AF_XDP socket"))?;
-        let copying = bind(config, fd)?;
-        Ok((this, copying))
+        Self::map(&config.socket).map_err(DeviceError::set_up("map the rings of an AF_XDP socket"))
+    }
+
+    /// Binds the socket to the queue. Unless the options say otherwise, tries zero-copy first.
+    pub(super) fn bind(&self, config: &XdpConfig) -> Result<Copying, DeviceError> {
+        bind(config, self.fd())
+    }
+
+    /// Returns true if the socket is bound to a queue that exists.
+    pub(super) fn has_queue(&self) -> bool {
+        let woken = sys::kick_tx(self.fd());
+        !woken.is_err_and(|error| sys::is_errno(&error, libc::ENXIO))
     }
 
     fn map(socket: &Arc<OwnedFd>) -> io::Result<Self> {

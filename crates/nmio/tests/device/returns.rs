@@ -7,7 +7,7 @@ use nmio::device::{Interface, MemoryPlan, PacketMemory};
 use nmio::{Batch, Handler as _, Instant, Port, SendError};
 
 use crate::eventually;
-use crate::rig::{PORT, Reflector, Rig, config, run};
+use crate::rig::{PORT, Reflector, Rig, config, run, settle};
 
 /// Number of packets that are sent while there is no interface.
 const LOST: u64 = 5_000;
@@ -139,6 +139,14 @@ fn only_a_port_that_waits_for_it_takes_another_queue() {
     let mut port = interface.queue(0).open(MemoryPlan::default()).unwrap();
     let queue = interface.new_queue(0).unwrap();
     assert!(port.attach(queue).is_err());
+    drop((port, interface));
+    settle();
+    let interface = Interface::open(&config("xdp:srv", &[], 1)).unwrap();
+    let source = interface.queue(0).wait_for_return();
+    let mut port = source.open(MemoryPlan::default()).unwrap();
+    let other = interface.new_queue(0).unwrap();
+    let error = port.attach(other).unwrap_err().to_string();
+    assert!(error.contains("srv"), "its own queue still exists: {error}");
     let tap = Interface::open(&config("tap:nmiotap", &["10.7.0.2/24"], 1)).unwrap();
     assert!(tap.new_queue(0).is_none());
     assert!(!tap.may_return());
