@@ -203,7 +203,7 @@ const RELOAD: &[Call] = &[
     ),
 ];
 
-/// Calls to keep files, in addition to those for reading. The first entries replace those.
+/// Calls to keep files, in addition to those for reading.
 const STORE: &[Call] = &[
     any(libc::SYS_openat),
     any(libc::SYS_renameat),
@@ -271,20 +271,12 @@ const HELPER: &[Call] = &[
     only(libc::SYS_ioctl, Argument::OneOf(1, &[SIOCGIFINDEX])),
 ];
 
-/// Calls to follow the addresses of the interface: reserve ports, and change the maps of the
-/// steering program. The first entry replaces the helper's.
+/// Calls of a helper that follows the addresses of the interface: reserve ports, and change the maps of
+/// the steering program.
 const FOLLOW: &[Call] = &[
     only(
         libc::SYS_socket,
-        Argument::OneOf(
-            0,
-            &[
-                libc::AF_UNIX as u64,
-                libc::AF_NETLINK as u64,
-                libc::AF_INET as u64,
-                libc::AF_INET6 as u64,
-            ],
-        ),
+        Argument::OneOf(0, &[libc::AF_INET as u64, libc::AF_INET6 as u64]),
     ),
     only(
         libc::SYS_setsockopt,
@@ -304,41 +296,19 @@ const FOLLOW: &[Call] = &[
     ),
 ];
 
-/// Calls to open the interface again, in addition to those for reading what the kernel says about it. They
-/// also do what the other helpers do.
+/// Calls of a helper that opens the interface again. They come in addition to those for following its
+/// addresses, and for reading what the kernel says about it.
 const REOPEN: &[Call] = &[
-    any(libc::SYS_recvmsg),
-    any(libc::SYS_sendmsg),
     only(
         libc::SYS_socket,
-        Argument::OneOf(
-            0,
-            &[
-                libc::AF_UNIX as u64,
-                libc::AF_NETLINK as u64,
-                libc::AF_INET as u64,
-                libc::AF_INET6 as u64,
-                libc::AF_PACKET as u64,
-                libc::AF_XDP as u64,
-            ],
-        ),
+        Argument::OneOf(0, &[libc::AF_PACKET as u64, libc::AF_XDP as u64]),
     ),
     any(libc::SYS_getsockopt),
     any(libc::SYS_setsockopt),
     any(libc::SYS_getsockname),
-    any(libc::SYS_bind),
     only(
         libc::SYS_ioctl,
-        Argument::OneOf(
-            1,
-            &[
-                SIOCETHTOOL,
-                SIOCGIFFLAGS,
-                SIOCGIFHWADDR,
-                SIOCGIFINDEX,
-                SIOCGIFMTU,
-            ],
-        ),
+        Argument::OneOf(1, &[SIOCETHTOOL, SIOCGIFFLAGS, SIOCGIFHWADDR, SIOCGIFMTU]),
     ),
     only(
         libc::SYS_bpf,
@@ -347,10 +317,7 @@ const REOPEN: &[Call] = &[
             &[
                 BPF_MAP_CREATE,
                 BPF_MAP_LOOKUP_ELEM,
-                BPF_MAP_UPDATE_ELEM,
-                BPF_MAP_DELETE_ELEM,
                 BPF_PROG_LOAD,
-                BPF_OBJ_GET_INFO_BY_FD,
                 BPF_BTF_LOAD,
                 BPF_MAP_FREEZE,
                 BPF_LINK_CREATE,
@@ -375,20 +342,21 @@ pub(super) fn refused(kind: Kind) -> impl Iterator<Item = &'static Call> {
     REFUSED.iter().filter(move |call| !is_allowed(call))
 }
 
-/// Returns all calls that a thread of this kind may use.
+/// Returns all calls that a thread of this kind may use. If a call is listed several times, each of its
+/// conditions allows it.
 pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
-    let (more, and_more): (_, &[_]) = match kind {
-        Kind::Worker => (WORKER, &[]),
-        Kind::Control => (CONTROL, &[]),
-        Kind::Reload | Kind::Read => (RELOAD, &[]),
-        Kind::StoringReload => (RELOAD, STORE),
-        Kind::Exchange => (EXCHANGE, &[]),
-        Kind::Log => (LOG, &[]),
-        Kind::ConnectingLog => (CONNECTING_LOG, &[]),
-        Kind::Watch => (RELOAD, WATCH),
-        Kind::Helper => (HELPER, &[]),
-        Kind::FollowingHelper => (HELPER, FOLLOW),
-        Kind::ReopeningHelper => (REOPEN, RELOAD),
+    let more: &[&[Call]] = match kind {
+        Kind::Worker => &[WORKER],
+        Kind::Control => &[CONTROL],
+        Kind::Reload | Kind::Read => &[RELOAD],
+        Kind::StoringReload => &[RELOAD, STORE],
+        Kind::Exchange => &[EXCHANGE],
+        Kind::Log => &[LOG],
+        Kind::ConnectingLog => &[CONNECTING_LOG],
+        Kind::Watch => &[RELOAD, WATCH],
+        Kind::Helper => &[HELPER],
+        Kind::FollowingHelper => &[HELPER, FOLLOW],
+        Kind::ReopeningHelper => &[HELPER, FOLLOW, REOPEN, RELOAD],
     };
-    EVERYWHERE.iter().chain(more).chain(and_more)
+    EVERYWHERE.iter().chain(more.iter().copied().flatten())
 }

@@ -2,6 +2,7 @@
 //! with an error, and any call that is not listed kills the process.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
@@ -58,8 +59,14 @@ fn program<'a>(
 ) -> Result<BpfProgram, BackendError> {
     let mut rules = BTreeMap::new();
     for call in calls {
-        let alternatives = call.argument.map_or(Ok(Vec::new()), alternatives)?;
-        rules.insert(call.number, alternatives);
+        // A call without alternatives has no condition.
+        let more = call.argument.map_or(Ok(Vec::new()), alternatives)?;
+        match rules.entry(call.number) {
+            Entry::Vacant(entry) => drop(entry.insert(more)),
+            Entry::Occupied(mut entry) if more.is_empty() => entry.get_mut().clear(),
+            Entry::Occupied(entry) if entry.get().is_empty() => {}
+            Entry::Occupied(mut entry) => entry.get_mut().extend(more),
+        }
     }
     SeccompFilter::new(rules, other, listed, std::env::consts::ARCH.try_into()?)?.try_into()
 }
