@@ -235,7 +235,6 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 }
 
-/// Returns the path in URLs.
 /// Returns the path in URLs for a path that is relative to the folder.
 pub(super) fn key_of(path: &Path) -> Vec<u8> {
     [b"/", path.as_os_str().as_bytes()].concat()

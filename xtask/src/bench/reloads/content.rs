@@ -27,6 +27,9 @@ const RECORDS: usize = 1_000;
 const SLOW: &str = "being-written.bin";
 const SLOW_SLICES: usize = 64;
 
+/// A server reads younger files at each reload.
+const YOUNG: Duration = Duration::from_secs(2);
+
 /// Content in two versions, and the place from which one of them is served.
 pub(super) struct Served {
     /// The served folder or zone file.
@@ -79,8 +82,7 @@ impl Served {
                     .fold(text.clone(), |text, line| text + &line)
             });
             served.names = vec![format!("{}.zone", origin_of(CHANGED_ZONE))];
-            // Younger files are always read again.
-            std::thread::sleep(Duration::from_secs(2));
+            std::thread::sleep(YOUNG);
             served.write_versions(versions.each_ref().map(String::as_bytes), &served.names[0])?;
             return Ok(served);
         }
@@ -97,6 +99,7 @@ impl Served {
         shell::write(&served.place.join(SLOW), b"")?;
         if is_much {
             served.write_many()?;
+            std::thread::sleep(YOUNG);
         }
         served.change(0)?;
         Ok(served)
