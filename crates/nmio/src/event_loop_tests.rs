@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::*;
-use crate::frame::{Pool, PoolLayout, Resident};
+use crate::frame::{IdleResident, Pool, PoolLayout};
 use crate::idle::STOP_CHECK;
 use crate::port::{Capabilities, PortCounters, PortHints, PortLevels, SendError, Wait};
 use crate::sim::{self, LinkConfig};
@@ -53,7 +53,7 @@ impl Port for Scripted {
         Ok(())
     }
 
-    fn send_resident(&mut self, _: &mut Resident) -> Result<(), SendError> {
+    fn send_resident(&mut self, _: IdleResident<'_>) -> Result<(), SendError> {
         Ok(())
     }
 

@@ -31,7 +31,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::device::NewQueue;
-use crate::frame::{Frame, Pool, Resident};
+use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::port::{
     Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError,
@@ -174,7 +174,7 @@ impl<P: Port> Port for Fault<P> {
     }
 
     #[inline(always)]
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
         match &mut self.faults {
             None => self.inner.send_resident(packet),
             Some(faults) => faults.send_resident(&mut self.inner, packet),
@@ -330,13 +330,9 @@ impl Faults {
     fn send_resident<P: Port>(
         &mut self,
         inner: &mut P,
-        packet: &mut Resident,
+        packet: IdleResident<'_>,
     ) -> Result<(), SendError> {
-        let room = self.room(inner);
-        let Some(bytes) = packet.bytes_mut() else {
-            return Err(SendError::InFlight);
-        };
-        if room == 0 {
+        if self.room(inner) == 0 {
             self.ring_full += 1;
             return Err(SendError::RingFull);
         }
@@ -349,7 +345,7 @@ impl Faults {
         // happen.
         let mut substitute = None;
         if faults.corrupt || faults.reorder {
-            substitute = copy(inner.pool(), bytes);
+            substitute = copy(inner.pool(), &packet);
         }
         if faults.corrupt
             && let Some(frame) = &mut substitute
@@ -357,7 +353,7 @@ impl Faults {
             self.sent.corrupt(frame);
         }
         if faults.duplicate {
-            self.duplicate(inner.pool(), substitute.as_deref().unwrap_or(bytes));
+            self.duplicate(inner.pool(), substitute.as_deref().unwrap_or(&packet));
         }
         match substitute {
             None => inner.send_resident(packet)?,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::event_loop::{Handler, LoopConfig, LoopState};
+use crate::frame::Resident;
 use crate::idle::STOP_CHECK;
 use crate::pcap::Pcap;
 use crate::sim::{self, EndConfig, LinkConfig, PathConfig, SimClock, SimPort};
@@ -172,12 +173,12 @@ fn faults_leave_a_resident_packet_unchanged_and_available() {
     ] {
         let (mut a, mut b, _) = link(faults);
         let mut packet = a.pool().make_resident(&[0; 4]).unwrap();
-        a.send_resident(&mut packet).unwrap();
+        a.send_resident(packet.idle().unwrap()).unwrap();
         let in_flight = packet.in_flight();
         assert_eq!(in_flight, faults == "duplicate=1", "{faults}");
         a.flush().unwrap();
         a.room();
-        assert_eq!(packet.bytes_mut().unwrap(), [0; 4], "{faults}");
+        assert_eq!(*packet.idle().unwrap(), [0; 4], "{faults}");
         let numbers = receive(&mut b);
         assert_eq!(numbers.len(), arrived, "{faults}");
         let bits = u32::from(faults == "corrupt=1");
@@ -208,12 +209,11 @@ fn room_is_reliable_with_held_back_and_duplicated_frames() {
             .collect();
         for _ in 0..20 {
             for i in 0..a.room() {
-                match packets.get_mut(i) {
-                    Some(packet) if !packet.in_flight() => a.send_resident(packet).unwrap(),
-                    _ => {
-                        let frame = frame(&a, 0);
-                        a.send(frame).unwrap();
-                    }
+                if let Some(packet) = packets.get_mut(i).and_then(Resident::idle) {
+                    a.send_resident(packet).unwrap();
+                } else {
+                    let frame = frame(&a, 0);
+                    a.send(frame).unwrap();
                 }
             }
             a.flush().unwrap();
@@ -273,8 +273,8 @@ fn without_faults_everything_is_forwarded() {
     let (a, mut b, _) = sim::link(&LinkConfig::default(), 0);
     let mut a = Fault::new(a, None);
     let mut packet = a.pool().make_resident(&[0; 4]).unwrap();
-    a.send_resident(&mut packet).unwrap();
-    assert_eq!(a.send_resident(&mut packet), Err(SendError::InFlight));
+    a.send_resident(packet.idle().unwrap()).unwrap();
+    assert!(packet.idle().is_none());
     let first = frame(&a, 1);
     a.send(first).unwrap();
     assert_eq!(a.room(), a.inner_mut().room());

@@ -27,6 +27,7 @@
 //! held frame foreign.
 #![allow(unsafe_code)]
 
+mod idle_resident;
 #[cfg(target_os = "linux")]
 mod overdue;
 
@@ -38,6 +39,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::slice;
+
+pub use idle_resident::IdleResident;
 
 /// The state of a frame. See the diagram in the module's documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -592,12 +595,6 @@ impl Resident {
         &self.frame.pool.0.state[self.frame.index as usize]
     }
 
-    /// Returns the packet's length in bytes.
-    #[inline(always)]
-    pub(crate) fn packet_len(&self) -> usize {
-        self.frame.len as usize
-    }
-
     /// Returns true if the packet is in the TX ring.
     #[inline(always)]
     pub fn in_flight(&self) -> bool {
@@ -607,59 +604,6 @@ impl Resident {
             State::ResidentOverdue => true,
             _ => false,
         }
-    }
-
-    /// Returns the packet's bytes for patching, or `None` while the packet is in flight.
-    #[inline(always)]
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        if self.in_flight() {
-            return None;
-        }
-        Some(&mut self.frame)
-    }
-
-    /// Sets the packet's length and returns its bytes for patching. Returns `None` while the packet
-    /// is in flight.
-    ///
-    /// # Panics
-    /// If `len` exceeds the frame's capacity.
-    #[inline(always)]
-    pub fn resize(&mut self, len: usize) -> Option<&mut [u8]> {
-        if self.in_flight() {
-            return None;
-        }
-        self.frame.set_len(len);
-        Some(&mut self.frame)
-    }
-
-    /// Panics if the packet does not belong to `pool`.
-    #[inline(always)]
-    pub(crate) fn assert_of(&self, pool: &Pool) {
-        self.frame.assert_of(pool);
-    }
-
-    /// Turns the resident into a packet to send. Returns `None` if the resident is already being
-    /// sent. It must belong to `pool`.
-    #[inline(always)]
-    pub(crate) fn send(&mut self, pool: &Pool) -> Option<Sending> {
-        let index = self.send_to_kernel(pool)?;
-        Some(Sending {
-            pool: self.frame.pool.clone(),
-            index,
-            len: self.frame.len,
-        })
-    }
-
-    /// Like [`send`](Self::send), but the kernel owns the frame from now on, until
-    /// [`Pool::complete`]. Returns the frame's index.
-    #[inline(always)]
-    pub(crate) fn send_to_kernel(&mut self, pool: &Pool) -> Option<u32> {
-        self.assert_of(pool);
-        if self.in_flight() {
-            return None;
-        }
-        self.state().set(State::ResidentSending);
-        Some(self.frame.index)
     }
 }
 

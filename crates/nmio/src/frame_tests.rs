@@ -155,20 +155,18 @@ impl World {
                     let packet = &mut self.residents[i];
                     let index = packet.frame.index as usize;
                     let sending = self.places[index] == Place::ResidentTx;
-                    assert_eq!(packet.bytes_mut().is_none(), sending);
-                    if let Some(bytes) = packet.bytes_mut() {
+                    assert_eq!(packet.idle().is_none(), sending);
+                    if let Some(mut bytes) = packet.idle() {
                         bytes.fill(byte);
                         self.bytes[index][..bytes.len()].fill(byte);
                     }
                 }
             }
             Step::Resize(i, len) => {
-                if let Some(i) = resident(i) {
-                    let before = self.residents[i].frame.len;
-                    self.residents[i].resize(len);
-                    if self.residents[i].in_flight() {
-                        assert_eq!(self.residents[i].frame.len, before);
-                    }
+                if let Some(i) = resident(i)
+                    && let Some(mut packet) = self.residents[i].idle()
+                {
+                    packet.set_len(len);
                 }
             }
             Step::SendResident(i) => {
@@ -176,7 +174,7 @@ impl World {
                     let packet = &mut self.residents[i];
                     let index = packet.frame.index as usize;
                     let len = packet.frame.len as usize;
-                    let sending = packet.send(&self.pool);
+                    let sending = packet.idle().map(|packet| packet.send(&self.pool));
                     let possible = self.places[index] == Place::Resident;
                     assert_eq!(sending.is_some(), possible);
                     if let Some(sending) = sending {
@@ -224,9 +222,10 @@ impl World {
         if let Some(mut packet) = packet {
             self.leaves_the_free(packet.frame.index, Place::Resident);
             self.residents_left -= 1;
-            assert_eq!(packet.bytes_mut().unwrap(), vec![byte; len]);
-            packet.resize(LAYOUT.capacity);
-            packet.bytes_mut().unwrap()[len..].fill(0);
+            let mut bytes = packet.idle().unwrap();
+            assert_eq!(*bytes, vec![byte; len]);
+            bytes.set_len(LAYOUT.capacity);
+            bytes[len..].fill(0);
             self.bytes[packet.frame.index as usize][..len].fill(byte);
             self.residents.push(packet);
         }
@@ -313,7 +312,7 @@ impl World {
             let sending = self.places[index] == Place::ResidentTx;
             assert!(sending || self.places[index] == Place::Resident);
             assert_eq!(packet.in_flight(), sending);
-            if let Some(bytes) = packet.bytes_mut() {
+            if let Some(bytes) = packet.idle() {
                 assert_eq!(*bytes, self.bytes[index][..bytes.len()]);
             }
         }
@@ -417,21 +416,20 @@ fn claim(pool: &Pool, index: u32, len: usize) -> Option<Frame> {
 fn a_resident_is_in_the_ring_at_most_once() {
     let pool = pool(1, 1);
     let mut r = pool.make_resident(b"packet").unwrap();
-    let sending = r.send(&pool).unwrap();
+    let sending = r.idle().unwrap().send(&pool);
     assert_eq!(&*sending, b"packet");
-    assert!(r.send(&pool).is_none());
-    assert!(r.bytes_mut().is_none());
+    assert!(r.idle().is_none());
     let index = sending.into_index();
     assert!(complete(&pool, index));
     assert!(!complete(&pool, index), "a second completion is refused");
-    assert_eq!(r.bytes_mut().unwrap(), b"packet");
+    assert_eq!(*r.idle().unwrap(), *b"packet");
 }
 
 #[test]
 fn a_resident_dropped_in_flight_is_freed_on_completion() {
     let pool = pool(0, 1);
     let mut r = pool.make_resident(b"x").unwrap();
-    let index = r.send(&pool).unwrap().into_index();
+    let index = r.idle().unwrap().send(&pool).into_index();
     drop(r);
     assert!(
         pool.make_resident(b"y").is_none(),
@@ -447,7 +445,7 @@ fn dropping_a_sending_packet_completes_it() {
     drop(pool.take().unwrap().send(&pool));
     assert_eq!(pool.available(), 1);
     let mut r = pool.make_resident(b"x").unwrap();
-    drop(r.send(&pool));
+    drop(r.idle().unwrap().send(&pool));
     assert!(!r.in_flight());
 }
 
@@ -492,7 +490,7 @@ fn each_ring_returns_only_its_own_frames() {
         "the frame is in the TX ring"
     );
     let mut r = pool.make_resident(b"x").unwrap();
-    let resident = r.send(&pool).unwrap().into_index();
+    let resident = r.idle().unwrap().send(&pool).into_index();
     assert!(
         claim(&pool, resident, 5).is_none(),
         "the packet is in the TX ring"
@@ -509,10 +507,10 @@ fn a_frame_that_never_completes_is_reclaimed() {
     let reclaim_overdue = || unsafe { pool.reclaim_overdue() };
     let lost = pool.take().unwrap().send(&pool).into_index();
     let mut resident = pool.make_resident(b"x").unwrap();
-    let resident_index = resident.send(&pool).unwrap().into_index();
+    let resident_index = resident.idle().unwrap().send(&pool).into_index();
     let offered = pool.take().unwrap().offer(&pool);
     assert_eq!(reclaim_overdue(), 0, "the first search only marks them");
-    assert!(resident.in_flight() && resident.bytes_mut().is_none());
+    assert!(resident.in_flight() && resident.idle().is_none());
     let young = pool.take().unwrap().send(&pool).into_index();
     assert_eq!(reclaim_overdue(), 2);
     assert!(!resident.in_flight());

@@ -150,7 +150,7 @@ pub mod xdp;
 pub use copies::Copies;
 pub use event_loop::{Handler, LoopConfig, LoopState, run};
 pub use fault::{Fault, FaultConfig, FaultCounters, FaultError, FaultRates};
-pub use frame::{Frame, Pool, PoolLayout, Resident};
+pub use frame::{Frame, IdleResident, Pool, PoolLayout, Resident};
 pub use mailbox::{Bell, Mailbox, mailbox};
 pub use memory::{prefer_large_pages, reserve_in_large_pages};
 pub use pcap::{Pcap, PcapError, PcapSummary};

@@ -52,7 +52,7 @@ use std::time::Duration;
 use netmap_sys::{NR_ACCEPT_VNET_HDR, NR_REG_ONE_NIC, NR_REG_ONE_SW, netmap_if, nmreq_register};
 
 use crate::device::DeviceError;
-use crate::frame::{Frame, Pool, PoolLayout, Resident};
+use crate::frame::{Frame, IdleResident, Pool, PoolLayout};
 use crate::mailbox::Bell;
 use crate::port::{
     Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait,
@@ -382,19 +382,14 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
     }
 
     #[inline(always)]
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        let len = packet.packet_len();
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
+        let len = packet.len();
         if len < ETHERNET_HEADER {
             self.counters.bad_descriptors += 1;
             return Ok(());
         }
-        if !self.device.has_room() && packet.in_flight() {
-            return Err(SendError::InFlight);
-        }
         self.make_room()?;
-        if !self.device.push_resident(packet, &self.pool) {
-            return Err(SendError::InFlight);
-        }
+        self.device.push_resident(packet, &self.pool);
         self.count_sent(len);
         Ok(())
     }

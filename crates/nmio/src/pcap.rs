@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::device::NewQueue;
-use crate::frame::{Frame, Pool, Resident};
+use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
 use crate::super_segment::SuperSegment;
@@ -177,15 +177,13 @@ impl<P: Port> Port for Pcap<P> {
     }
 
     #[inline(always)]
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
         if self.recorder.is_none() {
             return self.inner.send_resident(packet);
         }
-        let bytes = packet.bytes_mut().map(|bytes| bytes.to_vec());
+        let bytes = packet.to_vec();
         self.inner.send_resident(packet)?;
-        if let Some(bytes) = bytes {
-            self.record(&bytes);
-        }
+        self.record(&bytes);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use serde::{Deserialize, Serialize};
 
 use crate::device::{NewQueue, PacketMemory};
-use crate::frame::{Frame, Pool, Resident};
+use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::super_segment::SuperSegment;
 
@@ -50,15 +50,12 @@ pub enum SendError {
     /// There is no room for the packet. Retry in a later pass of the event loop, or drop the
     /// packet.
     RingFull,
-    /// The resident packet is already in the TX ring. Send another copy of it.
-    InFlight,
 }
 
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RingFull => "the TX ring is full",
-            Self::InFlight => "the packet is already in the TX ring",
         })
     }
 }
@@ -256,9 +253,8 @@ pub trait Port {
     /// Queues a resident packet for sending, normally without copying it.
     ///
     /// # Errors
-    /// [`SendError::RingFull`] if there is no room, and [`SendError::InFlight`] if the packet is
-    /// already in the TX ring.
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError>;
+    /// [`SendError::RingFull`] if there is no room.
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError>;
 
     /// Queues a run of segments as one packet. Frames, residents and super-segments are sent in the
     /// order in which they were queued.

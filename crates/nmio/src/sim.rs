@@ -72,7 +72,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::event_loop::{Handler, LoopConfig, LoopState};
-use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
+use crate::frame::{Frame, IdleResident, Pool, PoolLayout, Sending};
 use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
 use crate::super_segment::{self, SuperSegment};
@@ -395,16 +395,12 @@ impl Port for SimPort {
         Ok(())
     }
 
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        let room = self.reap();
-        if packet.in_flight() {
-            return Err(SendError::InFlight);
-        }
-        if room == 0 {
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
+        if self.reap() == 0 {
             self.counters.tx_ring_full += 1;
             return Err(SendError::RingFull);
         }
-        let packet = packet.send(&self.pool).ok_or(SendError::InFlight)?;
+        let packet = packet.send(&self.pool);
         self.queue(packet);
         Ok(())
     }

@@ -126,15 +126,15 @@ fn a_resident_packet_is_in_flight_until_it_has_left() {
     };
     let (mut a, mut b, clock) = link(&LinkConfig::symmetric(path), 0);
     let mut packet = a.pool().make_resident(&[7; 100]).unwrap();
-    a.send_resident(&mut packet).unwrap();
-    assert_eq!(a.send_resident(&mut packet), Err(SendError::InFlight));
+    a.send_resident(packet.idle().unwrap()).unwrap();
+    assert!(packet.idle().is_none());
     a.flush().unwrap();
     clock.advance_to(micros(99));
     a.room();
     assert!(packet.in_flight());
     clock.advance_to(micros(100));
     a.room();
-    packet.bytes_mut().unwrap().fill(8);
+    packet.idle().unwrap().fill(8);
     assert_eq!(
         receive(&mut b),
         [vec![7; 100]],
@@ -156,8 +156,8 @@ fn refuses_foreign(port: &mut impl Port, other: &impl Port) {
     };
     let mut frame = Some(frame);
     refuses(&mut || port.send(frame.take().unwrap()).unwrap());
-    refuses(&mut || port.send_resident(&mut packet).unwrap());
-    assert_eq!(*packet.bytes_mut().unwrap(), [7; 60]);
+    refuses(&mut || port.send_resident(packet.idle().unwrap()).unwrap());
+    assert_eq!(*packet.idle().unwrap(), [7; 60]);
     assert_eq!(port.counters().tx_frames, 0);
     assert_eq!(port.pool().available(), own);
     assert_eq!(other.pool().available(), others);
@@ -192,7 +192,10 @@ fn the_tx_ring_is_bounded() {
     a.flush().unwrap();
     let third = frame(&a, &[3; 10]);
     assert_eq!(a.send(third), Err(SendError::RingFull));
-    assert_eq!(a.send_resident(&mut packet), Err(SendError::RingFull));
+    assert_eq!(
+        a.send_resident(packet.idle().unwrap()),
+        Err(SendError::RingFull)
+    );
     assert!(!packet.in_flight());
     assert_eq!(a.counters().tx_ring_full, 2);
     assert_eq!(
@@ -205,7 +208,7 @@ fn the_tx_ring_is_bounded() {
     clock.advance_to(micros(10));
     assert_eq!(a.room(), 1);
     assert_eq!(a.levels().sending, 1);
-    a.send_resident(&mut packet).unwrap();
+    a.send_resident(packet.idle().unwrap()).unwrap();
     clock.advance(MILLI);
     a.flush().unwrap();
     clock.advance(MILLI);

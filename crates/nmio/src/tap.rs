@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::device::{DeviceError, MemoryPlan};
-use crate::frame::{Frame, Pool, Resident};
+use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::port::{
     Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait,
@@ -208,10 +208,9 @@ impl Port for TapPort {
         Ok(())
     }
 
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
         packet.assert_of(&self.pool);
-        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
-        self.write(bytes);
+        self.write(&packet);
         Ok(())
     }
 

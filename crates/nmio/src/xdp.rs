@@ -42,7 +42,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use crate::device::{DeviceError, NewQueue, PacketMemory, ZeroCopy};
-use crate::frame::{Frame, Pool, Resident};
+use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::port::{
     Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait,
@@ -407,15 +407,14 @@ impl XdpPort {
     /// Queues a copy of a resident packet for the packet socket, whose queue can hold frames but not
     /// residents.
     #[cold]
-    fn send_resident_in_order(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
+    fn send_resident_in_order(&mut self, packet: &[u8]) -> Result<(), SendError> {
         if self.removal.is_gone() {
             self.dropped += 1;
             return Ok(());
         }
         let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
-        frame.set_len(bytes.len());
-        frame.copy_from_slice(bytes);
+        frame.set_len(packet.len());
+        frame.copy_from_slice(packet);
         self.send_in_order(frame)
     }
 
@@ -520,22 +519,17 @@ impl Port for XdpPort {
     }
 
     #[inline(always)]
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        let len = packet.packet_len();
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
+        let len = packet.len();
         if len < ETHERNET_HEADER {
             self.rings.count_invalid();
             return Ok(());
         }
         if self.bypasses_ring {
-            return self.send_resident_in_order(packet);
-        }
-        if self.rings.room() == 0 && packet.in_flight() {
-            return Err(SendError::InFlight);
+            return self.send_resident_in_order(&packet);
         }
         self.make_room()?;
-        if !self.rings.send_resident(packet) {
-            return Err(SendError::InFlight);
-        }
+        self.rings.send_resident(packet);
         self.staged(len);
         Ok(())
     }

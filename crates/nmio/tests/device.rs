@@ -373,7 +373,10 @@ fn refuses_foreign<P: Port>(port: &mut P, other: &P) {
     frame.fill(0xff);
     let mut packet = other.pool().make_resident(&frame).unwrap();
     catch_unwind(AssertUnwindSafe(|| port.send(frame))).unwrap_err();
-    catch_unwind(AssertUnwindSafe(|| port.send_resident(&mut packet))).unwrap_err();
+    catch_unwind(AssertUnwindSafe(|| {
+        port.send_resident(packet.idle().unwrap())
+    }))
+    .unwrap_err();
     assert_eq!(port.counters().tx_frames, 0);
 }
 

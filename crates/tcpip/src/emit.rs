@@ -284,15 +284,14 @@ impl<'a, R: Render> Emitter<'a, R> {
         let resident = self
             .contents
             .resident(index, tcb.class, segment, port.pool());
-        let Some((resident, rendered, slot)) = resident else {
+        let Some((mut packet, rendered, slot)) = resident else {
             counters.resident_fallbacks += 1;
             return self.send_copy(port, tcb, plan, sum, counters);
         };
         let len = plan.len as usize;
-        let packet = resident.bytes_mut().ok_or(NoRoom)?;
         let tcp_len = TIMESTAMPED_HEADER_LEN + len;
         tcb.path
-            .patch_marked(packet, PROTOCOL_TCP, tcp_len, plan.ecn);
+            .patch_marked(&mut packet, PROTOCOL_TCP, tcp_len, plan.ecn);
         let tcp = &mut packet[tcb.path.header_len()..];
         let (header, payload) = tcp
             .split_first_chunk_mut::<TIMESTAMPED_HEADER_LEN>()
@@ -318,7 +317,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let checksum = checksum(tcb, &plan.header, options_len, len, sum);
         plan.header
             .write(header, tcb.ports(), checksum, options_len);
-        port.send_resident(resident).map_err(|_| NoRoom)?;
+        port.send_resident(packet).map_err(|_| NoRoom)?;
         counters.sent_resident += 1;
         Ok(())
     }

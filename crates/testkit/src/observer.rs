@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use nmio::{
-    Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, PortLevels, Resident,
-    SendError, SuperSegment,
+    Batch, Bell, Capabilities, Frame, IdleResident, Pool, Port, PortCounters, PortHints,
+    PortLevels, SendError, SuperSegment,
 };
 
 use crate::send;
@@ -82,11 +82,9 @@ impl<P: Port, W: Observer> Port for Observed<P, W> {
         self.inner.send(frame)
     }
 
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        if self.inner.room() > 0
-            && let Some(bytes) = packet.bytes_mut()
-        {
-            self.observer.sent(bytes);
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
+        if self.inner.room() > 0 {
+            self.observer.sent(&packet);
         }
         self.inner.send_resident(packet)
     }

@@ -5,8 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use nmio::{
-    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, PortHints, PortLevels,
-    Resident, SendError, SuperSegment,
+    Batch, Capabilities, Frame, IdleResident, Pool, PoolLayout, Port, PortCounters, PortHints,
+    PortLevels, SendError, SuperSegment,
 };
 
 /// Length of an Ethernet header in bytes.
@@ -98,10 +98,9 @@ impl Port for Outbox {
         Ok(())
     }
 
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
         self.take_room()?;
-        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?.to_vec();
-        self.sent.push_back(bytes);
+        self.sent.push_back(packet.to_vec());
         Ok(())
     }
 

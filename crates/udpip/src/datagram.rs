@@ -243,18 +243,17 @@ impl<'p, P: Port> Datagram<'p, P> {
         let copy = copies
             .of(&path.addresses)
             .free(|| self.make_resident(udp_len, &body));
-        let Some((resident, ())) = copy else {
+        let Some((mut packet, ())) = copy else {
             self.counters.residents_exhausted += 1;
             return self.send_copy(head_len, tail, trail);
         };
-        if let Some(packet) = resident.resize(path.header_len() + udp_len) {
-            path.patch(packet, PROTOCOL_UDP, udp_len);
-            let udp = &mut packet[path.header_len()..];
-            udp[HEADER_LEN..][..head_len].copy_from_slice(&self.payload()[..head_len]);
-            udp[HEADER_LEN + head_len + tail.bytes.len()..].copy_from_slice(trail);
-            body.write_header(udp, (self.dst_port, self.src_port), &path.addresses);
-        }
-        count(self.counters, self.port.send_resident(resident))
+        packet.set_len(path.header_len() + udp_len);
+        path.patch(&mut packet, PROTOCOL_UDP, udp_len);
+        let udp = &mut packet[path.header_len()..];
+        udp[HEADER_LEN..][..head_len].copy_from_slice(&self.payload()[..head_len]);
+        udp[HEADER_LEN + head_len + tail.bytes.len()..].copy_from_slice(trail);
+        body.write_header(udp, (self.dst_port, self.src_port), &path.addresses);
+        count(self.counters, self.port.send_resident(packet))
     }
 
     #[cold]

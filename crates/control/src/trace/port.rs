@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use nmio::device::NewQueue;
 use nmio::{
-    Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, PortLevels, Resident,
-    SendError, SuperSegment,
+    Batch, Bell, Capabilities, Frame, IdleResident, Pool, Port, PortCounters, PortHints,
+    PortLevels, SendError, SuperSegment,
 };
 
 use super::capture::{Capture, Direction};
@@ -89,12 +89,9 @@ impl<P: Port> Port for Traced<P> {
     }
 
     #[inline(always)]
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        // A packet in flight has no bytes to read, and the port refuses it.
-        if self.capture.is_some()
-            && let Some(bytes) = packet.bytes_mut()
-        {
-            self.copy_sent(&[bytes]);
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
+        if self.capture.is_some() {
+            self.copy_sent(&[&packet]);
         }
         self.inner.send_resident(packet)
     }

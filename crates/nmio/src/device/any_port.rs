@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::{NewQueue, PacketMemory};
-use crate::frame::{Frame, Pool, Resident};
+use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::netmap::NetmapPort;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
@@ -99,7 +99,7 @@ impl Port for AnyPort {
         with_port!(self, port => port.send(frame))
     }
 
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
         with_port!(self, port => port.send_resident(packet))
     }
 

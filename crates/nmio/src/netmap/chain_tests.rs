@@ -248,9 +248,9 @@ fn a_resident_packet_of_a_copying_port_is_never_in_flight() {
     let (mut port, kernel) = opened.unwrap();
     kernel.limit(0, 0);
     let mut resident = port.pool().make_resident(&packet(1, 3000)).unwrap();
-    port.send_resident(&mut resident).unwrap();
+    port.send_resident(resident.idle().unwrap()).unwrap();
     assert!(!resident.in_flight());
-    resident.bytes_mut().unwrap()[20] = 99;
+    resident.idle().unwrap()[20] = 99;
     kernel.limit(u32::MAX, 0);
     port.flush().unwrap();
     assert!(kernel.take_sent().unwrap() == packet(1, 3000), "a copy");

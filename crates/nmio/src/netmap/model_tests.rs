@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 
 use super::*;
 use crate::device::Offload;
-use crate::frame::Frame;
+use crate::frame::{Frame, Resident};
 
 type Opened = Result<(NetmapPort<SimulatedKernel>, SimulatedKernel), DeviceError>;
 
@@ -138,12 +138,11 @@ impl Model {
     fn send_resident(&mut self) {
         let resident = self.resident.as_mut().unwrap();
         let had_room = self.port.room() > 0;
-        let Some(bytes) = resident.bytes_mut() else {
-            assert_eq!(self.port.send_resident(resident), Err(SendError::InFlight));
+        let Some(mut packet) = resident.idle() else {
             return;
         };
-        bytes.fill(self.number);
-        match self.port.send_resident(resident) {
+        packet.fill(self.number);
+        match self.port.send_resident(packet) {
             Ok(()) => self.sent.push_back(self.number),
             Err(error) => assert!(error == SendError::RingFull && !had_room),
         }

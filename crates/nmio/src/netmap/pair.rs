@@ -8,7 +8,7 @@ use super::gather::Gather;
 use super::kernel::Kernel;
 use super::ring::{Received, RxRing, TxRing};
 use super::slot_copies::{Part, SlotCopies};
-use crate::frame::{Frame, Pool, Resident, Sending};
+use crate::frame::{Frame, IdleResident, Pool, Sending};
 use crate::super_segment::SuperSegment;
 use crate::vnet::{FINISHED, VNET_HEADER, vnet_header};
 
@@ -138,15 +138,14 @@ impl<K: Kernel> Pair<K> {
         }
     }
 
-    /// Queues a resident packet. There must be room. Returns false if the packet is already in flight.
+    /// Queues a resident packet. There must be room.
     #[inline(always)]
-    pub(super) fn push_resident(&mut self, packet: &mut Resident, pool: &Pool) -> bool {
+    pub(super) fn push_resident(&mut self, packet: IdleResident<'_>, pool: &Pool) {
         if self.copies {
-            let packet = packet.send(pool);
-            return packet.map(|packet| self.push(packet)).is_some();
+            return self.push(packet.send(pool));
         }
-        let (index, len) = (packet.send_to_kernel(pool), packet.packet_len());
-        index.map(|index| self.tx.push(index, len)).is_some()
+        let len = packet.len();
+        self.tx.push(packet.send_to_kernel(pool), len);
     }
 
     /// Queues a super-segment. There must be room, and packets must have virtio-net headers.

@@ -104,8 +104,8 @@ fn a_resident_packet_is_in_flight_until_its_slot_was_sent() {
     let (mut port, kernel) = open();
     let mut resident = port.pool().make_resident(&packet(1, 60)).unwrap();
     kernel.limit(u32::MAX, 1);
-    port.send_resident(&mut resident).unwrap();
-    assert_eq!(port.send_resident(&mut resident), Err(SendError::InFlight));
+    port.send_resident(resident.idle().unwrap()).unwrap();
+    assert!(resident.idle().is_none());
     assert!(!port.flush().unwrap());
     assert!(resident.in_flight(), "the device still reads it");
     // The next packet takes its place as the last one.
@@ -113,8 +113,8 @@ fn a_resident_packet_is_in_flight_until_its_slot_was_sent() {
     port.send(frame).unwrap();
     port.flush().unwrap();
     assert!(!resident.in_flight());
-    resident.bytes_mut().unwrap()[1] = 3;
-    port.send_resident(&mut resident).unwrap();
+    resident.idle().unwrap()[1] = 3;
+    port.send_resident(resident.idle().unwrap()).unwrap();
     kernel.limit(u32::MAX, 0);
     assert!(port.flush().unwrap());
     let sent: Vec<_> = std::iter::from_fn(|| kernel.take_sent())
@@ -178,7 +178,7 @@ fn all_buffers_go_back_to_the_kernel() {
             port.send(frame).unwrap();
         }
         if !resident.in_flight() {
-            port.send_resident(&mut resident).unwrap();
+            port.send_resident(resident.idle().unwrap()).unwrap();
         }
         port.flush().unwrap();
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::frame::{Frame, Pool, Resident};
+use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
 
@@ -108,8 +108,8 @@ impl Port for Sink {
     }
 
     #[inline(always)]
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        let packet = packet.send(&self.pool).ok_or(SendError::InFlight)?;
+    fn send_resident(&mut self, packet: IdleResident<'_>) -> Result<(), SendError> {
+        let packet = packet.send(&self.pool);
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += packet.len() as u64;
         self.frame = None;
@@ -178,12 +178,12 @@ mod tests {
     fn a_resident_packet_completes_at_once() {
         let mut sink = Sink::new(1500, 1, 1);
         let mut packet = sink.pool().make_resident(b"abc").unwrap();
-        sink.send_resident(&mut packet).unwrap();
+        sink.send_resident(packet.idle().unwrap()).unwrap();
         assert_eq!(sink.last(), b"", "not copied");
         sink.copy_residents(true);
-        packet.bytes_mut().unwrap()[0] = b'A';
-        sink.send_resident(&mut packet).unwrap();
-        packet.bytes_mut().unwrap()[0] = b'Z';
+        packet.idle().unwrap()[0] = b'A';
+        sink.send_resident(packet.idle().unwrap()).unwrap();
+        packet.idle().unwrap()[0] = b'Z';
         assert_eq!(sink.last(), b"Abc");
         let frame = sink.frame_from(b"frame");
         sink.send(frame).unwrap();

@@ -24,7 +24,7 @@ use super::socket::{Copying, Socket};
 use super::tx_ring::{Dropped, Slot};
 use super::umem::Umem;
 use crate::device::{DeviceError, PacketMemory};
-use crate::frame::{Frame, Pool, PoolLayout, Resident};
+use crate::frame::{Frame, IdleResident, Pool, PoolLayout};
 use crate::port::{Batch, PortLevels};
 use crate::sys;
 
@@ -345,12 +345,12 @@ impl Rings {
         self.stage(index, len as u32);
     }
 
-    /// Stages a resident packet for the TX ring, which must have room. Returns false if the packet
-    /// is already in flight.
+    /// Stages a resident packet for the TX ring, which must have room.
     #[inline(always)]
-    pub(super) fn send_resident(&mut self, packet: &mut Resident) -> bool {
-        let (index, len) = (packet.send_to_kernel(&self.pool), packet.packet_len());
-        index.map(|index| self.stage(index, len as u32)).is_some()
+    pub(super) fn send_resident(&mut self, packet: IdleResident<'_>) {
+        let len = packet.len();
+        let index = packet.send_to_kernel(&self.pool);
+        self.stage(index, len as u32);
     }
 
     /// Stages the packet in frame `index`, which is marked as being sent.

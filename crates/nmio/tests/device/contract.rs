@@ -402,18 +402,18 @@ impl Caller {
         let number = self.number();
         let had_room = port.room() > 0;
         let resident = &mut self.residents[index];
-        let Some(bytes) = resident.bytes_mut() else {
-            assert_eq!(port.send_resident(resident), Err(SendError::InFlight));
+        let Some(mut packet) = resident.idle() else {
             return;
         };
-        bytes[34..38].copy_from_slice(&number.to_be_bytes());
-        let bytes = bytes.to_vec();
-        let result = port.send_resident(resident);
-        let second_result = result.and_then(|()| port.send_resident(resident));
+        packet[34..38].copy_from_slice(&number.to_be_bytes());
+        let bytes = packet.to_vec();
+        let result = port.send_resident(packet);
+        // A port that has copied the packet can send it once more.
+        let again = resident.idle().filter(|_| result.is_ok());
+        let second_result = again.map(|packet| port.send_resident(packet));
         self.note(result, had_room, vec![bytes.clone()]);
-        if second_result != Err(SendError::InFlight) {
-            // The port has copied the packet.
-            self.note(second_result, false, vec![bytes]);
+        if let Some(result) = second_result {
+            self.note(result, false, vec![bytes]);
         }
     }
 

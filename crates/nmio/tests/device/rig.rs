@@ -17,8 +17,7 @@ use std::time::Duration;
 
 use nmio::device::{AnyPort, Device, Interface, InterfaceConfig, MemoryPlan, Transport};
 use nmio::{
-    Frame, Handler, Instant, LoopConfig, Port, PortCounters, Resident, SendError, Stop, TscClock,
-    Wait,
+    Frame, Handler, Instant, LoopConfig, Port, PortCounters, Resident, Stop, TscClock, Wait,
 };
 
 /// The served port.
@@ -310,11 +309,12 @@ impl<P: Port> Handler<P> for Reflector {
                     .expect("the pool has a free resident frame")
             });
             for _ in 0..2 {
-                while port.send_resident(packet) == Err(SendError::InFlight) {
+                while packet.in_flight() {
                     port.flush().unwrap();
                     port.room();
                     port.receive(&mut nmio::Batch::new(), 0).unwrap();
                 }
+                port.send_resident(packet.idle().unwrap()).unwrap();
             }
         } else if let Some(number) = text.strip_prefix("burst ") {
             let number: u64 = number.parse().unwrap();

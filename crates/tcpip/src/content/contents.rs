@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nmio::{Pool, Resident};
+use nmio::{IdleResident, Pool};
 
 use super::{
     Class, Family, MAX_SLOT_LEN, Rendered, Segments, SendMode, Slot, UNKNOWN, segment_sum,
@@ -545,7 +545,7 @@ impl Contents {
         class: u8,
         segment: u32,
         pool: &Pool,
-    ) -> Option<(&mut Resident, &mut Rendered, Option<Slot>)> {
+    ) -> Option<(IdleResident<'_>, &mut Rendered, Option<Slot>)> {
         let content = &mut self.list[index as usize];
         let copies = content.segments[usize::from(class)].copies(segment)?;
         let (classes, bytes) = (&self.classes, &content.bytes);
