@@ -12,8 +12,8 @@
 //!
 //! - *turnaround*: rewrite the received frame and give it to [`Port::send`];
 //! - *memcopy*: fill a scratch frame from [`Pool::take`] and send it;
-//! - *pre-copy*: build a [`Resident`] in advance, and for each answer patch it in place and give it
-//!   to [`Port::send_resident`].
+//! - *pre-copy*: build a [`Resident`] in advance. For each answer, take it if it is not in flight
+//!   ([`Resident::idle`]), patch it in place, and give it to [`Port::send_resident`].
 //!
 //! A run of segments can be sent as one packet, a [`SuperSegment`], if the port's [`Capabilities`]
 //! allow it. See [`Port::send_super`].
