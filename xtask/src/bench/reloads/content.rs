@@ -82,8 +82,10 @@ impl Served {
                     .fold(text.clone(), |text, line| text + &line)
             });
             served.names = vec![format!("{}.zone", origin_of(CHANGED_ZONE))];
-            std::thread::sleep(YOUNG);
             served.write_versions(versions.each_ref().map(String::as_bytes), &served.names[0])?;
+            // All zones are links to one file, whose time changes when one of them is replaced.
+            served.change(0)?;
+            std::thread::sleep(YOUNG);
             return Ok(served);
         }
         served.place = content.files()?;
