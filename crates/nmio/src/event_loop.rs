@@ -6,6 +6,9 @@
 //!
 //! Under load most batches are full, so packets accumulate in the TX ring until δt has passed. A
 //! busier server therefore makes fewer system calls per packet.
+//!
+//! While the device does not take all queued packets, a pass receives no more packets than the TX
+//! ring has room for. The others wait in the RX ring, so that their replies are not dropped.
 
 use std::io;
 use std::thread;
@@ -215,8 +218,8 @@ impl LoopState {
 
     /// Performs one pass of the loop: steps 1 to 10 of the paper's Figure 3.
     ///
-    /// Returns `true` if the pass received packets. The caller should then make another pass before
-    /// it waits, because more packets may have arrived.
+    /// Returns `true` if the caller should make another pass before it waits: packets were received,
+    /// so more may have arrived, or the pass had no room for packets, and its flush has made room.
     ///
     /// # Errors
     /// If the port is gone.
@@ -231,7 +234,12 @@ impl LoopState {
             // No rest follows a pass that has received packets, so the flush has just ended.
             self.report_flush(handler, now);
         }
-        let limit = self.config.batch.clamp(1, MAX_BATCH);
+        let full_batch = self.config.batch.clamp(1, MAX_BATCH);
+        let limit = if self.flushed {
+            full_batch
+        } else {
+            self.limit_to_room(port, full_batch)
+        };
         port.receive(&mut self.batch, limit)?;
         let received = self.batch.len();
         self.idle.note_pass(received > 0);
@@ -243,7 +251,7 @@ impl LoopState {
             handler.handle_messages(port, now);
         }
         handler.handle_timers(port, now);
-        if received < limit || now.since(self.last_flush) >= self.config.flush_interval {
+        if received < full_batch || now.since(self.last_flush) >= self.config.flush_interval {
             self.flushed = port.flush()?;
             self.last_flush = now;
             self.is_answered = received > 0;
@@ -252,7 +260,18 @@ impl LoopState {
                 self.report_flush(handler, now);
             }
         }
-        Ok(received > 0)
+        Ok(received > 0 || (limit == 0 && self.flushed))
+    }
+
+    /// Returns the number of packets to receive while packets remain queued: not more than can be
+    /// answered. The others wait in the RX ring.
+    #[cold]
+    fn limit_to_room<P: Port>(&mut self, port: &mut P, full_batch: usize) -> usize {
+        let limit = full_batch.min(port.room());
+        if limit == 0 {
+            self.idle.note_full_ring();
+        }
+        limit
     }
 
     /// Tells the handler that the oldest batch was flushed, if there is one.
@@ -264,7 +283,7 @@ impl LoopState {
         }
     }
 
-    /// Waits until `latest` at the latest, after a pass at `now` that received no packets.
+    /// Waits until `latest` at the latest, after a pass at `now` that returned `false`.
     ///
     /// Depending on [`LoopConfig::wait`], [`Port::hints`] and the handler, this method sleeps,
     /// polls the device, yields the CPU, or returns immediately. Except during shutdown, the loop

@@ -25,6 +25,9 @@ struct Scripted {
     hints: PortHints,
     /// Number of frames that each `receive` returns, in order. Later calls return 0.
     arrivals: VecDeque<usize>,
+    /// Number of slots in the TX ring. Each received frame takes one until a flush returns `true`.
+    slots: usize,
+    queued: usize,
     /// Result of each flush, in order. Later flushes return `true`.
     flushes: VecDeque<bool>,
     calls: Rc<RefCell<Vec<Call>>>,
@@ -43,7 +46,12 @@ impl Port for Scripted {
 
     fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
         assert!(batch.is_empty());
-        let count = self.arrivals.pop_front().unwrap_or(0).min(limit);
+        let arrived = self.arrivals.pop_front().unwrap_or(0);
+        let count = arrived.min(limit);
+        if count < arrived {
+            self.arrivals.push_front(arrived - count);
+        }
+        self.queued += count;
         batch.extend((0..count).map_while(|_| self.pool.take()));
         self.calls.borrow_mut().push(Call::Receive(batch.len()));
         Ok(())
@@ -62,12 +70,16 @@ impl Port for Scripted {
     }
 
     fn room(&mut self) -> usize {
-        1
+        self.slots - self.queued
     }
 
     fn flush(&mut self) -> io::Result<bool> {
         self.calls.borrow_mut().push(Call::Flush);
-        Ok(self.flushes.pop_front().unwrap_or(true))
+        let flushed = self.flushes.pop_front().unwrap_or(true);
+        if flushed {
+            self.queued = 0;
+        }
+        Ok(flushed)
     }
 
     fn hints(&self) -> PortHints {
@@ -162,6 +174,7 @@ impl<P: Port> Handler<P> for Timed {
 }
 
 const BATCH: usize = 4;
+const SLOTS: usize = 6;
 const STEP: Duration = Duration::from_micros(30);
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -187,6 +200,8 @@ fn calls_of(
             resident_frames: 0,
         }),
         hints,
+        slots: SLOTS,
+        queued: 0,
         arrivals: arrivals.iter().copied().collect(),
         flushes: flushes.iter().copied().collect(),
         calls: Rc::clone(&calls),
@@ -275,6 +290,24 @@ fn the_loop_flushes_queued_packets_with_growing_delays() {
             Flush
         ]
     );
+}
+
+#[test]
+fn packets_wait_in_the_rx_ring_while_the_tx_ring_is_full() {
+    let waits = |micros| Waits(Duration::from_micros(micros));
+    let mut handler = Counting::default();
+    let mut flushes = [false; 9];
+    flushes[8] = true;
+    let calls = calls(&[3, 4, 2], &flushes, &mut handler);
+    let mut expected = vec![Receive(3), Flush, Receive(3), Flush];
+    for micros in [50, 100, 200, 400, 400, 400] {
+        expected.extend([Receive(0), Flush, waits(micros)]);
+    }
+    // This flush makes room, so the loop does not wait before it receives the other packets.
+    expected.extend([Receive(0), Flush, Receive(1), Flush, Receive(2), Flush]);
+    expected.extend([Receive(0), Flush, Waits(STOP_CHECK), Flush]);
+    assert_eq!(calls, expected);
+    assert_eq!(handler.frames, 9);
 }
 
 #[test]

@@ -28,6 +28,9 @@ const GATHERING: Duration = Duration::from_micros(50);
 /// Maximum time to sleep after a flush that left packets queued, until the loop flushes again. The
 /// time doubles with each further try, up to [`LoopConfig::straggler`](crate::LoopConfig).
 const FIRST_RETRY: Duration = Duration::from_micros(50);
+/// Maximum number of such doublings while the TX ring is full, because received packets may wait for
+/// room. The loop then sleeps for at most 400 µs.
+const MAX_DOUBLINGS_WHEN_FULL: u32 = 3;
 /// Maximum time to spin before a sleep: about the CPU time that a sleep and a wake-up cost.
 const MAX_SPIN: Duration = Duration::from_micros(8);
 /// Limit on the balance of [`Spins`], so that the policy soon follows a change of the load.
@@ -179,6 +182,11 @@ impl Idle {
         if received {
             self.spins.note_packets();
         }
+    }
+
+    /// Records that the pass receives no packets, because queued ones fill the TX ring.
+    pub(crate) fn note_full_ring(&mut self) {
+        self.retries = self.retries.min(MAX_DOUBLINGS_WHEN_FULL);
     }
 
     /// Returns what to do at `now`, after a pass without packets.
