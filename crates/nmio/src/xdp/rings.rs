@@ -213,7 +213,8 @@ impl Rings {
         })
     }
 
-    /// Moves at most `limit` (up to [`MAX_BATCH`](crate::port::MAX_BATCH)) received frames into the batch.
+    /// Moves at most `limit` (up to [`MAX_BATCH`](crate::port::MAX_BATCH)) received frames into the
+    /// batch, and refills the fill ring, also if `limit` is 0.
     #[inline(always)]
     pub(super) fn receive(&mut self, batch: &mut Batch, limit: usize) {
         let room = batch.remaining_capacity().min(limit);
@@ -223,7 +224,7 @@ impl Rings {
             self.claim(batch, room)
         };
         self.offered = self.offered.saturating_sub(count as u32);
-        if count > 0 || self.offered < self.fill_level.frames() {
+        if count > 0 || room == 0 || self.offered < self.fill_level.frames() {
             let remaining = self.socket.fill.occupied();
             self.fill_level
                 .update(count as u32, count == room, remaining);

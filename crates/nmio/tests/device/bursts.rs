@@ -18,8 +18,8 @@ const FEW: usize = 2_048;
 /// Number of frames in a burst: more than [`FEW`], but fewer than the fill ring has slots.
 const BURST: usize = 4_000;
 
-fn send_burst(client: &UdpSocket) {
-    for _ in 0..BURST {
+fn send_burst(client: &UdpSocket, frames: usize) {
+    for _ in 0..frames {
         client.send_to(b"burst", "10.9.0.9:7").unwrap();
     }
 }
@@ -33,14 +33,31 @@ fn a_burst_raises_the_fill_level_for_the_next_burst() {
         rig.client.run(|| run(known));
         let client = rig.client_socket("10.9.0.2:0");
 
-        send_burst(&client);
+        send_burst(&client, BURST);
         assert_eq!(take(&mut server, FEW).len(), FEW, "{mode}");
         let mut more = Batch::new();
         server.receive(&mut more, MAX_BATCH).unwrap();
         assert!(more.is_empty(), "{mode}: the other frames are lost");
 
-        send_burst(&client);
+        send_burst(&client, BURST);
         assert_eq!(take(&mut server, BURST).len(), BURST, "{mode}");
+    }
+}
+
+#[test]
+fn a_worker_that_has_no_room_for_replies_offers_more_frames() {
+    for mode in MODES {
+        let rig = Rig::new(1);
+        let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
+        let known = "ip neigh add 10.9.0.9 lladdr 02:00:00:00:00:09 dev cli";
+        rig.client.run(|| run(known));
+        let client = rig.client_socket("10.9.0.2:0");
+
+        send_burst(&client, FEW - 100);
+        server.receive(&mut Batch::new(), 0).unwrap();
+        send_burst(&client, BURST);
+        let all = FEW - 100 + BURST;
+        assert_eq!(take(&mut server, all).len(), all, "{mode}");
     }
 }
 
