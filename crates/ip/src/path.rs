@@ -118,13 +118,13 @@ impl Path {
     /// Patches headers that [`Path::write`] has written for another path. Both paths must be
     /// untagged and have the same IP version, and `protocol` must be the same. Writes only the
     /// fields that may differ: the MAC addresses, the IP addresses, the length, the ECN bits and
-    /// the IPv4 checksum.
+    /// the IPv4 checksum. Returns the payload's offset.
     ///
     /// # Panics
     /// Panics if `packet` is shorter than the headers.
     #[inline(always)]
-    pub fn patch(&self, packet: &mut [u8], protocol: u8, payload_len: usize) {
-        self.patch_marked(packet, protocol, payload_len, Ecn::NotEct);
+    pub fn patch(&self, packet: &mut [u8], protocol: u8, payload_len: usize) -> usize {
+        self.patch_marked(packet, protocol, payload_len, Ecn::NotEct)
     }
 
     /// Like [`Path::patch`], but also sets the ECN bits.
@@ -132,7 +132,13 @@ impl Path {
     /// # Panics
     /// Panics if `packet` is shorter than the headers.
     #[inline(always)]
-    pub fn patch_marked(&self, packet: &mut [u8], protocol: u8, payload_len: usize, ecn: Ecn) {
+    pub fn patch_marked(
+        &self,
+        packet: &mut [u8],
+        protocol: u8,
+        payload_len: usize,
+        ecn: Ecn,
+    ) -> usize {
         debug_assert!(self.link.vlan.is_none(), "prepared packets have no tag");
         match self.addresses {
             Addresses::V4 { src, dst } => {
@@ -144,6 +150,7 @@ impl Path {
                 header[10..12].copy_from_slice(&checksum.to_be_bytes());
                 header[12..16].copy_from_slice(&src.octets());
                 header[16..20].copy_from_slice(&dst.octets());
+                eth::HEADER_LEN + IPV4_HEADER_LEN
             }
             Addresses::V6 { src, dst } => {
                 let header: &mut [u8; IPV6_HEADER_LEN] = self.patch_link(packet);
@@ -151,6 +158,7 @@ impl Path {
                 header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
                 header[8..24].copy_from_slice(&src.octets());
                 header[24..40].copy_from_slice(&dst.octets());
+                eth::HEADER_LEN + IPV6_HEADER_LEN
             }
         }
     }

@@ -27,6 +27,7 @@
 //! held frame foreign.
 #![allow(unsafe_code)]
 
+mod copies;
 mod idle_resident;
 #[cfg(target_os = "linux")]
 mod overdue;
@@ -40,6 +41,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::slice;
 
+pub use copies::Copies;
 pub use idle_resident::IdleResident;
 
 /// The state of a frame. See the diagram in the module's documentation.
@@ -598,12 +600,7 @@ impl Resident {
     /// Returns true if the packet is in the TX ring.
     #[inline(always)]
     pub fn in_flight(&self) -> bool {
-        match self.state().get() {
-            State::ResidentSending => true,
-            #[cfg(target_os = "linux")]
-            State::ResidentOverdue => true,
-            _ => false,
-        }
+        self.state().get() != State::Resident
     }
 }
 

@@ -120,7 +120,6 @@
 //!   terminates.
 mod assembly;
 pub mod checksum;
-pub mod copies;
 pub mod device;
 pub mod event_loop;
 pub mod fault;
@@ -147,10 +146,9 @@ mod vnet;
 #[cfg(target_os = "linux")]
 pub mod xdp;
 
-pub use copies::Copies;
 pub use event_loop::{Handler, LoopConfig, LoopState, run};
 pub use fault::{Fault, FaultConfig, FaultCounters, FaultError, FaultRates};
-pub use frame::{Frame, IdleResident, Pool, PoolLayout, Resident};
+pub use frame::{Copies, Frame, IdleResident, Pool, PoolLayout, Resident};
 pub use mailbox::{Bell, Mailbox, mailbox};
 pub use memory::{prefer_large_pages, reserve_in_large_pages};
 pub use pcap::{Pcap, PcapError, PcapSummary};

@@ -290,9 +290,10 @@ impl<'a, R: Render> Emitter<'a, R> {
         };
         let len = plan.len as usize;
         let tcp_len = TIMESTAMPED_HEADER_LEN + len;
-        tcb.path
-            .patch_marked(&mut packet, PROTOCOL_TCP, tcp_len, plan.ecn);
-        let tcp = &mut packet[tcb.path.header_len()..];
+        let path = &tcb.path;
+        let bytes: &mut [u8] = &mut packet;
+        let at = path.patch_marked(bytes, PROTOCOL_TCP, tcp_len, plan.ecn);
+        let tcp = &mut bytes[at..];
         let (header, payload) = tcp
             .split_first_chunk_mut::<TIMESTAMPED_HEADER_LEN>()
             .expect("a resident packet holds its header");

@@ -248,8 +248,9 @@ impl<'p, P: Port> Datagram<'p, P> {
             return self.send_copy(head_len, tail, trail);
         };
         packet.set_len(path.header_len() + udp_len);
-        path.patch(&mut packet, PROTOCOL_UDP, udp_len);
-        let udp = &mut packet[path.header_len()..];
+        let bytes: &mut [u8] = &mut packet;
+        let at = path.patch(bytes, PROTOCOL_UDP, udp_len);
+        let udp = &mut bytes[at..];
         udp[HEADER_LEN..][..head_len].copy_from_slice(&self.payload()[..head_len]);
         udp[HEADER_LEN + head_len + tail.bytes.len()..].copy_from_slice(trail);
         body.write_header(udp, (self.dst_port, self.src_port), &path.addresses);

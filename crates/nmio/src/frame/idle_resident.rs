@@ -8,7 +8,8 @@ use super::{Pool, Resident, Sending, State};
 /// packet consumes it.
 #[derive(Debug)]
 pub struct IdleResident<'a> {
-    packet: &'a mut Resident,
+    /// A packet that is not in flight.
+    pub(super) packet: &'a mut Resident,
 }
 
 impl Resident {

@@ -1,6 +1,6 @@
 //! Several copies of one resident packet, for *pre-copy* mode.
 
-use crate::frame::{IdleResident, Resident};
+use super::{IdleResident, Resident};
 
 /// The copies of one prepared resident packet.
 ///
@@ -52,37 +52,39 @@ impl<N: Default> Copies<N> {
         &mut self,
         make: impl FnOnce() -> Option<Resident>,
     ) -> Option<(IdleResident<'_>, &mut N)> {
-        let mut at = self.last;
-        if self.is_unavailable(at) {
-            at = self.advance(make)?;
+        if !self.is_idle(self.last) {
+            self.advance(make)?;
         }
-        let (packet, note) = self.packets.get_mut(at)?;
-        Some((packet.idle()?, note))
+        let (packet, note) = self.packets.get_mut(self.last)?;
+        // Both ways to this line have checked that the copy is not in flight.
+        Some((IdleResident { packet }, note))
     }
 
-    /// Returns true if copy `index` is in flight or does not exist.
+    /// Returns true if there is a copy `index`, and it is not in flight.
     #[inline(always)]
-    fn is_unavailable(&self, index: usize) -> bool {
+    fn is_idle(&self, index: usize) -> bool {
         let copy = self.packets.get(index);
-        copy.is_none_or(|(packet, _)| packet.in_flight())
+        copy.is_some_and(|(packet, _)| !packet.in_flight())
     }
 
-    /// Selects the next copy, or creates one if all copies are in flight. Returns its index.
+    /// Selects the next copy, or creates one if all copies are in flight. Returns `None` if the
+    /// selected copy is in flight.
     #[inline(always)]
-    fn advance(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<usize> {
-        let after_last = (self.last + 1).min(self.packets.len());
+    fn advance(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<()> {
+        let after_last = self.last + 1;
         let next = if after_last < self.packets.len() {
             after_last
         } else {
             0
         };
-        if self.is_unavailable(next) {
-            self.packets.insert(after_last, (make()?, N::default()));
-            self.last = after_last;
-        } else {
+        if self.is_idle(next) {
             self.last = next;
+            return Some(());
         }
-        Some(self.last)
+        let place = after_last.min(self.packets.len());
+        self.packets.insert(place, (make()?, N::default()));
+        self.last = place;
+        self.is_idle(place).then_some(())
     }
 }
 
@@ -132,6 +134,16 @@ mod tests {
             assert!(copies.free(|| pool.make_resident(b"packet")).is_some());
         }
         assert_eq!(copies.len(), 2);
+    }
+
+    #[test]
+    fn a_new_copy_that_is_in_flight_is_not_returned() {
+        let (pool, mut copies) = (pool(), Copies::<()>::default());
+        let mut made = pool.make_resident(b"packet").unwrap();
+        let sending = made.idle().unwrap().send(&pool);
+        assert!(copies.free(|| Some(made)).is_none());
+        drop(sending);
+        assert!(copies.free(|| None).is_some());
     }
 
     #[test]
