@@ -72,16 +72,20 @@ impl<N: Default> Copies<N> {
     #[inline(always)]
     fn advance(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<()> {
         let after_last = self.last + 1;
-        let next = if after_last < self.packets.len() {
-            after_last
-        } else {
-            0
-        };
+        let is_behind_all = after_last >= self.packets.len();
+        let next = if is_behind_all { 0 } else { after_last };
         if self.is_idle(next) {
             self.last = next;
             return Some(());
         }
-        let place = after_last.min(self.packets.len());
+        self.add(make)
+    }
+
+    /// Creates another copy, and selects it. Returns `None` if there is none, or if it is in flight.
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<()> {
+        let place = (self.last + 1).min(self.packets.len());
         self.packets.insert(place, (make()?, N::default()));
         self.last = place;
         self.is_idle(place).then_some(())
