@@ -18,7 +18,7 @@ use nmio::super_segment::{GsoType, MAX_OVER_V6};
 use nmio::{Port, SendError, SuperSegment};
 
 use crate::connection::{Context, Plan, Tcb};
-use crate::content::{Contents, MAX_SLOT_LEN, SendMode, Slot, payload_sum};
+use crate::content::{Contents, MAX_SLOT_LEN, Rendered, SendMode, Slot, payload_sum};
 use crate::counters::Counters;
 use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
@@ -85,6 +85,22 @@ fn render<R: Render>(
     let part = &mut payload[from - start..to - start];
     render_at(app, slot, params, from, part);
     Sum::ZERO.add_at(Sum::of(part), from - start)
+}
+
+/// Renders the slot of a resident packet, and notes what it contains. Returns the checksum of the
+/// rendered bytes.
+#[inline(never)]
+fn render_anew<R: Render>(
+    app: &mut R,
+    slot: Option<Slot>,
+    params: [u32; 2],
+    start: usize,
+    payload: &mut [u8],
+    rendered: &mut Rendered,
+) -> u16 {
+    let sum = render(app, slot, params, start, payload).fold();
+    *rendered = Some((params, sum));
+    sum
 }
 
 /// Joins the upper and the lower half of a response's parameters.
@@ -301,11 +317,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let part = match *rendered {
             // The slot still has these bytes.
             Some((last, sum)) if last == params => sum,
-            _ => {
-                let sum = render(self.app, slot, params, start, payload).fold();
-                *rendered = Some((params, sum));
-                sum
-            }
+            _ => render_anew(self.app, slot, params, start, payload, rendered),
         };
         let mut sum = sum.add(Sum::from_folded(part));
         // Without timestamps, no-operation options fill the reserved space.
