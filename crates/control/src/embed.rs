@@ -3,6 +3,7 @@
 mod handle;
 mod owner;
 mod server;
+mod watch;
 
 use std::thread;
 
@@ -45,6 +46,15 @@ pub use server::{Server, Starting};
 /// standard error. Without it, log events go to the `tracing` subscriber of the process, if there
 /// is one. [`ServeArgs::log`] has no effect. A panic calls your panic hook.
 ///
+/// # The interface
+/// The server follows its interface as [`serve`](crate::serve) does. If an interface that the server
+/// did not make is removed, the server waits. [`Status::phase`](crate::status::Status::phase) is then
+/// [`Phase::Waiting`](crate::status::Phase::Waiting). When an interface of this name returns, the server
+/// opens it and goes on, with its connections. If it cannot go on with this interface, it ends with
+/// [`Error::InterfaceBack`], and a new call of this function can serve it. A server that is stopped
+/// while it waits ends without a drain.
+///
+/// # What is missing
 /// An embedded server has no logs of requests, no metrics address, no control socket, and does not
 /// watch its content. Options that ask for these are refused ([`Error::NotEmbedded`]). The program
 /// can offer metrics itself, from [`Handle::metrics`].

@@ -108,7 +108,7 @@ pub enum Error {
     /// is started now can serve it.
     #[error(
         "interface {interface} was removed, and has returned; the server must start again to serve it, \
-         because {why}; a service manager does so because of exit status {status}",
+         because {why}; a service manager does so after exit status {status}",
         status = BACK
     )]
     InterfaceBack {

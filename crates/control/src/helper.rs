@@ -32,7 +32,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use nmio::device::{
-    CurrentAddresses, Interface, InterfaceConfig, MemoryFacts, PacketMemory, QueueAccess, Transport,
+    CurrentAddresses, Interface, MemoryFacts, PacketMemory, QueueAccess, Transport,
 };
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,7 @@ use crate::args::ServeArgs;
 use crate::error::Error;
 use crate::follower::Opener;
 use crate::privileges::{HelperTasks, Kind, Plan, Table};
+use crate::returning::ReturningInterface;
 use process::Side;
 
 /// A request from the server to the helper.
@@ -250,28 +251,23 @@ fn assist(
     // the helper.
     let name = CString::new(format!("{program}-dev")).unwrap_or_default();
     process::set_name(&name).map_err(failed)?;
-    let mut config: Option<InterfaceConfig> = None;
-    let mut opened: Option<Interface> = None;
-    let mut memory = Vec::new();
+    let mut device: Option<ReturningInterface> = None;
     while let Some(request) = message::receive(socket).map_err(failed)? {
         // Only a compromised server sends a request that is not in its place, so the helper stops
         // there.
-        let result = match (request, &config) {
+        let result = match (request, &mut device) {
             (Request::Open { services }, None) => {
-                let config = config.insert(args.interface(program, services));
-                open(config, plan)
+                let ports = services.iter().map(|(_, port)| *port).collect();
+                let config = args.interface(program, services);
+                open(device.insert(ReturningInterface::new(config)), ports, plan)
             }
-            (Request::Reopen, Some(config)) => {
-                // What was attached to the removed interface is released first.
-                drop(opened.take());
-                reopen(config, &memory)
-            }
-            (Request::Keep { memory: facts }, Some(_)) => {
-                memory = receive_memory(socket, &facts).map_err(failed)?;
+            (Request::Reopen, Some(device)) => device.open_again(),
+            (Request::Keep { memory }, Some(device)) => {
+                device.keep(receive_memory(socket, &memory).map_err(failed)?);
                 continue;
             }
-            (Request::Follow, Some(_)) => {
-                let Some(outcome) = opened.as_mut().and_then(Interface::follow_addresses) else {
+            (Request::Follow, Some(device)) => {
+                let Some(outcome) = device.follow_addresses() else {
                     break;
                 };
                 let answer = outcome
@@ -282,22 +278,24 @@ fn assist(
             (Request::Open { .. }, Some(_)) | (_, None) => break,
         };
         match result {
-            Ok(interface) => {
-                send_interface(socket, &interface).map_err(failed)?;
-                opened = Some(interface);
+            Ok(interface) => send_interface(socket, interface).map_err(failed)?,
+            Err(error) => {
+                let answer = Answer::Refused(error.to_string());
+                message::send(socket, &answer).map_err(failed)?;
             }
-            Err(why) => message::send(socket, &Answer::Refused(why)).map_err(failed)?,
         }
     }
     Ok(())
 }
 
-/// Opens the interface and drops the helper's privileges. An error is a message for the operator. If
-/// the helper cannot drop its privileges, the server does not start, and prints why.
-fn open(config: &InterfaceConfig, plan: &Plan) -> Result<Interface, String> {
-    let ports: Vec<u16> = config.services.iter().map(|(_, port)| *port).collect();
-    let interface = Interface::open(config);
-    let interface = interface.map_err(|error| error.to_string())?;
+/// Opens the interface for services on these ports, and drops the helper's privileges. If the helper
+/// cannot drop its privileges, the server does not start, and prints why.
+fn open<'d>(
+    device: &'d mut ReturningInterface,
+    ports: Vec<u16>,
+    plan: &Plan,
+) -> Result<&'d Interface, Error> {
+    let interface = device.open()?;
     let follows = interface.can_follow_addresses();
     let reopens = interface.may_return() && !interface.polls_queues();
     let tasks = HelperTasks {
@@ -311,22 +309,8 @@ fn open(config: &InterfaceConfig, plan: &Plan) -> Result<Interface, String> {
         (false, true) => Kind::FollowingHelper,
         (false, false) => Kind::Helper,
     };
-    let dropped = plan
-        .privileges(Table::for_helper(tasks))
-        .and_then(|privileges| privileges.drop_all(kind));
-    dropped.map_err(|error| error.to_string())?;
-    Ok(interface)
-}
-
-/// Opens the interface again, and registers the packet memory of the workers for its queues. An error is
-/// a message for the operator.
-fn reopen(config: &InterfaceConfig, memory: &[PacketMemory]) -> Result<Interface, String> {
-    let interface = Interface::open(config).map_err(|error| error.to_string())?;
-    // If the number of queues has changed, the server starts again.
-    for (queue, memory) in (0..interface.queues()).zip(memory) {
-        let registered = interface.register_memory(queue, memory);
-        registered.map_err(|error| format!("the packet memory cannot be registered: {error}"))?;
-    }
+    let privileges = plan.privileges(Table::for_helper(tasks))?;
+    privileges.drop_all(kind)?;
     Ok(interface)
 }
 

@@ -123,6 +123,7 @@ mod readers;
 mod records;
 mod reload;
 pub mod report;
+mod returning;
 mod run;
 mod secret;
 mod signals;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use nmio::device::{QueueAccess, QueueSource};
+use nmio::device::QueueAccess;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
@@ -17,7 +17,6 @@ use crate::endpoint::Endpoints;
 use crate::error::Error;
 use crate::follower::{Follower, Removal};
 use crate::helper::{Helper, Life};
-use crate::interface_state::InterfaceState;
 use crate::launch::{Launch, Lines, checked_services};
 use crate::live::Published;
 use crate::log;
@@ -31,6 +30,7 @@ use crate::readers::{Readers, Reading};
 use crate::records::{RecordLog, Writers};
 use crate::reload::Reloader;
 use crate::report::Block;
+use crate::returning::Queues;
 use crate::signals::{self, Harmless, Request, Signals, Stop};
 use crate::status::Phase;
 use crate::status_log::StatusLog;
@@ -101,8 +101,6 @@ fn load_and_run<P: Program, E: Into<StartError>>(
 }
 
 const WATCHING: &str = "watching for signals";
-/// Number of messages about removals that may wait. The control thread takes them at once.
-const REMOVALS: usize = 64;
 
 /// The parts that are created before the content is loaded.
 struct Start<'a> {
@@ -130,7 +128,7 @@ impl Start<'_> {
         let endpoints = Endpoints::bind(&args.endpoints, P::NAME);
         let mut interface = helper.open(checked_services(args, program)?)?;
         let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
-        let (sources, mut follower, state, removals) = take_queues(&mut interface)?;
+        let mut queues = Queues::take(&mut interface)?;
         let launch = Launch {
             program,
             args,
@@ -151,11 +149,11 @@ impl Start<'_> {
             let reading = Reading::start(scope, P::NAME, readers(program), privileges)?;
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
-            let server = Observed::of(program, Arc::clone(&published), state, reloads);
+            let server = Observed::of(program, Arc::clone(&published), queues.state, reloads);
             let lines: Lines = configuration().chain(endpoints.lines()).collect();
             // The endpoints are served until the end of this scope.
             let _endpoints = endpoints.serve(&server, runtime)?;
-            let mut workers = launch.start(scope, sources, &mut follower, tell)?;
+            let mut workers = launch.start(scope, queues.sources, &mut queues.follower, tell)?;
             let mut watch = Watch {
                 events,
                 signals,
@@ -167,7 +165,7 @@ impl Start<'_> {
                 server: Arc::clone(&server),
                 supervisor,
                 drain_seconds: args.drain,
-                removals,
+                removals: queues.removals,
                 serving: String::new(),
             };
             let watched = watch.until_end(&mut workers, |ready, others| {
@@ -177,7 +175,7 @@ impl Start<'_> {
             runtime.block_on(async {
                 tokio::select! {
                     () = watched => {}
-                    never = self.keep_following(follower) => match never {},
+                    never = self.keep_following(queues.follower) => match never {},
                     never = housekeeping(supervisor, &published, &server) => match never {},
                 }
             });
@@ -194,33 +192,6 @@ fn readers<P: Program>(program: &P) -> Vec<&dyn Readers> {
     } else {
         Vec::new()
     }
-}
-
-/// The queues of an interface for the workers, who follows its changes, what the endpoints say of it, and
-/// news of its removals.
-type Queues = (
-    Vec<QueueSource>,
-    Follower,
-    Arc<InterfaceState>,
-    mpsc::Receiver<Removal>,
-);
-
-/// Takes the queues of the interface, and starts to watch it.
-fn take_queues(interface: &mut QueueAccess) -> Result<Queues, Error> {
-    let state = Arc::new(InterfaceState::of(interface));
-    let follower = Follower::new(interface, &state);
-    let mut follower = follower.map_err(Error::system("watching the interface"))?;
-    let (removals_in, removals) = mpsc::channel(REMOVALS);
-    let sources = (0..interface.queues()).map(|index| interface.queue(index));
-    let sources = if interface.may_return() {
-        follower.wait_for_return(removals_in);
-        sources.map(QueueSource::wait_for_return).collect()
-    } else {
-        sources.collect()
-    };
-    // A queue of a removed interface is freed when no descriptor is left.
-    interface.close_queues();
-    Ok((sources, follower, state, removals))
 }
 
 /// Makes the helper keep the packet memory of the workers, if their ports wait for the return of the

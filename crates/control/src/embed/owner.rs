@@ -1,38 +1,31 @@
 //! The thread that owns an embedded server. The thread opens the interface, watches the workers,
 //! and at the end removes what it created.
 
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::Instant;
 
 use nix::sys::signal::{SigSet, Signal};
-use nmio::device::{CurrentAddresses, Interface, QueueAccess};
+use nmio::device::QueueAccess;
 use tokio::sync::oneshot;
 
-use super::handle::{Handle, Haste, Message, Stopper};
+use super::handle::{Handle, Message, Stopper};
 use super::server::{Server, Starting};
+use super::watch::Watch;
 use crate::args::ServeArgs;
 use crate::endpoint::{ControlSocket, EndpointArgs};
 use crate::error::Error;
-use crate::follower::{self, Follower, Opener};
-use crate::interface_state::InterfaceState;
 use crate::launch::{Launch, services};
 use crate::live::Published;
-use crate::notices::Notices;
 use crate::observed::Observed;
 use crate::privileges::{Plan, Privileges, Table};
 use crate::program::Program;
 use crate::readers::Reading;
 use crate::report::Block;
-use crate::status_log::{self, StatusLog};
+use crate::returning::{Queues, ReturningInterface};
+use crate::status_log::StatusLog;
 use crate::summary::Summary;
 use crate::worker::Ready;
-use crate::workers::Workers;
-
-/// Allows one thread at a time to open an interface. Opening chooses free names and addresses, and
-/// temporarily disables libbpf's messages for the whole process.
-static OPENING: Mutex<()> = Mutex::new(());
 
 /// Signals caused by a thread's own faults, such as SIGSEGV, which must not be blocked.
 const FAULTS: [Signal; 7] = [
@@ -120,39 +113,40 @@ fn serve<P: Program>(
     let plan = Plan::new(args, P::NAME)?;
     let privileges = plan.privileges(Table::for_embedded())?;
     let services = services(program, args.port)?;
-    let mut interface = {
-        let _guard = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
-        Interface::open(&args.interface(P::NAME, services))?
-    };
-    let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
-    let access = QueueAccess::clone(&interface);
-    let state = Arc::new(InterfaceState::of(&access));
-    let mut follower =
-        Follower::new(&access, &state).map_err(Error::system("watching the interface"))?;
+    let mut interface = ReturningInterface::new(args.interface(P::NAME, services));
+    let mut access = QueueAccess::clone(interface.open()?);
+    let published: Arc<[_]> = Published::for_workers(access.queues()).into();
+    let Queues {
+        sources,
+        mut follower,
+        state,
+        removals,
+    } = Queues::take(&mut access)?;
     let observed = Observed::of(program, Arc::clone(&published), state, None);
-    let log = StatusLog::new(&published);
-    let stop = nmio::Stop::new();
     let launch = Launch {
         program,
         args,
         privileges: &privileges,
         interface: &access,
         published: &published,
-        stop: &stop,
+        stop: &nmio::Stop::new(),
     };
     let outcome = thread::scope(|scope| {
         // An error means that the owning thread has ended, which also drops the gates and so stops
         // the workers.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
         let reading = Reading::start_embedded(scope, P::NAME, program.readers())?;
-        let sources = (0..access.queues()).map(|index| access.queue(index));
-        let mut workers = launch.start(scope, sources.collect(), &mut follower, send)?;
+        let mut workers = launch.start(scope, sources, &mut follower, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&privileges, ready), ready);
-        let mut look = |now| {
-            follower.step(now, &mut interface);
+        let mut watch = Watch {
+            inbox,
+            interface: &mut interface,
+            follower,
+            removals,
+            log: StatusLog::new(&published),
+            observed: &observed,
         };
-        let watched = (inbox, log, &mut look as &mut dyn FnMut(Instant));
-        watch(&mut workers, watched, facts, &observed, |facts| {
+        watch.until_end(&mut workers, facts, |facts| {
             reading.serving();
             begun(facts, &launch, Arc::clone(&observed));
         });
@@ -162,22 +156,6 @@ fn serve<P: Program>(
     match outcome.error {
         Some(error) => Err(error),
         None => Ok(outcome.summary),
-    }
-}
-
-impl Opener for Interface {
-    fn follow(&mut self) -> Result<CurrentAddresses, Error> {
-        match self.follow_addresses() {
-            Some(outcome) => Ok(outcome?),
-            None => Ok(CurrentAddresses::default()),
-        }
-    }
-
-    /// Fails, because the workers of an embedded server end when their interface is removed.
-    fn reopen(&mut self) -> Result<QueueAccess, Error> {
-        Err(Error::Refused(
-            "an embedded server is not attached again".to_owned(),
-        ))
     }
 }
 
@@ -203,54 +181,6 @@ fn refuse_what_is_missing<P: Program>(args: &ServeArgs, program: &P) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Watches the workers until they have ended. When all workers are ready, opens their gates and
-/// passes the result of `facts` to `begun`. `look` looks for changes of the interface.
-fn watch(
-    workers: &mut Workers<'_>,
-    (inbox, mut log, look): (&Receiver<Message>, StatusLog<'_>, &mut dyn FnMut(Instant)),
-    facts: impl Fn(&[Ready]) -> Block,
-    observed: &Observed,
-    begun: impl FnOnce(Block),
-) {
-    let mut begun = Some(begun);
-    let mut notices = Notices::new(observed);
-    let mut next_log = Instant::now();
-    let mut next_look = next_log;
-    while !workers.has_ended() {
-        let now = Instant::now();
-        if now >= next_log {
-            log.log(now);
-            notices.look(now);
-            next_log = now + status_log::PERIOD;
-        }
-        if now >= next_look {
-            look(now);
-            next_look = now + follower::PERIOD;
-        }
-        match inbox.recv_timeout(next_log.min(next_look).saturating_duration_since(now)) {
-            Ok(Message::Stop(Haste::Drain)) => {
-                observed.note_stopping();
-                workers.stop();
-            }
-            Ok(Message::Stop(Haste::AtOnce)) | Err(RecvTimeoutError::Disconnected) => {
-                observed.note_stopping();
-                workers.stop_at_once();
-            }
-            Ok(Message::Worker(event)) => {
-                if let Some(ready) = workers.handle_event(event)
-                    && let Some(begun) = begun.take()
-                {
-                    let facts = facts(&ready);
-                    workers.serve();
-                    observed.note_serving(facts.lines());
-                    begun(facts);
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-    }
 }
 
 /// Returns the lines about the privileges that the workers dropped.

@@ -1,6 +1,9 @@
 //! Tests servers in this process. A test that opens a device needs root, and runs in its own
 //! network namespace.
 
+mod echo;
+mod returns;
+
 use std::future::Future;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
@@ -119,7 +122,7 @@ fn exists(name: &str) -> bool {
     names.any(|(other, _)| other.trim() == name)
 }
 
-fn eventually(what: &str, holds: impl Fn() -> bool) {
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
