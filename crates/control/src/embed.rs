@@ -1,8 +1,11 @@
 //! Runs a server inside a program that has its own `main`, and possibly its own runtime.
 
+mod answer;
 mod handle;
+mod looking;
 mod owner;
 mod server;
+mod signals;
 mod watch;
 
 use std::thread;
@@ -10,7 +13,9 @@ use std::thread;
 use crate::args::ServeArgs;
 use crate::error::Error;
 use crate::program::Program;
+pub use answer::Answer;
 pub use handle::Handle;
+pub use looking::{ConnectionList, TraceError};
 use owner::Owner;
 pub use server::{Server, Starting};
 
@@ -56,8 +61,9 @@ pub use server::{Server, Starting};
 ///
 /// # What is missing
 /// An embedded server has no logs of requests, no metrics address, no control socket, and does not
-/// watch its content. Options that ask for these are refused ([`Error::NotEmbedded`]). The program
-/// can offer metrics itself, from [`Handle::metrics`].
+/// watch its content. Options that ask for these are refused ([`Error::NotEmbedded`]). It cannot
+/// reload its content either. The [`Handle`] has the rest for the program: [`Handle::metrics`],
+/// [`Handle::status`], [`Handle::connections`] and [`Handle::trace`].
 ///
 /// # Privileges
 /// Each worker drops its privileges before the first packet, as with [`serve`](crate::serve). If

@@ -109,6 +109,11 @@ impl Observed {
         self.set_phase(Phase::Waiting);
     }
 
+    /// Returns the program's name.
+    pub(crate) fn program(&self) -> &'static str {
+        self.program
+    }
+
     /// Returns the interface.
     pub(crate) fn interface(&self) -> &InterfaceState {
         &self.interface

@@ -7,14 +7,14 @@ use clap::Args;
 use super::lines::ListLine;
 use super::socket::SocketArgs;
 use crate::args::number;
-use crate::table::filter::Filter;
+use crate::table::filter::ConnectionFilter;
 use crate::table::line::Line;
 
 /// The options of `connections`.
 #[derive(Args, Clone, Debug)]
 pub struct ConnectionsArgs {
     #[command(flatten)]
-    filter: Filter,
+    filter: ConnectionFilter,
 
     /// Maximum number of connections to show. The last line says how many there are.
     #[arg(long, value_name = "N", default_value_t = 10_000,

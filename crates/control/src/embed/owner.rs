@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use nix::sys::signal::{SigSet, Signal};
 use nmio::device::QueueAccess;
 use tokio::sync::oneshot;
 
 use super::handle::{Handle, Message, Stopper};
 use super::server::{Server, Starting};
+use super::signals::block_signals;
 use super::watch::Watch;
 use crate::args::ServeArgs;
 use crate::endpoint::{ControlSocket, EndpointArgs};
@@ -26,17 +26,6 @@ use crate::returning::{Queues, ReturningInterface};
 use crate::status_log::StatusLog;
 use crate::summary::Summary;
 use crate::worker::Ready;
-
-/// Signals caused by a thread's own faults, such as SIGSEGV, which must not be blocked.
-const FAULTS: [Signal; 7] = [
-    Signal::SIGABRT,
-    Signal::SIGBUS,
-    Signal::SIGFPE,
-    Signal::SIGILL,
-    Signal::SIGSEGV,
-    Signal::SIGSYS,
-    Signal::SIGTRAP,
-];
 
 /// The parts of a server that move to the owning thread.
 pub(super) struct Owner<P> {
@@ -123,6 +112,7 @@ fn serve<P: Program>(
         removals,
     } = Queues::take(&mut access)?;
     let observed = Observed::of(program, Arc::clone(&published), state, None);
+    let _traces = EndTraces(&observed);
     let launch = Launch {
         program,
         args,
@@ -159,6 +149,15 @@ fn serve<P: Program>(
     }
 }
 
+/// Ends the traces of a server when this value is dropped, also after a panic.
+struct EndTraces<'a>(&'a Observed);
+
+impl Drop for EndTraces<'_> {
+    fn drop(&mut self) {
+        self.0.tracer().end();
+    }
+}
+
 /// Refuses options that would have no effect.
 ///
 /// # Errors
@@ -191,14 +190,4 @@ fn worker_lines(privileges: &Privileges, ready: &[Ready]) -> Vec<(&'static str, 
         sum.merge(one);
     }
     privileges.lines(sum)
-}
-
-/// Blocks all signals except [`FAULTS`] on this thread. The workers' threads inherit the signal
-/// mask. Otherwise a signal handler could run in a worker's sandbox.
-fn block_signals() -> std::io::Result<()> {
-    let mut others = SigSet::all();
-    for fault in FAULTS {
-        others.remove(fault);
-    }
-    Ok(others.thread_block()?)
 }

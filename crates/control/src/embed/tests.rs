@@ -2,6 +2,7 @@
 //! network namespace.
 
 mod echo;
+mod looking;
 mod returns;
 
 use std::future::Future;

@@ -14,7 +14,7 @@ use super::reply::{Reply, set, stream, text};
 use crate::args::number;
 use crate::observed::Observed;
 use crate::program::ContentList;
-use crate::table::filter::Filter;
+use crate::table::filter::ConnectionFilter;
 use crate::table::list::ListRequest;
 use crate::trace::session::{MAX_SECONDS, MAX_SNAP, MIN_SNAP, TRAILERS, TraceRequest};
 
@@ -28,7 +28,7 @@ const PEER: &str = "give the client's address, such as 192.0.2.7";
 /// Lists the connections, as a line of JSON for each.
 pub(super) fn connections(query: Option<&str>, server: &Arc<Observed>) -> Reply {
     let mut request = ListRequest {
-        filter: Filter::default(),
+        filter: ConnectionFilter::default(),
         limit: DEFAULT_LIMIT,
     };
     let known = "peer, port, state and limit";
@@ -107,13 +107,11 @@ pub(super) fn trace(query: Option<&str>, server: &Arc<Observed>) -> Reply {
             format!("peer is missing: {PEER}\n"),
         );
     };
-    let request = TraceRequest {
-        peer,
-        count,
-        time,
-        snap,
-    };
-    let Some(place) = server.tracer().begin() else {
+    let mut request = TraceRequest::of(peer).with_count(count).with_snap(snap);
+    if let Some(time) = time {
+        request = request.with_time(time);
+    }
+    let Ok(place) = server.tracer().begin() else {
         let why = "another trace is running; end it first\n".to_owned();
         return text(StatusCode::CONFLICT, why);
     };

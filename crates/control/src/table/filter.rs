@@ -10,7 +10,7 @@ use crate::prefix::Prefix;
 
 /// The options that choose connections. A connection must match all that are given.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub struct ConnectionFilter {
     /// Only the connections of clients with this address, or in this network: ADDRESS or
     /// ADDRESS/BITS.
     #[arg(long, value_name = "ADDRESS[/BITS]")]
@@ -26,7 +26,34 @@ pub(crate) struct Filter {
     state: Option<StateName>,
 }
 
-impl Filter {
+impl ConnectionFilter {
+    /// Chooses only the connections of clients in this network.
+    #[must_use]
+    pub fn with_peer(self, peer: Prefix) -> Self {
+        Self {
+            peer: Some(peer),
+            ..self
+        }
+    }
+
+    /// Chooses only connections with this port on either side.
+    #[must_use]
+    pub fn with_port(self, port: u16) -> Self {
+        Self {
+            port: Some(port),
+            ..self
+        }
+    }
+
+    /// Chooses only connections in this state.
+    #[must_use]
+    pub fn with_state(self, state: State) -> Self {
+        Self {
+            state: Some(state.into()),
+            ..self
+        }
+    }
+
     pub(crate) fn matches(&self, connection: &Overview) -> bool {
         let Overview { peer, local, .. } = connection;
         self.peer.is_none_or(|prefix| prefix.contains(peer.ip()))
@@ -122,8 +149,8 @@ mod tests {
     use super::*;
     use crate::table::walk::example;
 
-    fn filter(parts: &[(&str, &str)]) -> Filter {
-        let mut filter = Filter::default();
+    fn filter(parts: &[(&str, &str)]) -> ConnectionFilter {
+        let mut filter = ConnectionFilter::default();
         for (name, value) in parts {
             filter.set(name, value).unwrap();
         }
@@ -165,7 +192,7 @@ mod tests {
         ];
         let all = filter(&parts);
         assert_eq!(all.to_query(), "peer=2001:db8::/32&port=7&state=last-ack&");
-        assert!(Filter::default().to_query().is_empty());
+        assert!(ConnectionFilter::default().to_query().is_empty());
         for (name, value) in [
             ("peer", "localhost"),
             ("peer", "192.0.2.1/33"),
@@ -174,11 +201,14 @@ mod tests {
             ("port", "0"),
             ("state", "open"),
         ] {
-            let refused = Filter::default().set(name, value).unwrap_err();
+            let refused = ConnectionFilter::default().set(name, value).unwrap_err();
             assert!(refused.is_some(), "{name}={value}");
         }
-        assert_eq!(Filter::default().set("color", "red"), Err(None));
-        let states = Filter::default().set("state", "open").unwrap_err().unwrap();
+        assert_eq!(ConnectionFilter::default().set("color", "red"), Err(None));
+        let states = ConnectionFilter::default()
+            .set("state", "open")
+            .unwrap_err()
+            .unwrap();
         assert!(
             states.starts_with("give one of syn-recv, established, "),
             "{states}"

@@ -15,72 +15,100 @@ use crate::report;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Line {
-    Connection(Box<Row>),
+    Connection(Box<ConnectionStatus>),
     /// The last line.
     End {
-        summary: Summary,
+        summary: ListSummary,
     },
 }
 
-/// What a list has to say about all connections.
+/// What a list of connections has to say about all connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Summary {
+pub struct ListSummary {
     /// Number of connections of all workers.
-    pub(crate) connections: u64,
+    pub connections: u64,
     /// Number of connections that match the filter.
-    pub(crate) matching: u64,
+    pub matching: u64,
     /// Number of connections in the list. It is smaller than `matching` if the list was cut.
-    pub(crate) listed: u64,
-    /// Numbers of the workers that did not answer. Their connections are missing.
-    pub(crate) silent_workers: Vec<u32>,
+    pub listed: u64,
+    /// Numbers of the workers that did not answer within 2 s, or have ended. Their connections are
+    /// missing.
+    pub silent_workers: Vec<u32>,
 }
 
-/// One connection. Times are in seconds, and windows in bytes.
+/// One TCP connection. Its JSON is what `connections --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Row {
-    pub(crate) worker: u32,
-    pub(crate) program: String,
-    pub(crate) local: SocketAddr,
-    pub(crate) peer: SocketAddr,
-    pub(crate) state: String,
-    pub(crate) age_seconds: f64,
-    pub(crate) idle_seconds: f64,
-    pub(crate) bytes_sent: u64,
-    pub(crate) bytes_acked: u64,
-    pub(crate) bytes_received: u64,
-    pub(crate) retransmits: u32,
-    pub(crate) retries: u8,
-    pub(crate) recovery: String,
-    pub(crate) mss: u16,
-    pub(crate) cwnd: u32,
-    /// `None` as long as there was no loss.
-    pub(crate) ssthresh: Option<u32>,
-    pub(crate) srtt_seconds: f64,
-    pub(crate) rttvar_seconds: f64,
-    pub(crate) min_rtt_seconds: f64,
-    pub(crate) rto_seconds: f64,
-    pub(crate) unacked: u32,
-    pub(crate) unsent: u32,
-    pub(crate) sacked: u32,
-    pub(crate) lost: u32,
-    pub(crate) snd_wnd: u32,
-    pub(crate) rcv_wnd: u32,
-    pub(crate) options: Vec<String>,
-    pub(crate) sending: Option<Sent>,
+pub struct ConnectionStatus {
+    /// Number of the worker that serves the connection.
+    pub worker: u32,
+    /// The program's name. It differs between the parts of a [`Both`](crate::Both).
+    pub program: String,
+    /// The server's address and port.
+    pub local: SocketAddr,
+    /// The client's address and port.
+    pub peer: SocketAddr,
+    /// The state of RFC 9293, section 3.3.2, with the name that `ss` uses, such as `established`.
+    pub state: String,
+    /// Time since the SYN arrived, or since the ACK of a SYN cookie, in seconds.
+    pub age_seconds: f64,
+    /// Time since the last segment, in seconds. It is zero while data is in flight.
+    pub idle_seconds: f64,
+    /// Number of bytes sent, without retransmissions.
+    pub bytes_sent: u64,
+    /// Number of bytes that the client has acknowledged cumulatively.
+    pub bytes_acked: u64,
+    /// Number of bytes received in order.
+    pub bytes_received: u64,
+    /// Number of retransmissions, including probes of lost tails.
+    pub retransmits: u32,
+    /// Number of timeouts since the client last acknowledged new data, or of probes without an answer.
+    pub retries: u8,
+    /// The phase of loss recovery: `open`, `disorder`, `recovery` or `loss`.
+    pub recovery: String,
+    /// Maximum payload of a segment, in bytes.
+    pub mss: u16,
+    /// Congestion window, in bytes.
+    pub cwnd: u32,
+    /// Slow-start threshold in bytes, or `None` as long as there was no loss.
+    pub ssthresh: Option<u32>,
+    /// Smoothed round-trip time in seconds, or zero before the first sample.
+    pub srtt_seconds: f64,
+    /// Variation of the round-trip time, in seconds.
+    pub rttvar_seconds: f64,
+    /// Minimum round-trip time in seconds, or zero before the first sample.
+    pub min_rtt_seconds: f64,
+    /// Retransmission timeout with its backoff, in seconds.
+    pub rto_seconds: f64,
+    /// Number of bytes sent but not yet acknowledged cumulatively. A FIN counts as one byte.
+    pub unacked: u32,
+    /// Number of bytes written but not yet sent. A FIN counts as one byte.
+    pub unsent: u32,
+    /// Number of bytes acknowledged selectively, but not yet cumulatively.
+    pub sacked: u32,
+    /// Number of unacknowledged bytes that count as lost and were not yet retransmitted.
+    pub lost: u32,
+    /// The client's window, in bytes.
+    pub snd_wnd: u32,
+    /// The server's window as last advertised, in bytes.
+    pub rcv_wnd: u32,
+    /// The TCP options in use: `ts`, `sack`, `ecn`, and `wscale:N,N` with both shifts.
+    pub options: Vec<String>,
+    /// The content that is being sent, if there is any.
+    pub sending: Option<SendingStatus>,
 }
 
 /// The content that a connection is sending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sent {
+pub struct SendingStatus {
     /// Its name, if it has one: the path of a file.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Number of its bytes that are acknowledged, with the head of the response.
-    pub(crate) acked: u64,
+    pub acked: u64,
     /// Its length in bytes, with the head of the response.
-    pub(crate) len: u64,
+    pub len: u64,
 }
 
-impl Row {
+impl ConnectionStatus {
     /// Creates the line of a connection of this worker. `name` is the name of the content that it
     /// sends, if that has one.
     pub(crate) fn new(worker: u32, found: &Found, name: Option<String>) -> Self {
@@ -118,7 +146,7 @@ impl Row {
             snd_wnd: info.snd_wnd,
             rcv_wnd: info.rcv_wnd,
             options: options(info),
-            sending: connection.sending.map(|sending| Sent {
+            sending: connection.sending.map(|sending| SendingStatus {
                 name,
                 acked: sending.at,
                 len: sending.len,
@@ -154,7 +182,7 @@ fn options(info: &Info) -> Vec<String> {
 }
 
 /// Formats a connection as a line with its addresses, and one with its counts, like `ss`.
-impl fmt::Display for Row {
+impl fmt::Display for ConnectionStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             program,
@@ -212,7 +240,7 @@ impl fmt::Display for Row {
     }
 }
 
-impl fmt::Display for Sent {
+impl fmt::Display for SendingStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let len = report::bytes(self.len);
         let Some(name) = &self.name else {
@@ -224,7 +252,7 @@ impl fmt::Display for Sent {
 }
 
 /// Formats the last line of a list for people.
-impl fmt::Display for Summary {
+impl fmt::Display for ListSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "connections: {}", report::count(self.connections))?;
         if self.matching < self.connections {
@@ -274,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_line_for_people_leaves_out_most_zeros() {
-        let row = Row::new(1, &found(), Some("/a".to_owned()));
+        let row = ConnectionStatus::new(1, &found(), Some("/a".to_owned()));
         assert_eq!(
             row.to_string(),
             "established  192.0.2.1:80 192.0.2.7:5000 web, worker 1, sending /a (25% of 1.0 kB)\n     \
@@ -285,9 +313,9 @@ mod tests {
 
     #[test]
     fn a_list_is_read_as_it_was_written() {
-        let row = Line::Connection(Row::new(0, &found(), None).into());
+        let row = Line::Connection(ConnectionStatus::new(0, &found(), None).into());
         let end = Line::End {
-            summary: Summary::default(),
+            summary: ListSummary::default(),
         };
         for line in [row, end] {
             let json = serde_json::to_string(&line).unwrap();
@@ -297,7 +325,7 @@ mod tests {
 
     #[test]
     fn the_last_line_says_what_is_missing() {
-        let summary = Summary {
+        let summary = ListSummary {
             connections: 2_000,
             matching: 1_500,
             listed: 1_000,
@@ -308,7 +336,7 @@ mod tests {
             "connections: 2,000, of which 1,500 match; the list is cut after 1,000, and --limit \
              sets another number; worker 3 did not answer, so connections are missing"
         );
-        let all = Summary {
+        let all = ListSummary {
             connections: 1,
             matching: 1,
             listed: 1,

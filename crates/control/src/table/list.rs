@@ -8,8 +8,8 @@ use hyper::body::{Bytes, Frame};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::filter::Filter;
-use super::line::{Line, Row, Summary};
+use super::filter::ConnectionFilter;
+use super::line::{ConnectionStatus, Line, ListSummary};
 use super::walk::{Found, Walk};
 use crate::live::Published;
 use crate::program::ContentNames;
@@ -24,9 +24,32 @@ const NAMED_TOGETHER: usize = 1_024;
 /// What a list should have.
 #[derive(Clone, Debug)]
 pub(crate) struct ListRequest {
-    pub(crate) filter: Filter,
+    pub(crate) filter: ConnectionFilter,
     /// Maximum number of connections in the list.
     pub(crate) limit: u64,
+}
+
+/// A part of a list: some of its lines, in order.
+pub(crate) struct ListPart(Vec<Line>);
+
+impl ListPart {
+    /// Returns the lines of this part.
+    pub(crate) fn into_lines(self) -> Vec<Line> {
+        self.0
+    }
+}
+
+/// Writes the lines as JSON, for the body of an answer.
+impl From<ListPart> for Frame<Bytes> {
+    fn from(part: ListPart) -> Self {
+        let mut bytes = Vec::new();
+        for line in part.0 {
+            // A line has no map, so it can always be written.
+            let _ = serde_json::to_writer(&mut bytes, &line);
+            bytes.push(b'\n');
+        }
+        Self::data(Bytes::from(bytes))
+    }
 }
 
 /// The workers of a server, which can be asked for their connections.
@@ -50,18 +73,21 @@ impl Lister {
         }
     }
 
-    /// Sends the lines of a list to `out`, until all are sent or the client has gone away.
-    pub(crate) async fn list(&self, request: ListRequest, out: mpsc::Sender<Frame<Bytes>>) {
+    /// Sends the parts of a list to `out`, until all are sent or the client has gone away.
+    pub(crate) async fn list<T>(&self, request: ListRequest, out: mpsc::Sender<T>)
+    where
+        T: From<ListPart>,
+    {
         // Nobody is left to be told.
         let _ = self.send_list(request, &out).await;
     }
 
-    async fn send_list(
+    async fn send_list<T: From<ListPart>>(
         &self,
         request: ListRequest,
-        out: &mpsc::Sender<Frame<Bytes>>,
+        out: &mpsc::Sender<T>,
     ) -> Result<(), Gone> {
-        let mut summary = Summary::default();
+        let mut summary = ListSummary::default();
         for worker in 0..self.published.len() as u32 {
             self.send_worker(worker, &request, &mut summary, out)
                 .await?;
@@ -69,12 +95,12 @@ impl Lister {
         send(out, [Line::End { summary }]).await
     }
 
-    async fn send_worker(
+    async fn send_worker<T: From<ListPart>>(
         &self,
         worker: u32,
         request: &ListRequest,
-        summary: &mut Summary,
-        out: &mpsc::Sender<Frame<Bytes>>,
+        summary: &mut ListSummary,
+        out: &mpsc::Sender<T>,
     ) -> Result<(), Gone> {
         let mut walk = Box::new(Walk::new(request.filter.clone()));
         let mut batch = Vec::new();
@@ -116,11 +142,11 @@ impl Lister {
         timeout(PATIENCE, answer).await.ok()?.ok()
     }
 
-    async fn send_rows(
+    async fn send_rows<T: From<ListPart>>(
         &self,
         worker: u32,
         batch: &[Found],
-        out: &mpsc::Sender<Frame<Bytes>>,
+        out: &mpsc::Sender<T>,
     ) -> Result<(), Gone> {
         if batch.is_empty() {
             return Ok(());
@@ -129,7 +155,7 @@ impl Lister {
         let rows = batch.iter().map(|found| {
             let content = found.connection.sending.and_then(|sent| sent.content);
             let name = content.and_then(|content| names.get(&content).cloned().flatten());
-            Line::Connection(Row::new(worker, found, name).into())
+            Line::Connection(ConnectionStatus::new(worker, found, name).into())
         });
         send(out, rows).await
     }
@@ -152,18 +178,12 @@ impl Lister {
     }
 }
 
-async fn send(
-    out: &mpsc::Sender<Frame<Bytes>>,
+async fn send<T: From<ListPart>>(
+    out: &mpsc::Sender<T>,
     lines: impl IntoIterator<Item = Line>,
 ) -> Result<(), Gone> {
-    let mut bytes = Vec::new();
-    for line in lines {
-        // A line has no map, so it can always be written.
-        let _ = serde_json::to_writer(&mut bytes, &line);
-        bytes.push(b'\n');
-    }
-    let frame = Frame::data(Bytes::from(bytes));
-    out.send(frame).await.map_err(|_| Gone)
+    let part = ListPart(lines.into_iter().collect());
+    out.send(part.into()).await.map_err(|_| Gone)
 }
 
 #[cfg(test)]
@@ -195,7 +215,7 @@ mod tests {
         let lines = runtime.block_on(async {
             let (out, mut frames) = mpsc::channel(8);
             let request = ListRequest {
-                filter: Filter::default(),
+                filter: ConnectionFilter::default(),
                 limit: 10,
             };
             let worker = async {
@@ -219,9 +239,9 @@ mod tests {
             }
             read(all)
         });
-        let summary = Summary {
+        let summary = ListSummary {
             silent_workers: vec![1],
-            ..Summary::default()
+            ..ListSummary::default()
         };
         assert_eq!(lines, [Line::End { summary }]);
     }

@@ -3,7 +3,7 @@
 use nmio::Instant;
 use tcpip::{Application, CongestionControl, Overview, Stack};
 
-use super::filter::Filter;
+use super::filter::ConnectionFilter;
 
 /// Maximum number of places that a worker visits between two batches of packets. A place takes less
 /// than a microsecond.
@@ -17,7 +17,7 @@ pub(crate) const SLICE: usize = 64;
 /// visited at most once.
 #[derive(Debug)]
 pub struct Walk {
-    filter: Filter,
+    filter: ConnectionFilter,
     /// Where the next slice begins: the number of a table, and a place in it.
     table: usize,
     place: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Found {
 
 impl Walk {
     /// Creates a walk to the connections that match.
-    pub(crate) fn new(filter: Filter) -> Self {
+    pub(crate) fn new(filter: ConnectionFilter) -> Self {
         Self {
             filter,
             table: 0,
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_slice_visits_at_most_64_places_of_all_tables() {
         let tables = [full(1..101), full(101..161)];
-        let mut walk = Walk::new(Filter::default());
+        let mut walk = Walk::new(ConnectionFilter::default());
         let mut found = Vec::new();
         let mut sizes = Vec::new();
         loop {
@@ -182,9 +182,9 @@ mod tests {
 
     #[test]
     fn empty_tables_end_at_once() {
-        let mut walk = Walk::new(Filter::default());
+        let mut walk = Walk::new(ConnectionFilter::default());
         assert!(slice(&mut walk, &[vec![], vec![]]).is_empty() && walk.has_ended());
-        let mut walk = Walk::new(Filter::default());
+        let mut walk = Walk::new(ConnectionFilter::default());
         walk.begin_slice();
         assert!(walk.has_ended(), "a program without TCP shows no table");
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_connection_that_stays_is_found_once() {
         let mut tables = [full(1..101), full(201..211)];
-        let mut walk = Walk::new(Filter::default());
+        let mut walk = Walk::new(ConnectionFilter::default());
         let mut found = slice(&mut walk, &tables);
         tables[0][3] = None;
         tables[0][5] = Some(999);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn only_connections_that_match_are_found() {
-        let mut filter = Filter::default();
+        let mut filter = ConnectionFilter::default();
         filter.set("port", "42").unwrap();
         let mut walk = Walk::new(filter);
         let tables = [full(1..101), vec![]];

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::body::{Bytes, Frame};
 use hyper::header::HeaderValue;
 use pcap_file::PcapError;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::capture::{CaptureReader, capture};
@@ -35,17 +36,87 @@ pub(crate) const DROPPED: &str = "dropped";
 /// The names of both.
 pub(crate) const TRAILERS: &str = "packets, dropped";
 
-/// What a trace should have.
+/// What a trace should have: the packets of one client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TraceRequest {
-    /// The client whose packets are wanted.
-    pub(crate) peer: IpAddr,
-    /// Number of packets after which the trace ends.
-    pub(crate) count: u64,
-    /// Time after which the trace ends.
-    pub(crate) time: Option<Duration>,
-    /// Maximum number of bytes of each packet.
-    pub(crate) snap: u32,
+pub struct TraceRequest {
+    peer: IpAddr,
+    count: u64,
+    time: Option<Duration>,
+    snap: u32,
+}
+
+impl TraceRequest {
+    /// Asks for the packets from and to the client with this address, and for ARP packets about it. The
+    /// trace has no limit of packets or time, and has whole packets.
+    pub fn of(peer: IpAddr) -> Self {
+        Self {
+            peer,
+            count: u64::MAX,
+            time: None,
+            snap: MAX_SNAP,
+        }
+    }
+
+    /// Ends the trace after this number of packets. Zero counts as 1.
+    #[must_use]
+    pub fn with_count(self, packets: u64) -> Self {
+        Self {
+            count: packets.max(1),
+            ..self
+        }
+    }
+
+    /// Ends the trace after this time. A longer time than a week counts as a week.
+    #[must_use]
+    pub fn with_time(self, time: Duration) -> Self {
+        let longest = Duration::from_secs(MAX_SECONDS.into());
+        Self {
+            time: Some(time.min(longest)),
+            ..self
+        }
+    }
+
+    /// Keeps at most this number of bytes of each packet. A number outside of the range from 14 to
+    /// 262,144 counts as the nearest one in it.
+    #[must_use]
+    pub fn with_snap(self, bytes: u32) -> Self {
+        Self {
+            snap: bytes.clamp(MIN_SNAP, MAX_SNAP),
+            ..self
+        }
+    }
+}
+
+/// The numbers of packets of a trace that has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceSummary {
+    /// Number of packets in the capture.
+    pub packets: u64,
+    /// Number of packets that are missing, because they came too fast.
+    pub dropped: u64,
+}
+
+/// A part of a trace.
+pub(crate) enum TracePart {
+    /// The next bytes of the capture.
+    Bytes(Vec<u8>),
+    /// The last part.
+    End(TraceSummary),
+}
+
+/// Makes a part of the body of an answer, or the fields behind it.
+impl From<TracePart> for Frame<Bytes> {
+    fn from(part: TracePart) -> Self {
+        match part {
+            TracePart::Bytes(bytes) => Self::data(bytes.into()),
+            TracePart::End(summary) => {
+                let mut trailers = HeaderMap::new();
+                trailers.insert(PACKETS, HeaderValue::from(summary.packets));
+                trailers.insert(DROPPED, HeaderValue::from(summary.dropped));
+                Self::trailers(trailers)
+            }
+        }
+    }
 }
 
 /// The workers of a server, of which one client at a time gets a trace.
@@ -54,6 +125,8 @@ pub(crate) struct Tracer {
     program: &'static str,
     published: Arc<[Published]>,
     place: Arc<Semaphore>,
+    /// Whether the trace that has the place must end.
+    is_stopped: AtomicBool,
     stop: Notify,
 }
 
@@ -63,28 +136,41 @@ impl Tracer {
             program,
             published,
             place: Arc::new(Semaphore::new(1)),
+            is_stopped: AtomicBool::new(false),
             stop: Notify::new(),
         }
     }
 
-    /// Takes the place of the only trace. Returns `None` if a trace is running.
-    pub(crate) fn begin(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.place).try_acquire_owned().ok()
+    /// Takes the place of the only trace.
+    ///
+    /// # Errors
+    /// If a trace is running, or if the server has ended.
+    pub(crate) fn begin(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        let place = Arc::clone(&self.place).try_acquire_owned()?;
+        self.is_stopped.store(false, Ordering::SeqCst);
+        Ok(place)
+    }
+
+    /// Ends the trace that is running, if there is one, and refuses others.
+    pub(crate) fn end(&self) {
+        self.place.close();
+        self.stop();
     }
 
     /// Ends the trace that is running, as if its time were over. Returns false if none is running.
     pub(crate) fn stop(&self) -> bool {
+        self.is_stopped.store(true, Ordering::SeqCst);
         self.stop.notify_waiters();
         self.place.available_permits() == 0
     }
 
     /// Sends a trace to `out`, until it ends or the client has gone away. `place` is the result of
     /// [`begin`](Self::begin).
-    pub(crate) async fn trace(
+    pub(crate) async fn trace<T: From<TracePart>>(
         &self,
         request: TraceRequest,
         place: OwnedSemaphorePermit,
-        out: mpsc::Sender<Frame<Bytes>>,
+        out: mpsc::Sender<T>,
     ) {
         let stopped = self.stop.notified();
         tokio::pin!(stopped);
@@ -94,7 +180,9 @@ impl Tracer {
         let end = request.time.map(|time| Instant::now() + time);
         // Writing to memory does not fail.
         if let Ok(mut file) = Pcapng::new(self.program, workers, request.snap) {
-            while file.packets() < request.count {
+            // The trace, or the server, may have been stopped before this future waited for that.
+            let is_stopped = || self.is_stopped.load(Ordering::SeqCst) || self.place.is_closed();
+            while file.packets() < request.count && !is_stopped() {
                 let is_empty = copy(&mut readers, &mut file, request.count).is_none();
                 if send(&mut file, &out).await.is_err() {
                     break;
@@ -178,29 +266,30 @@ fn copy(readers: &mut [CaptureReader], file: &mut Pcapng, count: u64) -> Option<
 }
 
 /// Sends the bytes that the file has.
-async fn send(file: &mut Pcapng, out: &mpsc::Sender<Frame<Bytes>>) -> Result<(), Gone> {
+async fn send<T: From<TracePart>>(file: &mut Pcapng, out: &mpsc::Sender<T>) -> Result<(), Gone> {
     if file.len() == 0 {
         return Ok(());
     }
-    let frame = Frame::data(Bytes::from(file.take()));
-    out.send(frame).await.map_err(|_| Gone)
+    let part = TracePart::Bytes(file.take());
+    out.send(part.into()).await.map_err(|_| Gone)
 }
 
-/// Sends the end of the file, and the fields behind it.
-async fn finish(
+/// Sends the end of the file, and the numbers of packets.
+async fn finish<T: From<TracePart>>(
     mut file: Pcapng,
     dropped: &[u64],
-    out: &mpsc::Sender<Frame<Bytes>>,
+    out: &mpsc::Sender<T>,
 ) -> Result<(), Gone> {
     for (worker, dropped) in dropped.iter().enumerate() {
         let _: Result<(), PcapError> = file.dropped(worker as u32, *dropped);
     }
     send(&mut file, out).await?;
-    let mut trailers = HeaderMap::new();
-    trailers.insert(PACKETS, HeaderValue::from(file.packets()));
-    trailers.insert(DROPPED, HeaderValue::from(dropped.iter().sum::<u64>()));
-    let frame = Frame::trailers(trailers);
-    out.send(frame).await.map_err(|_| Gone)
+    let summary = TraceSummary {
+        packets: file.packets(),
+        dropped: dropped.iter().sum(),
+    };
+    let part = TracePart::End(summary);
+    out.send(part.into()).await.map_err(|_| Gone)
 }
 
 #[cfg(test)]
@@ -239,7 +328,7 @@ mod tests {
         let tracer = Tracer::new("test", Arc::clone(&published));
         assert!(!tracer.stop(), "none is running");
         let place = tracer.begin().unwrap();
-        assert!(tracer.begin().is_none(), "one at a time");
+        assert!(tracer.begin().is_err(), "one at a time");
         let request = TraceRequest {
             peer: "192.0.2.7".parse().unwrap(),
             count,
@@ -271,7 +360,7 @@ mod tests {
             () = working => {}
         }
         assert_eq!(has_stopped, stops);
-        assert!(tracer.begin().is_some(), "the place is free again");
+        assert!(tracer.begin().is_ok(), "the place is free again");
         assert!(captures.iter().all(Option::is_none), "both have stopped");
         (bytes, trailers)
     }
@@ -311,9 +400,9 @@ mod tests {
             snap: 96,
         };
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-        let (out, frames) = mpsc::channel(8);
+        let (out, frames) = mpsc::channel::<Frame<Bytes>>(8);
         drop(frames);
         runtime.block_on(tracer.trace(request, place, out));
-        assert!(tracer.begin().is_some());
+        assert!(tracer.begin().is_ok());
     }
 }
