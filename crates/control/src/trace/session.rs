@@ -182,7 +182,9 @@ impl Tracer {
         if let Ok(mut file) = Pcapng::new(self.program, workers, request.snap) {
             // The trace, or the server, may have been stopped before this future waited for that.
             let is_stopped = || self.is_stopped.load(Ordering::SeqCst) || self.place.is_closed();
-            while file.packets() < request.count && !is_stopped() {
+            // Its time also ends while there are always packets.
+            let is_over = || is_stopped() || end.is_some_and(|end| Instant::now() >= end);
+            while file.packets() < request.count && !is_over() {
                 let is_empty = copy(&mut readers, &mut file, request.count).is_none();
                 if send(&mut file, &out).await.is_err() {
                     break;
@@ -196,9 +198,6 @@ impl Tracer {
                     () = sleep_until(wake) => {}
                     () = &mut stopped => break,
                     () = out.closed() => break,
-                }
-                if end.is_some_and(|end| Instant::now() >= end) {
-                    break;
                 }
             }
             let dropped = self.stop_workers(workers).await;
