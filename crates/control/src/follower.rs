@@ -1,7 +1,8 @@
-//! Follows changes of the interface while the workers serve: its addresses and its link.
+//! Follows changes of the interface while the workers serve: its addresses, its MAC address and its
+//! link.
 //!
-//! The kernel reports each change ([`Monitor`]). After a change of the addresses, the helper process
-//! changes the steering program and the reserved ports, and returns the addresses. The workers get
+//! The kernel reports each change ([`Monitor`]). After a change of an address, the helper process changes
+//!  the steering program and the reserved ports, and returns the addresses. The workers get
 //! them through their mailboxes.
 //!
 //! If the interface is removed, the follower waits until an interface of this name can be served. The
@@ -14,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eth::Station;
+use eth::{Mac, Station};
 use nmio::device::{Change, CurrentAddresses, Monitor, NewQueue, QueueAccess};
 use nmio::mailbox::{SendMessageError, Sender};
 use tokio::sync::mpsc;
@@ -40,11 +41,19 @@ const RETRY: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) enum NetworkChange {
     /// The server has the addresses of this station now.
-    Station(Box<Station>),
+    Station(Box<Renewal>),
     /// End the connections to addresses that the server no longer has.
     ResetStrangers,
     /// Go on with a queue of another interface, which has taken the place of a removed one.
     Attach(Box<Attachment>),
+}
+
+/// The addresses of a server after a change, for a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Renewal {
+    pub(crate) station: Station,
+    /// Whether to announce the addresses.
+    pub(crate) announces: bool,
 }
 
 /// A queue of another interface, for a worker.
@@ -94,6 +103,8 @@ pub(crate) struct Follower {
     served: CurrentAddresses,
     is_own: bool,
     can_follow: bool,
+    /// Whether a change of the MAC address can be followed.
+    can_follow_mac: bool,
     /// The interface as it was opened last, without its queues.
     former: QueueAccess,
     /// Who hears of a removal, if the workers' ports wait for the return of the interface.
@@ -168,14 +179,16 @@ impl Follower {
             mac: interface.mac(),
             vlans: interface.vlans().to_vec(),
             served: CurrentAddresses {
+                mac: None,
                 addresses: interface.addresses().to_vec(),
                 refused: Vec::new(),
             },
             is_own: interface.is_own(),
             can_follow: interface.can_follow_addresses(),
+            can_follow_mac: interface.can_follow_mac(),
             is_removed: false,
             // The addresses may have changed before the monitor was opened.
-            is_stale: interface.can_follow_addresses(),
+            is_stale: true,
             is_up,
             patience: None,
             retry: None,
@@ -218,7 +231,7 @@ impl Follower {
             self.reopen(opener, now);
         }
         let retries = self.retry.is_some_and(|time| now >= time);
-        if (self.is_stale || retries) && self.can_follow {
+        if (self.is_stale || retries) && (self.can_follow || self.can_follow_mac) {
             (self.is_stale, self.retry) = (false, None);
             match opener.follow() {
                 Ok(current) => self.serve(current, now),
@@ -247,11 +260,17 @@ impl Follower {
         self.note_refused(&current.refused, now);
         let (old, new) = (self.served.distinct(), current.distinct());
         self.note_difference(&old, &new, now);
+        let is_moved = self.note_mac(current.mac);
         let is_new = self.served.addresses != current.addresses;
         self.served = current;
-        if is_new {
+        if is_new || is_moved {
             let station = station(self.mac, &self.served.addresses, &self.vlans);
-            self.send(&NetworkChange::Station(Box::new(station)));
+            for (index, outbox) in self.outboxes.iter_mut().enumerate() {
+                outbox.push(NetworkChange::Station(Box::new(Renewal {
+                    station: station.clone(),
+                    announces: is_moved && self.is_own && index == 0,
+                })));
+            }
         }
         let addresses = new.iter().map(ToString::to_string).collect();
         self.state.change(|status| status.addresses = addresses);
@@ -315,15 +334,31 @@ impl Follower {
         }
         self.is_up = self.monitor.as_ref().is_none_or(Monitor::has_link);
         self.can_follow = opened.can_follow_addresses();
+        self.can_follow_mac = opened.can_follow_mac();
         // The addresses may have changed since the helper process has read them.
-        self.is_stale = self.can_follow;
+        self.is_stale = true;
         let current = CurrentAddresses {
+            mac: None,
             addresses: opened.addresses().to_vec(),
             refused: Vec::new(),
         };
         opened.close_queues();
         self.former = opened;
         self.serve(current, now);
+    }
+
+    /// Adopts the interface's MAC address. Returns true if it is a new one.
+    fn note_mac(&mut self, mac: Option<[u8; 6]>) -> bool {
+        let Some(mac) = mac.filter(|mac| *mac != self.mac) else {
+            return false;
+        };
+        self.mac = mac;
+        tracing::warn!(
+            "interface {} has MAC address {} now, and the server answers to it",
+            self.interface,
+            Mac(mac)
+        );
+        true
     }
 
     fn note_refused(&mut self, refused: &[(IpAddr, String)], now: Instant) {
@@ -392,20 +427,22 @@ impl Follower {
                 // Some addresses return only now.
                 self.patience = self.patience.map(|_| now + PATIENCE);
             }
-            Change::AddressAdded(_) | Change::AddressRemoved(_) => self.is_stale = true,
+            Change::AddressAdded(_) | Change::AddressRemoved(_) => self.is_stale |= self.can_follow,
+            Change::Mac(_) => self.is_stale |= self.can_follow_mac,
             Change::Missed => {
                 self.is_stale = true;
                 self.is_up = self.monitor.as_ref().is_none_or(Monitor::has_link);
             }
             Change::Removed => {
                 self.is_up = false;
-                (self.can_follow, self.is_removed) = (false, true);
+                (self.can_follow, self.can_follow_mac) = (false, false);
+                self.is_removed = true;
                 (self.patience, self.retry) = (None, None);
                 if let Some(removals) = &self.removals {
                     tell(removals, Removal::Waits);
                 }
             }
-            Change::Mac(_) | Change::Mtu(_) | Change::Renamed | Change::Returned => {}
+            Change::Mtu(_) | Change::Renamed | Change::Returned => {}
         }
         let is_up = self.is_up;
         self.state.change(|status| status.is_up = is_up);
@@ -432,7 +469,11 @@ impl Follower {
             Change::AddressRemoved(address) => {
                 tracing::info!("interface {name} has lost address {address}; {restart}");
             }
-            Change::Mac(_) if self.is_removed => {}
+            // `note_mac` logs a change that the server follows.
+            Change::Mac(_) if self.can_follow_mac || self.is_removed => {}
+            Change::Mac(_) if !self.former.shares_mac() => {
+                tracing::info!("interface {name} has a new MAC address; the server keeps its own");
+            }
             Change::Mac(mac) if mac == self.mac => {
                 tracing::warn!("interface {name} has its former MAC address, and is served again");
             }

@@ -21,6 +21,7 @@ fn follower() -> (Follower, Mailbox<NetworkChange>) {
         served: addresses(&["192.0.2.1/24"]),
         is_own: false,
         can_follow: true,
+        can_follow_mac: true,
         is_removed: false,
         former: interface([2; 6], &["192.0.2.1/24"], 1500),
         removals: None,
@@ -36,17 +37,28 @@ fn follower() -> (Follower, Mailbox<NetworkChange>) {
 
 /// Creates an interface of `AF_XDP` with one queue, as the helper process describes it.
 fn interface(mac: [u8; 6], list: &[&str], mtu: usize) -> QueueAccess {
+    let kind = serde_json::json!({"Xdp": {
+        "interface": "srv0",
+        "has_namespace": false,
+        "index": 7,
+        "generic": false,
+        "partial_checksums": false,
+        "zero_copy": "Auto",
+        "offload": "Auto",
+        "napis": [],
+    }});
+    device(&kind, mac, list, mtu)
+}
+
+fn tap() -> QueueAccess {
+    let kind = serde_json::json!({"Tap": {"name": "srv0"}});
+    device(&kind, [2; 6], &["192.0.2.1/24"], 1500)
+}
+
+/// Creates a device of this kind.
+fn device(kind: &serde_json::Value, mac: [u8; 6], list: &[&str], mtu: usize) -> QueueAccess {
     let facts = serde_json::json!({
-        "kind": {"System": {"Xdp": {
-            "interface": "srv0",
-            "has_namespace": false,
-            "index": 7,
-            "generic": false,
-            "partial_checksums": false,
-            "zero_copy": "Auto",
-            "offload": "Auto",
-            "napis": [],
-        }}},
+        "kind": {"System": kind},
         "mac": mac,
         "mtu": mtu,
         "own": false,
@@ -86,6 +98,7 @@ fn no_interface() -> Result<QueueAccess, Error> {
 
 fn addresses(list: &[&str]) -> CurrentAddresses {
     CurrentAddresses {
+        mac: None,
         addresses: list.iter().map(|one| one.parse().unwrap()).collect(),
         refused: Vec::new(),
     }
@@ -96,7 +109,7 @@ fn heard(mailbox: &mut Mailbox<NetworkChange>) -> Vec<Option<String>> {
     let mut heard = Vec::new();
     mailbox.take_all(|message| {
         heard.push(match message {
-            NetworkChange::Station(station) => Some(format!("{:?}", station.addresses())),
+            NetworkChange::Station(renewal) => Some(told(&renewal)),
             NetworkChange::ResetStrangers => None,
             NetworkChange::Attach(attachment) => {
                 let Attachment { station, .. } = *attachment;
@@ -185,9 +198,64 @@ fn a_refused_address_is_tried_again() {
     assert_eq!(step(99, None), (vec![], 0));
 }
 
-/// Returns what is logged about `change`.
-fn logged(change: Change) -> String {
-    let (follower, _mailbox) = follower();
+/// Describes the addresses that a worker hears of. Names the MAC address if it is not that of the start.
+fn told(renewal: &Renewal) -> String {
+    let Renewal { station, announces } = renewal;
+    let addresses = format!("{:?}", station.addresses());
+    match (station.mac(), announces) {
+        (Mac([2, 2, 2, 2, 2, 2]), false) => addresses,
+        (mac, false) => format!("{mac} {addresses}"),
+        (mac, true) => format!("announce {mac} {addresses}"),
+    }
+}
+
+/// A new MAC address reaches the workers. A server with its own addresses announces them.
+#[test]
+fn a_new_mac_address_is_adopted() {
+    for (is_own, announcement) in [(false, ""), (true, "announce ")] {
+        let (mut follower, mut mailbox) = follower();
+        (follower.is_own, follower.can_follow) = (is_own, !is_own);
+        let now = Instant::now();
+        let mut step = |change, mac| {
+            follower.handle_change(change, now);
+            let follow = || {
+                let addresses = addresses(&["192.0.2.1/24"]);
+                Ok(CurrentAddresses { mac, ..addresses })
+            };
+            let reopen = no_interface;
+            follower.step(now, &mut Script { follow, reopen });
+            heard(&mut mailbox)
+        };
+        let moved = Some(format!("{announcement}04:04:04:04:04:04 [192.0.2.1]"));
+        assert_eq!(step(Change::Mac([4; 6]), Some([4; 6])), [moved]);
+        assert!(step(Change::Mac([4; 6]), Some([4; 6])).is_empty(), "known");
+        assert!(step(Change::Missed, None).is_empty());
+    }
+}
+
+#[test]
+fn only_the_first_worker_announces_a_new_mac_address() {
+    let (mut follower, first) = follower();
+    let (sender, second) = nmio::mailbox(1).unwrap();
+    let mailbox = follower.outboxes.remove(0).mailbox;
+    follower.set_workers(vec![mailbox, sender]);
+    follower.is_own = true;
+    let current = CurrentAddresses {
+        mac: Some([4; 6]),
+        ..addresses(&["192.0.2.1/24"])
+    };
+    follower.serve(current, Instant::now());
+    let [first, second] = [first, second].map(|mut mailbox| heard(&mut mailbox));
+    let renewal = "04:04:04:04:04:04 [192.0.2.1]";
+    assert_eq!(first, [Some(format!("announce {renewal}"))]);
+    assert_eq!(second, [Some(renewal.to_owned())]);
+}
+
+/// Returns what is logged about `change` if the server cannot follow it.
+fn logged(change: Change, adapt: impl FnOnce(&mut Follower)) -> String {
+    let (mut follower, _mailbox) = follower();
+    follower.can_follow_mac = false;
+    adapt(&mut follower);
     let (mut written, writer) = io::pipe().unwrap();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(Arc::new(writer))
@@ -199,12 +267,16 @@ fn logged(change: Change) -> String {
 }
 
 #[test]
-fn only_a_new_mac_address_causes_advice_to_restart() {
-    let new = logged(Change::Mac([4; 6]));
+fn only_a_mac_address_that_cannot_be_followed_causes_advice_to_restart() {
+    let new = logged(Change::Mac([4; 6]), |_| ());
     assert!(new.contains("srv0") && new.contains("restart"), "{new}");
-    let former = logged(Change::Mac([2; 6]));
+    let former = logged(Change::Mac([2; 6]), |_| ());
     assert!(former.contains("is served again"), "{former}");
     assert!(!former.contains("restart"), "{former}");
+    let followed = logged(Change::Mac([4; 6]), |one| one.can_follow_mac = true);
+    assert_eq!(followed, "", "it is logged once the server answers to it");
+    let tap = logged(Change::Mac([4; 6]), |one| one.former = tap());
+    assert!(tap.contains("keeps its own"), "{tap}");
 }
 
 /// Lets a follower see that its interface is removed and returns. `answers` are those of the helper

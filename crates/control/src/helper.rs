@@ -296,13 +296,14 @@ fn open<'d>(
     plan: &Plan,
 ) -> Result<&'d Interface, Error> {
     let interface = device.open()?;
-    let follows = interface.can_follow_addresses();
+    let reserves = interface.can_follow_addresses();
+    let follows = reserves || interface.can_follow_mac();
     let reopens = interface.may_return() && !interface.polls_queues();
     let tasks = HelperTasks {
         removes_interface: interface.needs_removal(),
         follows,
         reopens,
-        ports: if follows { ports } else { Vec::new() },
+        ports: if reserves { ports } else { Vec::new() },
     };
     let kind = match (reopens, follows) {
         (true, _) => Kind::ReopeningHelper,

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-use ip::{Server, Transports as _};
+use ip::{Host, Server, Transports as _};
 use nmio::{Batch, Drain, Frame, Handler, Instant, Mailbox, Port, Stop, Times};
 
-use crate::follower::{Attachment, NetworkChange};
+use crate::follower::{Attachment, NetworkChange, Renewal};
 use crate::live::{Published, WorkerSnapshot};
 use crate::program::Program;
 use crate::questions::Question;
@@ -18,8 +18,47 @@ use crate::trace::port::Traced;
 const PERIOD: Duration = Duration::from_millis(100);
 /// Time until the next attempt if a reader holds the lock of the snapshot.
 const RETRY: Duration = Duration::from_millis(1);
-/// Number of table slots in which one pass of the event loop resets connections.
+/// Number of table slots whose connections one pass of the event loop visits.
 const SLOTS: u32 = 64;
+
+/// A walk through all connections after a change of the addresses.
+struct Walk {
+    /// The next table slots.
+    slots: Range<u32>,
+    /// Whether connections to removed addresses are reset.
+    resets: bool,
+}
+
+impl Walk {
+    fn begin(resets: bool) -> Self {
+        Self {
+            slots: 0..SLOTS,
+            resets,
+        }
+    }
+
+    /// Returns the walk through the next slots.
+    fn next(self) -> Self {
+        let end = self.slots.end;
+        Self {
+            slots: end..end.saturating_add(SLOTS),
+            ..self
+        }
+    }
+}
+
+/// Makes the host answer for the station. Begins a walk if the connections need a new MAC address.
+fn renew(host: &mut Host, walk: &mut Option<Walk>, renewal: Renewal, port: &mut impl Port) {
+    let Renewal { station, announces } = renewal;
+    if announces {
+        station.announce(port);
+    }
+    if station.mac() != host.station().mac() {
+        // A walk that was under way begins anew.
+        *walk = Some(Walk::begin(walk.take().is_some_and(|walk| walk.resets)));
+    }
+    host.set_station(station);
+}
 
 /// A server that publishes its counts between two batches. The usual cost is one comparison per
 /// batch.
@@ -35,8 +74,8 @@ pub(crate) struct Publisher<'a, G: Program, P: Port> {
     failed: Option<io::Error>,
     /// Stops all workers.
     stop: &'a Stop,
-    /// The next table slots whose connections to removed addresses are reset, if there are any.
-    strangers: Option<Range<u32>>,
+    /// The walk that is under way, if there is one.
+    walk: Option<Walk>,
 }
 
 impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
@@ -60,7 +99,7 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
             network,
             failed: None,
             stop,
-            strangers: None,
+            walk: None,
         };
         publisher.count(port, &mut published.lock());
         publisher
@@ -89,11 +128,11 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
 
     /// Handles the messages about the network.
     fn follow_network(&mut self, port: &mut Traced<P>) {
-        let (host, strangers) = (&mut self.server.host, &mut self.strangers);
+        let (host, walk) = (&mut self.server.host, &mut self.walk);
         let (failed, stop) = (&mut self.failed, self.stop);
         self.network.take_all(|message| match message {
-            NetworkChange::Station(station) => host.set_station(*station),
-            NetworkChange::ResetStrangers => *strangers = Some(0..SLOTS),
+            NetworkChange::Station(renewal) => renew(host, walk, *renewal, port),
+            NetworkChange::ResetStrangers => *walk = Some(Walk::begin(true)),
             NetworkChange::Attach(attachment) => {
                 let Attachment {
                     queue,
@@ -104,25 +143,26 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
                     *failed = Some(error);
                     return stop.at_once();
                 }
-                if announces {
-                    station.announce(port);
-                }
-                host.set_station(station);
+                renew(host, walk, Renewal { station, announces }, port);
             }
         });
     }
 
-    /// Resets a few of the connections to removed addresses.
+    /// Visits a few connections: they get the MAC address of the station, and those to removed addresses
+    /// are reset.
     #[cold]
-    fn reset_strangers(&mut self, port: &mut Traced<P>, slots: Range<u32>, now: Instant) {
+    fn step(&mut self, port: &mut Traced<P>, walk: Walk, now: Instant) {
         let Server {
             host, transports, ..
         } = &mut self.server;
         let station = host.station();
         let is_ours = |address: &IpAddr| station.addresses().contains(address);
-        let next = slots.end..slots.end.saturating_add(SLOTS);
-        let more = transports.reset_strangers(port, slots, &is_ours, now);
-        self.strangers = more.then_some(next);
+        let slots = || walk.slots.clone();
+        let mut more = transports.set_own_mac(slots(), station.mac());
+        if walk.resets {
+            more |= transports.reset_strangers(port, slots(), &is_ours, now);
+        }
+        self.walk = more.then(|| walk.next());
     }
 
     /// Answers the questions that wait.
@@ -187,8 +227,8 @@ impl<G: Program, P: Port> Handler<Traced<P>> for Publisher<'_, G, Traced<P>> {
     #[inline(always)]
     fn handle_timers(&mut self, port: &mut Traced<P>, now: Instant) {
         self.server.handle_timers(port, now);
-        if let Some(slots) = self.strangers.take() {
-            self.reset_strangers(port, slots, now);
+        if let Some(walk) = self.walk.take() {
+            self.step(port, walk, now);
         }
         if now >= self.next {
             self.publish(port, now);
@@ -197,7 +237,7 @@ impl<G: Program, P: Port> Handler<Traced<P>> for Publisher<'_, G, Traced<P>> {
 
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.strangers.is_some() {
+        if self.walk.is_some() {
             return Some(Instant::ZERO);
         }
         self.server.poll_timeout()
@@ -234,7 +274,7 @@ mod tests {
     use nmio::{Clock as _, LoopConfig, LoopState};
 
     use eth::{Mac, Station};
-    use ip::{Host, Transports};
+    use ip::Transports;
 
     use super::*;
     use crate::live::{Snapshot, snapshot};
@@ -245,7 +285,9 @@ mod tests {
     /// A program that only counts frames.
     struct Probe;
 
-    struct Counter(u64);
+    /// Number of frames, and each call that sets a MAC address.
+    #[derive(Default)]
+    struct Counter(u64, Vec<(u32, Mac)>);
 
     impl<P: Port> Transports<P> for Counter {
         const INTERCEPTS: bool = true;
@@ -256,6 +298,10 @@ mod tests {
         fn intercept(&mut self, _: &mut P, _: Frame, _: Instant) -> Option<Frame> {
             self.0 += 1;
             None
+        }
+        fn set_own_mac(&mut self, slots: Range<u32>, own: Mac) -> bool {
+            self.1.push((slots.start, own));
+            slots.end < 3 * SLOTS
         }
     }
 
@@ -270,7 +316,7 @@ mod tests {
         }
 
         fn transports<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Counter, StartError> {
-            Ok(Counter(0))
+            Ok(Counter::default())
         }
 
         fn tally<P: Port>(&self, counter: &Counter, tally: &mut Tally) {
@@ -296,11 +342,12 @@ mod tests {
         loop_state: LoopState,
         publisher: Publisher<'a, Probe, Traced<SimPort>>,
         published: &'a [Published],
+        network: nmio::mailbox::Sender<NetworkChange>,
     }
 
     fn server() -> Server<Counter> {
         let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[]);
-        Server::new(Host::own(station), Counter(0))
+        Server::new(Host::own(station), Counter::default())
     }
 
     impl<'a> Worker<'a> {
@@ -309,12 +356,13 @@ mod tests {
             let port = Traced::new(port);
             let bell = nmio::Bell::new().unwrap();
             let questions = published[0].open_questions(&bell);
-            let mailboxes = (bell.mailbox(1).1, questions);
+            let (network, mailbox) = bell.mailbox(1);
+            let mailboxes = (mailbox, questions);
             Self {
                 loop_state: LoopState::new(&LoopConfig::default(), clock.now()),
                 publisher: Publisher::new(
                     &Probe,
-                    server(),
+                    server().with_bell(bell),
                     &port,
                     &published[0],
                     mailboxes,
@@ -324,6 +372,7 @@ mod tests {
                 peer,
                 clock,
                 published,
+                network,
             }
         }
 
@@ -420,6 +469,29 @@ mod tests {
         worker.clock.advance(RETRY);
         worker.pass();
         assert_eq!(frames(&worker.snapshot()), Some(100));
+    }
+
+    #[test]
+    fn all_connections_get_a_new_mac_address() {
+        let published = Published::for_workers(1);
+        let mut worker = Worker::new(&published);
+        let mac = |last| Mac([2, 0, 0, 0, 0, last]);
+        for (own, calls) in [(mac(1), vec![]), (mac(7), vec![0, SLOTS, 2 * SLOTS])] {
+            let station = Station::new(own, &[]);
+            let announces = false;
+            let renewal = Box::new(Renewal { station, announces });
+            worker
+                .network
+                .send(NetworkChange::Station(renewal))
+                .unwrap();
+            for _ in 0..5 {
+                worker.pass();
+            }
+            let server = &worker.publisher.server;
+            let expected: Vec<_> = calls.into_iter().map(|slot| (slot, own)).collect();
+            assert_eq!(server.transports.1, expected);
+            assert_eq!(server.host.station().mac(), own);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use eth::Mac;
 use nmio::{Drain, Frame, Instant, Port};
 
 use crate::host::Input;
@@ -125,6 +126,11 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
     ) -> bool {
         let more = self.0.reset_strangers(port, slots.clone(), is_ours, now);
         self.1.reset_strangers(port, slots, is_ours, now) || more
+    }
+
+    fn set_own_mac(&mut self, slots: Range<u32>, own: Mac) -> bool {
+        let more = self.0.set_own_mac(slots.clone(), own);
+        self.1.set_own_mac(slots, own) || more
     }
 
     fn handle_drain(&mut self, port: &mut P, now: Instant) -> Drain {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use eth::Mac;
 use nmio::{Drain, Frame, Instant, Port};
 
 use crate::host::Input;
@@ -165,6 +166,12 @@ impl<P: Port, T: Transports<P>> Transports<P> for Many<T> {
         // `|` asks every transport, where `any` stops at the first.
         self.iter_mut().fold(false, |more, one| {
             more | one.reset_strangers(port, slots.clone(), is_ours, now)
+        })
+    }
+
+    fn set_own_mac(&mut self, slots: Range<u32>, own: Mac) -> bool {
+        self.iter_mut().fold(false, |more, one| {
+            more | one.set_own_mac(slots.clone(), own)
         })
     }
 

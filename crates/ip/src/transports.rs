@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
+use eth::Mac;
 use nmio::{Batch, Drain, Frame, Instant, MAX_BATCH, Port, prefetch};
 
 use crate::host::{Host, Input};
@@ -109,6 +110,15 @@ pub trait Transports<P: Port> {
         _is_ours: &dyn Fn(&IpAddr) -> bool,
         _now: Instant,
     ) -> bool {
+        false
+    }
+
+    /// Makes the connections in the table slots `slots` send from the MAC address `own`. Returns true if
+    /// slots follow those. By default there are no connections.
+    ///
+    /// After the interface got another MAC address, the server calls this method for a few slots at a
+    /// time. Segments that arrive later bring the address with them.
+    fn set_own_mac(&mut self, _slots: Range<u32>, _own: Mac) -> bool {
         false
     }
 

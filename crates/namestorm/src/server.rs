@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::Turn;
+use eth::Mac;
 use ip::{IcmpError, Input, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Transports};
 use nmio::{Capabilities, Drain, Instant, Mailbox, Port};
 use tcpip::{Config, Stack};
@@ -312,6 +313,10 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
         now: Instant,
     ) -> bool {
         self.stack.reset_strangers(port, slots, is_ours, now)
+    }
+
+    fn set_own_mac(&mut self, slots: Range<u32>, own: Mac) -> bool {
+        self.stack.set_own_mac(slots, own)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

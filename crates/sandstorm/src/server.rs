@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control::Turn;
+use eth::Mac;
 use ip::{IcmpError, Packet, Transports};
 use nmio::{Drain, Instant, Mailbox, Port};
 use tcpip::{CongestionControl, ContentError, Cubic, Family, MIN_MSS, Stack};
@@ -307,6 +308,10 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
         now: Instant,
     ) -> bool {
         self.stack.reset_strangers(port, slots, is_ours, now)
+    }
+
+    fn set_own_mac(&mut self, slots: Range<u32>, own: Mac) -> bool {
+        self.stack.set_own_mac(slots, own)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

@@ -1,5 +1,5 @@
-//! Tests what `storm serve` does when its interface changes. Addresses come and go, the link goes
-//! down and up, and the interface is removed and returns. Needs root.
+//! Tests what `storm serve` does when its interface changes. Addresses come and go, the MAC address
+//! changes, the link goes down and up, and the interface is removed and returns. Needs root.
 //!
 //! Server and client are in two network namespaces without names, so the kernel removes them with
 //! their last process.
@@ -103,6 +103,11 @@ struct Rig {
 
 impl Rig {
     fn start(device: &str) -> Self {
+        Self::with(device, None)
+    }
+
+    /// Starts a server. `own` is its own address, if it has one.
+    fn with(device: &str, own: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let [www, zone, socket] = ["www", "storm.test.zone", "socket"].map(path);
@@ -114,6 +119,9 @@ impl Rig {
         let server = near.beside(|| {
             let mut storm = Command::new(env!("CARGO_BIN_EXE_storm"));
             storm.args(["serve", "--web", &www, "--zone", &zone, "--device", device]);
+            if let Some(own) = own {
+                storm.args(["--address", &format!("{own}/24")]);
+            }
             Process::start(storm.args(["--control-socket", &socket]))
         });
         let rig = Self {
@@ -122,7 +130,7 @@ impl Rig {
             far,
             server,
         };
-        eventually("a page", || rig.gets("10.9.0.1"));
+        eventually("a page", || rig.gets(own.unwrap_or("10.9.0.1")));
         rig
     }
 
@@ -235,6 +243,40 @@ fn the_server_follows_addresses_and_the_link() {
         });
         eventually("a page after the flap", || rig.gets("10.9.0.1"));
         request(&mut kept).unwrap();
+        rig.stop();
+    }
+}
+
+#[test]
+fn the_server_follows_the_mac_address() {
+    for (device, own) in [
+        ("xdp:srv", None),
+        ("xdp:srv,generic", None),
+        ("xdp:srv", Some("10.9.0.9")),
+    ] {
+        let rig = Rig::with(device, own);
+        let address = own.unwrap_or("10.9.0.1");
+        // Announcements count at once, however young the client's entry is.
+        rig.far.run(&["sysctl -qw net.ipv4.neigh.cli.locktime=0"]);
+        let mut kept = rig.connect(address);
+        request(&mut kept).unwrap();
+        for (changes, mac) in [(1, "02:00:00:00:00:77"), (2, "02:00:00:00:00:78")] {
+            rig.near.run(&[&format!("ip link set srv address {mac}")]);
+            let change = format!(
+                "storm_interface_changes_total{{interface=\"srv\",change=\"MAC address\"}} {changes}"
+            );
+            eventually("the new MAC address", || rig.has_metric(&change));
+            if own.is_some() {
+                eventually("an announcement", || {
+                    let neighbour = rig.far.output(&format!("ip neigh show {address}"));
+                    neighbour.is_some_and(|text| text.contains(mac))
+                });
+            } else {
+                rig.far.run(&["ip neigh flush dev cli"]);
+            }
+            request(&mut kept).unwrap();
+            assert!(rig.gets(address), "{device} {own:?}");
+        }
         rig.stop();
     }
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use eth::Mac;
 use ip::{IcmpError, PROTOCOL_TCP, Packet, Transports};
 use nmio::{Drain, Instant, Port};
 
@@ -65,6 +66,10 @@ impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C
         now: Instant,
     ) -> bool {
         Stack::reset_strangers(self, port, slots, is_ours, now)
+    }
+
+    fn set_own_mac(&mut self, slots: Range<u32>, own: Mac) -> bool {
+        Stack::set_own_mac(self, slots, own)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

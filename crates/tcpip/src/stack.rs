@@ -10,6 +10,7 @@ mod input;
 mod invariants;
 mod looking;
 mod overview;
+mod own_mac;
 mod pressure;
 mod setup;
 mod shutdown;

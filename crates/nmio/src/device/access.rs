@@ -124,6 +124,21 @@ impl QueueAccess {
         can_change && !self.facts.own
     }
 
+    /// Returns true if the server can follow a change of the interface's MAC address. This is so on
+    /// `AF_XDP`, if the server did not make the interface.
+    pub fn can_follow_mac(&self) -> bool {
+        self.may_return()
+    }
+
+    /// Returns true if the server's Ethernet address is that of the interface. A server on a tap device
+    /// has an address of its own.
+    pub fn shares_mac(&self) -> bool {
+        match &self.facts.kind {
+            Kind::Netmap(_) => true,
+            Kind::System(kind) => kind.shares_mac(),
+        }
+    }
+
     /// Returns true if another interface may take the place of this one after its removal, so that a
     /// server should wait for it. This is so on `AF_XDP`, if the server did not make the interface.
     pub fn may_return(&self) -> bool {

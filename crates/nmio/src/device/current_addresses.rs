@@ -9,6 +9,8 @@ use super::AddressPrefix;
 /// The addresses of an interface after a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CurrentAddresses {
+    /// The interface's MAC address, to which the server answers. `None` if it is unchanged.
+    pub mac: Option<[u8; 6]>,
     /// The addresses that are served. An address with several prefixes occurs several times.
     pub addresses: Vec<AddressPrefix>,
     /// Addresses of the interface that cannot be served, each with the reason.

@@ -49,14 +49,15 @@ impl Interface {
     }
 
     /// Makes the steering program and the reserved ports follow the addresses that the interface has
-    /// now. Call this method after a [`Change`](super::Change) of the addresses. Returns `None`
-    /// unless [`QueueAccess::can_follow_addresses`].
+    /// now. Call this method after a [`Change`](super::Change) of the addresses or the MAC address. A
+    /// server with its own addresses only follows the MAC address. Returns `None` unless
+    /// [`QueueAccess::can_follow_addresses`] or [`QueueAccess::can_follow_mac`].
     ///
     /// This needs `CAP_NET_BIND_SERVICE` if a port is below 1024. On Linux before 5.19 it also needs
     /// `CAP_BPF`.
     ///
     /// # Errors
-    /// If the kernel refuses to list the addresses or to change the steering program.
+    /// If the kernel refuses to tell the addresses or to change the steering program.
     pub fn follow_addresses(&mut self) -> Option<Result<CurrentAddresses, DeviceError>> {
         self.held.as_mut()?.follow()
     }

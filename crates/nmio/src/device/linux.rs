@@ -4,6 +4,7 @@ mod addressing;
 mod affinity;
 mod auto;
 mod error;
+mod followed;
 mod held;
 mod kind;
 mod monitor;
@@ -20,7 +21,6 @@ mod privileges;
 mod queues;
 mod ready;
 mod replaced_queue;
-mod shared;
 
 pub(super) use held::Held;
 pub(super) use kind::{Backend, Kind};

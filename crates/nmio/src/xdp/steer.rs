@@ -58,8 +58,8 @@ impl Tables {
         })
     }
 
-    /// Changes the addresses to `new`.
-    fn set_addresses(&mut self, new: &[IpAddr]) -> io::Result<()> {
+    /// Changes the addresses to `new`, and the MAC address to `mac` if it is known.
+    fn set_addresses(&mut self, mac: Option<[u8; 6]>, new: &[IpAddr]) -> io::Result<()> {
         let (map, old) = (self.map.as_fd(), &self.addresses);
         for address in old.iter().filter(|one| !new.contains(one)) {
             link::remove(map, &address_key(*address))?;
@@ -68,6 +68,9 @@ impl Tables {
             link::insert(map, &address_key(*address), &PRESENT)?;
         }
         self.variable[FIRST_V4_AT].copy_from_slice(&first_v4(new));
+        if let Some(mac) = mac {
+            self.variable[MAC_AT].copy_from_slice(&mac);
+        }
         link::insert(self.rules.as_fd(), &0u32.to_ne_bytes(), &self.variable)?;
         self.addresses = new.to_vec();
         Ok(())
@@ -142,12 +145,17 @@ impl Steering {
     }
 
     /// Steers the packets to these addresses, and to no others. There are at most
-    /// [`MAX_ADDRESSES`](crate::device::MAX_ADDRESSES).
+    /// [`MAX_ADDRESSES`](crate::device::MAX_ADDRESSES). `mac` is the interface's MAC address, or `None`
+    /// if it is unchanged.
     ///
     /// # Errors
     /// The kernel's error. Some of the addresses may then be in use.
-    pub(crate) fn set_addresses(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
-        self.tables.set_addresses(addresses)
+    pub(crate) fn set_addresses(
+        &mut self,
+        mac: Option<[u8; 6]>,
+        addresses: &[IpAddr],
+    ) -> io::Result<()> {
+        self.tables.set_addresses(mac, addresses)
     }
 
     /// Makes `socket` receive the server's packets that arrive on `queue`, as soon as it is bound.
@@ -238,6 +246,8 @@ const PRESENT: [u8; 4] = 1u32.to_ne_bytes();
 
 /// Place of the first IPv4 address in the program's variable `rules`.
 const FIRST_V4_AT: Range<usize> = 4..8;
+/// Place of the MAC address in the program's variable `rules`.
+const MAC_AT: Range<usize> = 12..18;
 /// Offset of the VLAN bit set in the program's variable `rules`, in bytes. `VARIABLE` is the size
 /// of `rules` in bytes.
 const VLANS_AT: usize = 20;
@@ -261,7 +271,7 @@ fn variable(rules: &Rules<'_>) -> [u8; VARIABLE] {
     if let Some(&(transport, port)) = first_service {
         bytes[8..12].copy_from_slice(&service_key(transport, port));
     }
-    bytes[12..18].copy_from_slice(&rules.mac);
+    bytes[MAC_AT].copy_from_slice(&rules.mac);
     for &id in rules.vlans {
         bytes[VLANS_AT + usize::from(id / 8)] |= 1 << (id % 8);
     }

@@ -113,13 +113,37 @@ fn addresses_change_while_the_program_is_loaded() {
         (vec![], false, false),
         (vec![OURS.into()], true, false),
     ] {
-        tables.set_addresses(&addresses).unwrap();
+        tables.set_addresses(None, &addresses).unwrap();
         program.classifier = Classifier::new(&Rules {
             addresses: &addresses,
             ..rules
         });
         assert_eq!(program.steers(&query(OURS)), ours, "{addresses:?}");
         assert_eq!(program.steers(&query(OTHER)), other, "{addresses:?}");
+    }
+}
+
+#[test]
+fn the_mac_address_changes_while_the_program_is_loaded() {
+    const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
+    for own in [false, true] {
+        let rules = Rules {
+            own,
+            mac: MAC,
+            vlans: &[],
+            addresses: &[OURS.into()],
+            services: &[(Transport::Udp, 53)],
+        };
+        let mut program = Program::with(&rules);
+        let mut tables = Tables::of(&program.object, &rules).unwrap();
+        let query = ethernet(0x0800, &v4(OURS, UDP, &ports(9, 53)));
+        for mac in [OTHER_MAC, MAC] {
+            tables.set_addresses(Some(mac), rules.addresses).unwrap();
+            program.classifier = Classifier::new(&Rules { mac, ..rules });
+            for dst in [MAC, OTHER_MAC] {
+                assert_eq!(program.steers(&to(dst, query.clone())), dst == mac);
+            }
+        }
     }
 }
 

@@ -23,6 +23,10 @@ impl Kind {
         match *self {}
     }
 
+    pub(in crate::device) fn shares_mac(&self) -> bool {
+        match *self {}
+    }
+
     pub(in crate::device) fn may_return(&self) -> bool {
         match *self {}
     }

@@ -1,11 +1,11 @@
 //! What an interface keeps open or attached while it is served.
 
+use super::followed::Followed;
 use super::napi::PolledQueues;
 use super::network::HeldSocket;
 use super::pair::VethPair;
 use super::pfifo::Pfifo;
 use super::replaced_queue::ReplacedQueue;
-use super::shared::Shared;
 use crate::device::{CurrentAddresses, DeviceError};
 use crate::xdp::steer::Steering;
 
@@ -21,8 +21,8 @@ pub(in crate::device) struct Held {
     pub(super) pfifo: Option<Pfifo>,
     pub(super) wire: Option<VethPair>,
     pub(super) replaced: Option<ReplacedQueue>,
-    /// How to follow the interface's addresses, if the server shares them.
-    pub(super) shared: Option<Shared>,
+    /// How to follow the interface's addresses. `None` if nobody else changes them.
+    pub(super) followed: Option<Followed>,
 }
 
 impl Held {
@@ -33,10 +33,10 @@ impl Held {
         self.wire.is_some() || queue || self.polled.is_some()
     }
 
-    /// Serves the addresses that the interface has now, and no others. Returns `None` if this kind
-    /// of device cannot change its addresses, or if they are the server's own.
+    /// Serves the addresses that the interface has now, and no others. Returns `None` if the addresses
+    /// of this device cannot change.
     pub(in crate::device) fn follow(&mut self) -> Option<Result<CurrentAddresses, DeviceError>> {
-        let (shared, steering) = (self.shared.as_ref()?, self.steering.as_mut()?);
-        Some(shared.follow(steering, &mut self.sockets))
+        let (followed, steering) = (self.followed.as_ref()?, self.steering.as_mut()?);
+        Some(followed.follow(steering, &mut self.sockets))
     }
 }

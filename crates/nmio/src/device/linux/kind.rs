@@ -50,6 +50,11 @@ impl Kind {
         matches!(self, Self::Xdp { .. })
     }
 
+    /// Returns true if the server uses the MAC address of the interface.
+    pub(in crate::device) fn shares_mac(&self) -> bool {
+        matches!(self, Self::Xdp { .. })
+    }
+
     /// Returns true if another program makes the interface, and may do so again.
     pub(in crate::device) fn may_return(&self) -> bool {
         matches!(self, Self::Xdp { has_namespace, .. } if !has_namespace)

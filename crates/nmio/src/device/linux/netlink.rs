@@ -237,6 +237,13 @@ pub(super) fn has_xdp(index: u32) -> io::Result<bool> {
     Ok(attached.is_some_and(|mode| !NOT_IN_SOFTWARE.contains(mode)))
 }
 
+/// Returns the MAC address of interface number `index`, or `None` if it is not Ethernet.
+pub(super) fn mac(index: u32) -> io::Result<Option<[u8; 6]>> {
+    let attributes = link_attributes(&sys::route_socket()?, index)?;
+    let mac = attribute(&attributes, libc::IFLA_ADDRESS);
+    Ok(mac.and_then(|mac| mac.try_into().ok()))
+}
+
 /// Requests the attributes of interface number `index` from the kernel.
 fn link_attributes(socket: &File, index: u32) -> io::Result<Vec<u8>> {
     let response = exchange(socket, libc::RTM_GETLINK, 0, &interface(index), &[])?;

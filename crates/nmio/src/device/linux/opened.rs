@@ -55,7 +55,8 @@ pub(super) fn xdp(
         polled: ready.polled,
         steering: Some(ready.steering),
         sockets: ready.open_sockets,
-        shared: ready.shared,
+        // Nobody else changes an interface in the server's own namespace.
+        followed: ready.followed.filter(|_| namespace.is_none()),
         pfifo: ready.pfifo,
         wire,
         replaced: None,

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use super::followed::Followed;
 use super::napi::PolledQueues;
 use super::network::{self, HeldSocket, Link, query_error};
 use super::pfifo::Pfifo;
-use super::shared::Shared;
 use super::{affinity, netlink, queues};
 use crate::device::lines::{Lines, join};
 use crate::device::{
@@ -39,8 +39,8 @@ pub(super) struct XdpReady {
     pub(super) queue_sockets: Vec<Arc<OwnedFd>>,
     /// Sockets that reserve the served ports or keep the multicast groups joined.
     pub(super) open_sockets: Vec<HeldSocket>,
-    /// How to follow the addresses, if they are shared.
-    pub(super) shared: Option<Shared>,
+    /// How to follow the addresses.
+    pub(super) followed: Option<Followed>,
     pub(super) pfifo: Option<Pfifo>,
     pub(super) polled: Option<PolledQueues>,
     /// The interface's number.
@@ -105,7 +105,7 @@ impl XdpReady {
             steering,
             queue_sockets,
             open_sockets,
-            shared: shared(request, link.index),
+            followed: Some(followed(request, link.index, &networks)),
             pfifo,
             polled: polled.flatten(),
             index: link.index,
@@ -141,14 +141,15 @@ fn attach(
     Steering::attach(place, &rules)
 }
 
-/// Returns how to follow the addresses of interface number `index`, if they are shared.
-fn shared(request: &XdpRequest<'_>, index: u32) -> Option<Shared> {
-    let is_shared = request.network.own.is_empty();
-    is_shared.then(|| Shared {
+/// Returns how to follow the addresses of interface number `index`, on which `served` are served.
+fn followed(request: &XdpRequest<'_>, index: u32, served: &[AddressPrefix]) -> Followed {
+    let is_own = !request.network.own.is_empty();
+    Followed {
         interface: request.network.interface.to_owned(),
         index,
         services: request.services.to_vec(),
-    })
+        own: is_own.then(|| served.to_vec()),
+    }
 }
 
 /// Adds the packet queue of `qdisc=pfifo`, if this option is given.

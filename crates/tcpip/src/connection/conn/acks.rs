@@ -197,7 +197,7 @@ impl Tcb {
 /// not update the TSval, because the data before the segment is missing (RFC 7323, section 4.3).
 #[inline(always)]
 fn update_peer(tcb: &mut Tcb, link: Link, segment: Segment) {
-    // Our own link address never changes, so it is not compared.
+    // Our own link address is not compared, because `Stack::set_own_mac` changes it.
     if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
         tcb.path.link = link;
     }

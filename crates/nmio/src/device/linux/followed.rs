@@ -1,4 +1,5 @@
-//! Follows the addresses that the server shares with the kernel.
+//! Follows the addresses of an interface: its MAC address, and those that the server shares with the
+//! kernel.
 
 use std::net::IpAddr;
 
@@ -7,22 +8,46 @@ use super::network::{self, HeldSocket, query_error};
 use crate::device::{AddressPrefix, CurrentAddresses, DeviceError, MAX_ADDRESSES, Transport};
 use crate::xdp::steer::Steering;
 
-/// An interface whose addresses the server shares.
-pub(super) struct Shared {
+/// An interface whose addresses may change.
+pub(super) struct Followed {
     pub(super) interface: String,
     pub(super) index: u32,
     pub(super) services: Vec<(Transport, u16)>,
+    /// The server's own addresses. `None` if it shares those of the interface.
+    pub(super) own: Option<Vec<AddressPrefix>>,
 }
 
-impl Shared {
+impl Followed {
     /// Serves the addresses that the interface has now, and no others. Ports are reserved on a new
     /// address before its packets are steered to the server, and released after that has ended. An
-    /// address whose ports are taken is not served.
+    /// address whose ports are taken is not served. Own addresses stay.
     pub(super) fn follow(
         &self,
         steering: &mut Steering,
         sockets: &mut Vec<HeldSocket>,
     ) -> Result<CurrentAddresses, DeviceError> {
+        let mac = netlink::mac(self.index).map_err(query_error(&self.interface))?;
+        let mut now = match &self.own {
+            Some(own) => CurrentAddresses {
+                addresses: own.clone(),
+                ..CurrentAddresses::default()
+            },
+            None => self.read(sockets)?,
+        };
+        now.mac = mac;
+        let addresses = now.distinct();
+        steering
+            .set_addresses(mac, &addresses)
+            .map_err(|source| DeviceError::Steering {
+                step: "change the addresses of the XDP steering program",
+                source,
+            })?;
+        sockets.retain(|one| one.address.is_none_or(|own| addresses.contains(&own)));
+        Ok(now)
+    }
+
+    /// Reads the addresses that the interface has now, and reserves the ports on them.
+    fn read(&self, sockets: &mut Vec<HeldSocket>) -> Result<CurrentAddresses, DeviceError> {
         let found = netlink::addresses(self.index).map_err(query_error(&self.interface))?;
         let mut now = CurrentAddresses::default();
         for one in found {
@@ -31,14 +56,6 @@ impl Shared {
                 Err(error) => now.refused.push((one.address, error.to_string())),
             }
         }
-        let addresses = now.distinct();
-        steering
-            .set_addresses(&addresses)
-            .map_err(|source| DeviceError::Steering {
-                step: "change the addresses of the XDP steering program",
-                source,
-            })?;
-        sockets.retain(|one| one.address.is_none_or(|own| addresses.contains(&own)));
         Ok(now)
     }
 
