@@ -17,6 +17,10 @@ const TIME_RANGES: usize = 25;
 
 /// The program of what a port counts.
 pub(crate) const PORT: &str = "port";
+/// The label of a count of one of several sites.
+pub(crate) const SITE: &str = "site";
+/// The label of a count of a zone, or of a group of zones.
+pub(crate) const ZONES: &str = "zones";
 
 /// The state of a server at one time. Its JSON is what `status --json` prints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -386,12 +390,16 @@ impl WorkerStatus {
 }
 
 impl StatusCount {
-    /// Returns the program, the name and the values of the labels.
+    /// Returns the program, the name and the values of the labels. People see one sum for each zone, or
+    /// group of zones, so the labels that split it are left out.
     pub(crate) fn full_name(&self) -> String {
         let mut text = format!("{}: {}", self.program, self.name);
-        for value in self.labels.values() {
-            text.push(' ');
-            text += value;
+        let is_of_zones = self.labels.contains_key(ZONES);
+        for (label, value) in &self.labels {
+            if !is_of_zones || [SITE, ZONES].contains(&&**label) {
+                text.push(' ');
+                text += value;
+            }
         }
         text
     }
@@ -414,7 +422,7 @@ impl StatusCount {
 /// Returns the label of a count of one of several sites.
 fn site_label(site: Option<&str>) -> impl Iterator<Item = (String, String)> {
     site.into_iter()
-        .map(|site| ("site".to_owned(), site.to_owned()))
+        .map(|site| (SITE.to_owned(), site.to_owned()))
 }
 
 /// Returns the name and value of each count of a port, except drops and histograms.

@@ -60,20 +60,27 @@ pub struct MeasuredTimes {
     pub times: Times,
 }
 
-/// Up to two labels of a [`Count`], each a name and a value, such as `status` and `404`.
+/// Up to three labels of a [`Count`], each a name and a value, such as `status` and `404`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Labels([Option<Label>; 2]);
+pub struct Labels([Option<Label>; 3]);
 
 /// The name and the value of a label.
 type Label = (&'static str, &'static str);
 
 impl Labels {
     /// No labels.
-    pub const NONE: Self = Self([None; 2]);
+    pub const NONE: Self = Self([None; 3]);
 
     /// Returns the name and the value of each label.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
         self.0.iter().flatten().copied()
+    }
+
+    /// Returns the value of the label with this name, or `None` if there is no such label.
+    pub fn get(&self, name: &str) -> Option<&'static str> {
+        self.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
     }
 
     /// Returns true if there are no labels.
@@ -90,12 +97,19 @@ impl Labels {
 
 impl From<Label> for Labels {
     fn from(label: Label) -> Self {
-        Self([Some(label), None])
+        Self([Some(label), None, None])
     }
 }
 
 impl From<[Label; 2]> for Labels {
     fn from(labels: [Label; 2]) -> Self {
+        let [first, second] = labels.map(Some);
+        Self([first, second, None])
+    }
+}
+
+impl From<[Label; 3]> for Labels {
+    fn from(labels: [Label; 3]) -> Self {
         Self(labels.map(Some))
     }
 }

@@ -60,6 +60,11 @@ impl BareReply {
         }
     }
 
+    /// Returns the response code of the reply.
+    pub(crate) fn rcode(&self) -> u16 {
+        self.rcode
+    }
+
     /// Writes the header of the reply over that of the query, and returns the reply's OPT record, which may
     /// be empty. The reply has nothing else.
     pub(crate) fn write<'a>(

@@ -1,4 +1,4 @@
-//! Zone groups, for counts of replies.
+//! Zone groups, for counts of replies and transfers.
 
 /// Maximum number of groups, [`NO_GROUP`] and [`OTHER`] included.
 pub(crate) const MAX_GROUPS: usize = 64;
@@ -34,57 +34,99 @@ impl GroupLabels {
     }
 }
 
-/// Numbers of replies by group.
+/// The mnemonics of the response codes that are counted on their own, ordered by code, and the label of all
+/// larger codes.
+const CLASSES: [&str; 8] = [
+    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "other",
+];
+
+/// Numbers of replies over one transport, by group and response code.
 #[derive(Clone, Debug)]
-pub(crate) struct GroupCounts {
-    counts: [u64; MAX_GROUPS],
-    /// The group of the last reply.
-    last: u8,
+pub(crate) struct ReplyCounts {
+    /// The counts of each group, one for each of [`CLASSES`].
+    counts: [u64; MAX_GROUPS * CLASSES.len()],
+    /// The place of the last reply's count.
+    last: usize,
 }
 
-impl GroupCounts {
+impl ReplyCounts {
     /// Starts to count.
     pub(crate) fn new() -> Self {
         Self {
-            counts: [0; MAX_GROUPS],
-            last: NO_GROUP,
+            counts: [0; MAX_GROUPS * CLASSES.len()],
+            last: 0,
         }
     }
 
-    /// Counts a reply in the group with this number.
+    /// Counts a reply with this response code in the group with this number.
     #[inline(always)]
-    pub(crate) fn count(&mut self, group: u8) {
-        self.last = group;
+    pub(crate) fn count(&mut self, group: u8, rcode: u16) {
+        let class = usize::from(rcode).min(CLASSES.len() - 1);
+        self.last = usize::from(group) * CLASSES.len() + class;
         // Groups have no larger number. This comparison is cheaper than a possible panic.
-        if let Some(count) = self.counts.get_mut(usize::from(group)) {
+        if let Some(count) = self.counts.get_mut(self.last) {
             *count += 1;
         }
     }
 
     /// Takes the last reply back.
     pub(crate) fn uncount(&mut self) {
-        if let Some(count) = self.counts.get_mut(usize::from(self.last)) {
+        if let Some(count) = self.counts.get_mut(self.last) {
             *count -= 1;
         }
     }
 
-    /// Returns the number of all replies.
-    pub(crate) fn total(&self) -> u64 {
-        self.counts.iter().sum()
+    /// Returns the label of each group, and response codes with the numbers of the group's replies. Leaves
+    /// out codes other than NOERROR that have not occurred.
+    pub(crate) fn by_label<'a>(
+        &'a self,
+        labels: &'a GroupLabels,
+    ) -> impl Iterator<Item = (&'static str, &'static str, u64)> + 'a {
+        let groups = labels.0.iter().zip(self.counts.chunks(CLASSES.len()));
+        let all = groups.flat_map(|(label, counts)| {
+            let classes = CLASSES.iter().zip(counts);
+            classes.map(|(class, count)| (*label, *class, *count))
+        });
+        all.filter(|(_, class, count)| *count > 0 || *class == CLASSES[0])
+    }
+}
+
+/// Numbers of transfers by group.
+#[derive(Clone, Debug)]
+pub(crate) struct TransferCounts([u64; MAX_GROUPS]);
+
+impl TransferCounts {
+    /// Starts to count.
+    pub(crate) fn new() -> Self {
+        Self([0; MAX_GROUPS])
     }
 
-    /// Returns the label of each group with the number of its replies.
+    /// Counts a transfer of a zone in the group with this number.
+    pub(crate) fn count(&mut self, group: u8) {
+        if let Some(count) = self.0.get_mut(usize::from(group)) {
+            *count += 1;
+        }
+    }
+
+    /// Returns the number of all transfers.
+    pub(crate) fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Returns the label of each group with the number of its transfers.
     pub(crate) fn by_label<'a>(
         &'a self,
         labels: &'a GroupLabels,
     ) -> impl Iterator<Item = (&'static str, u64)> + 'a {
-        labels.0.iter().copied().zip(self.counts.iter().copied())
+        labels.0.iter().copied().zip(self.0.iter().copied())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::Counters;
+    use crate::rcode;
 
     #[test]
     fn further_groups_are_counted_together_and_known_ones_keep_their_number() {
@@ -96,15 +138,54 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_counted_and_can_be_taken_back() {
+    fn replies_are_counted_by_group_and_code_and_can_be_taken_back() {
         let mut labels = GroupLabels::default();
         let (a, b) = (labels.number("a."), labels.number("b."));
-        let mut counts = GroupCounts::new();
-        for group in [a, a, b, NO_GROUP, NO_GROUP, a, b] {
-            counts.count(group);
+        let mut counts = ReplyCounts::new();
+        for (group, rcode) in [
+            (a, rcode::NOERROR),
+            (a, rcode::NXDOMAIN),
+            (b, rcode::YXDOMAIN),
+            (NO_GROUP, rcode::BADVERS),
+            (NO_GROUP, rcode::BADCOOKIE),
+            (a, rcode::NXDOMAIN),
+            (b, rcode::NOERROR),
+            (b, rcode::SERVFAIL),
+        ] {
+            counts.count(group, rcode);
         }
         counts.uncount();
         let by_label: Vec<_> = counts.by_label(&labels).collect();
-        assert_eq!(by_label, [("none", 2), ("other", 0), ("a.", 3), ("b.", 1)]);
+        let expected = [
+            ("none", "NOERROR", 0),
+            ("none", "other", 2),
+            ("other", "NOERROR", 0),
+            ("a.", "NOERROR", 1),
+            ("a.", "NXDOMAIN", 2),
+            ("b.", "NOERROR", 1),
+            ("b.", "YXDOMAIN", 1),
+        ];
+        assert_eq!(by_label, expected);
+    }
+
+    #[test]
+    fn the_codes_have_the_names_that_all_replies_have() {
+        for (code, class) in CLASSES[..CLASSES.len() - 1].iter().enumerate() {
+            let mut counters = Counters::default();
+            counters.replies[code] = 1;
+            assert!(counters.by_rcode().contains(&(class, 1)), "{class}");
+        }
+    }
+
+    #[test]
+    fn transfers_are_counted_by_group() {
+        let mut labels = GroupLabels::default();
+        let a = labels.number("a.");
+        let mut counts = TransferCounts::new();
+        counts.count(a);
+        counts.count(a);
+        let by_label: Vec<_> = counts.by_label(&labels).collect();
+        assert_eq!(by_label, [("none", 0), ("other", 0), ("a.", 2)]);
+        assert_eq!(counts.total(), 2);
     }
 }

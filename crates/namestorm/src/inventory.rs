@@ -192,7 +192,7 @@ impl Listing {
         let mut by_zone: HashMap<String, [u64; 2]> = HashMap::new();
         for (at, name) in [REPLIES_BY_ZONE, TRANSFERS_BY_ZONE].into_iter().enumerate() {
             for one in counts.events().iter().filter(|one| one.name == name) {
-                for (_, zone) in one.labels.iter() {
+                if let Some(zone) = one.labels.get("zones") {
                     by_zone.entry(zone.to_owned()).or_default()[at] += one.count;
                 }
             }

@@ -604,9 +604,11 @@ where
         for ((qtype, over_udp), (_, over_tcp)) in udp.by_type().into_iter().zip(tcp.by_type()) {
             tally.detail("queries by type", ("type", qtype), over_udp + over_tcp);
         }
-        let by_group = server.dns().by_group().zip(server.tcp().app().by_group());
-        for ((zones, over_udp), (_, over_tcp)) in by_group {
-            tally.detail(REPLIES_BY_ZONE, ("zones", zones), over_udp + over_tcp);
+        let over_udp = server.dns().by_group().map(|one| ("udp", one));
+        let over_tcp = server.tcp().app().by_group().map(|one| ("tcp", one));
+        for (transport, (zones, rcode, count)) in over_udp.chain(over_tcp) {
+            let labels = [("zones", zones), ("transport", transport), ("rcode", rcode)];
+            tally.detail(REPLIES_BY_ZONE, labels, count);
         }
         let over_tcp = server.tcp().app();
         if !self.transfer_clients.is_empty() {

@@ -20,7 +20,7 @@ use crate::cookie::{Checked, Cookies};
 use crate::cookie_check::{CookieCheck, Rest};
 use crate::counters::Counters;
 use crate::edns::{self, COOKIE, Edns, ExtendedError, MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
-use crate::groups::{GroupCounts, NO_GROUP};
+use crate::groups::{NO_GROUP, ReplyCounts};
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::{CLASS_CHAOS, Identity};
@@ -120,7 +120,7 @@ impl<'a> Reply<'a> {
 pub struct Responder {
     answers: Arc<Answers>,
     counters: Counters,
-    groups: GroupCounts,
+    groups: ReplyCounts,
     question: HashedQuestion,
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
@@ -216,7 +216,7 @@ impl Responder {
     pub fn new(answers: Arc<Answers>) -> Self {
         Self {
             assembler: Assembler::new(answers.has_hooked()),
-            groups: GroupCounts::new(),
+            groups: ReplyCounts::new(),
             answers,
             counters: Counters::default(),
             question: HashedQuestion::new(),
@@ -281,8 +281,8 @@ impl Responder {
         self.groups.uncount();
     }
 
-    /// Returns the label of each zone group with the number of its replies.
-    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    /// Returns the label of each zone group, and response codes with the numbers of the group's replies.
+    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         self.groups.by_label(self.answers.group_labels())
     }
 
@@ -353,8 +353,8 @@ impl Responder {
                 return set_aside(counters, &mut self.is_set_aside);
             }
             _ => {
-                self.groups.count(NO_GROUP);
                 let bare = BareReply::to(message, &header, (context.peer)(), cookies, counters);
+                self.groups.count(NO_GROUP, bare.rcode());
                 return Some(Reply::bare(bare.write(message, opt, identity, counters)));
             }
         };
@@ -388,7 +388,7 @@ impl Responder {
             }
             None => &[],
         };
-        self.groups.count(group);
+        self.groups.count(group, body.rcode);
         let (mut reply, fields) = fit(&query, number, &body, trail, counters);
         reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);
         reply.rewritten = place(message, &question, expanded, &mut self.head, &fields);
@@ -628,72 +628,4 @@ fn fit<'a>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::key::Form;
-    use crate::name;
-    use crate::zones::Zones;
-    use crate::{compile, load_text, prepare_text};
-
-    #[test]
-    fn replies_are_counted_for_the_zone_of_the_asked_name() {
-        let zone = |name: &str, records: &str| {
-            let text =
-                format!("$ORIGIN {name}\n$TTL 60\n@ SOA ns h 1 2 3 4 60\n@ NS ns.x.\n{records}");
-            load_text("zone", None, &text).unwrap().zone
-        };
-        let [a, b] = [
-            zone(
-                "a.",
-                "w A 192.0.2.1\nc CNAME w.b.\nd DNAME b.\n*.s A 192.0.2.3\n",
-            ),
-            zone("b.", "w A 192.0.2.2\n"),
-        ];
-        let zones = Zones::new(vec![a, b]).unwrap();
-        let answers = compile(&zones, Form::Wire, [1, 2, 3, 4], &mut |_| {}).unwrap();
-        let mut responder = Responder::new(answers.into());
-        for (name, group) in [
-            ("w.a.", "a."),
-            ("c.a.", "a."),
-            ("w.d.a.", "a."),
-            ("x.s.a.", "a."),
-            ("none.a.", "a."),
-            ("w.b.", "b."),
-            ("none.b.", "b."),
-            ("w.c.", "none"),
-        ] {
-            let count = |responder: &Responder| {
-                let mut groups = responder.by_group();
-                groups
-                    .find(|(label, _)| *label == group)
-                    .map(|(_, count)| count)
-            };
-            let before = count(&responder);
-            let header = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-            let name = name::parse(name).unwrap();
-            let mut query = [&header[..], &name, &[0, 1, 0, 1]].concat();
-            responder.respond(&mut query, Transport::Tcp).unwrap();
-            assert_eq!(count(&responder), before.map(|count| count + 1), "{group}");
-        }
-        let mut malformed = [0; 12];
-        responder.respond(&mut malformed, Transport::Tcp).unwrap();
-        let counts: Vec<_> = responder.by_group().collect();
-        assert_eq!(counts, [("none", 2), ("other", 0), ("a.", 5), ("b.", 2)]);
-    }
-
-    #[test]
-    fn a_head_has_room_for_the_longest_compressed_name() {
-        let zone = "$ORIGIN z.\n@ 60 SOA ns h 1 2 3 4 60\n@ 60 NS ns.y.\n";
-        let answers = prepare_text(zone, Form::Wire).unwrap();
-        let mut responder = Responder::new(answers.into());
-        let labels = [1, b'x'].repeat(name::MAX_LABELS);
-        // The qname ends with a pointer to the ID, whose first byte is 0, the root label.
-        let header = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-        let mut query = [&header[..], &labels, b"\xc0\x00\x00\x01\x00\x01"].concat();
-        let reply = responder.respond(&mut query, Transport::Tcp).unwrap();
-        let refused = [0, 7, 0x80, 5, 0, 1, 0, 0, 0, 0, 0, 0];
-        let expected = [&refused[..], &labels, b"\x00\x00\x01\x00\x01"].concat();
-        assert_eq!(reply.rewritten, Some(&expected[..]));
-        assert_eq!(reply.head_len, MAX_HEAD);
-    }
-}
+mod tests;

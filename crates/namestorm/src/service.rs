@@ -175,8 +175,8 @@ impl Dns {
         self.responder.counters()
     }
 
-    /// Returns the label of each zone group with the number of its replies.
-    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    /// Returns the label of each zone group, and response codes with the numbers of the group's replies.
+    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         self.responder.by_group()
     }
 

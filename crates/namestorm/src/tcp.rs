@@ -19,7 +19,7 @@ use tcpip::{
 use crate::answers::Answers;
 use crate::cookie::Cookies;
 use crate::counters::Counters;
-use crate::groups::GroupCounts;
+use crate::groups::TransferCounts;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
 use crate::query_log::QueryLogger;
@@ -99,7 +99,7 @@ pub struct DnsOverTcp<H = NoHook> {
     keys: Arc<TsigKeys>,
     signer: Box<Signer>,
     /// Completed transfers.
-    transfers: Box<GroupCounts>,
+    transfers: Box<TransferCounts>,
 }
 
 impl DnsOverTcp {
@@ -125,7 +125,7 @@ impl<H: Hook> DnsOverTcp<H> {
             transfer_clients: TransferClients::default(),
             keys: Arc::default(),
             signer: Box::new(Signer::new()),
-            transfers: Box::new(GroupCounts::new()),
+            transfers: Box::new(TransferCounts::new()),
         }
     }
 
@@ -191,8 +191,8 @@ impl<H: Hook> DnsOverTcp<H> {
         self.responder.counters()
     }
 
-    /// Returns the label of each zone group with the number of its replies.
-    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    /// Returns the label of each zone group, and response codes with the numbers of the group's replies.
+    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         self.responder.by_group()
     }
 

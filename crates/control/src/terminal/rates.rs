@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::status::{PORT, Status, StatusCount, WorkerStatus};
+use crate::status::{PORT, SITE, Status, StatusCount, WorkerStatus, ZONES};
 
 /// A count of all workers.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,10 +37,6 @@ pub(super) struct Rates {
 
 /// Number of sites, and of zones, that are shown: those with the most requests.
 const TOP: usize = 10;
-/// The label of a count of one of several sites.
-const SITE: &str = "site";
-/// The label of a count of a zone, or of a group of zones.
-const ZONES: &str = "zones";
 
 /// A count of one worker: its name, whether it is a level, and its value.
 type One = (String, bool, u64);
@@ -239,11 +235,16 @@ mod tests {
     fn the_zones_with_the_most_replies_come_first() {
         let zones = |counts: &[u64]| {
             let mut status = status(0.0, &[(0.0, 0, 0)]);
-            let zone = |(number, count): (usize, &u64)| StatusCount {
-                labels: [("zones".to_owned(), format!("z{number}."))].into(),
+            let zone = |(number, count): (usize, &u64), rcode: &str| StatusCount {
+                labels: [("zones", &*format!("z{number}.")), ("rcode", rcode)]
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .into(),
                 ..self::count("replies by zone", false, *count)
             };
-            status.workers[0].counts = counts.iter().enumerate().map(zone).collect();
+            let each = counts.iter().enumerate();
+            status.workers[0].counts = each
+                .flat_map(|one| ["NOERROR", "NXDOMAIN"].map(|rcode| zone(one, rcode)))
+                .collect();
             status
         };
         let before = zones(&[0; 12]);
@@ -254,6 +255,11 @@ mod tests {
         let names: Vec<_> = names.map(|name| name.rsplit(' ').next().unwrap()).collect();
         assert_eq!(names[..6], ["z3.", "z11.", "z0.", "z6.", "z5.", "z4."]);
         assert_eq!(names.len(), TOP);
+        let first = &rates.counts[0];
+        assert_eq!(
+            (&*first.name, first.total),
+            ("web: replies by zone z3.", 18)
+        );
     }
 
     #[test]

@@ -63,9 +63,15 @@ impl Server {
 
 fn counts() -> Tally {
     let mut tally = Tally::default();
-    tally.detail(REPLIES_BY_ZONE, ("zones", "none"), 5);
-    tally.detail(REPLIES_BY_ZONE, ("zones", "a.example."), 7);
-    tally.detail(REPLIES_BY_ZONE, ("zones", "a.example."), 3);
+    for (zones, rcode, transport, count) in [
+        ("none", "REFUSED", "udp", 5),
+        ("a.example.", "NOERROR", "udp", 6),
+        ("a.example.", "NXDOMAIN", "udp", 1),
+        ("a.example.", "NXDOMAIN", "tcp", 3),
+    ] {
+        let labels = [("zones", zones), ("transport", transport), ("rcode", rcode)];
+        tally.detail(REPLIES_BY_ZONE, labels, count);
+    }
     tally
 }
 

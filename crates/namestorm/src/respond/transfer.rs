@@ -65,7 +65,7 @@ impl Responder {
             None => &[],
         };
         let group = source.map_or(NO_GROUP, |(zone, _)| zone.group());
-        self.groups.count(group);
+        self.groups.count(group, body.rcode);
         let (mut reply, fields) = fit(&query, ZoneNumber::NONE, &body, trail, counters);
         let Ok((zone, records)) = source else {
             let head = &mut self.head;

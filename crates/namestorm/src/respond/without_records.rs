@@ -93,8 +93,8 @@ impl Responder {
                 cookies,
                 ..
             } = self;
-            groups.count(NO_GROUP);
             let bare = BareReply::to(message, &header, client, cookies, counters);
+            groups.count(NO_GROUP, bare.rcode());
             return Some(Reply::bare(bare.write(message, opt, identity, counters)));
         };
         Some(self.without_records(message, &query, client.ip(), |_, _| (rcode, 0)))
@@ -135,9 +135,9 @@ impl Responder {
             ..
         } = self;
         counters.count_type(query.question.qtype);
-        groups.count(NO_GROUP);
         let cookie = query.cookie(message, cookies, || client, counters);
         let (rcode, flags) = choose(cookie, counters);
+        groups.count(NO_GROUP, rcode);
         let body = Body::empty(rcode);
         let trail: &[u8] = match query.edns {
             Some(edns) => {
