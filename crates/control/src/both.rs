@@ -14,6 +14,7 @@ use nmio::{Instant, Port};
 
 use crate::args::{ServeArgs, with_usage};
 use crate::named::Named;
+use crate::place::Place;
 use crate::port_args::{PortArgs, long_option, port_arg, port_of};
 use crate::program::{
     ContentList, ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets,
@@ -236,6 +237,11 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
 
     fn watched(&self) -> Vec<Watched> {
         [self.first.watched(), self.second.watched()].concat()
+    }
+
+    fn places(&self, port: u16) -> Vec<Place> {
+        let second = self.second.places(self.second_port);
+        [self.first.places(port), second].concat()
     }
 
     fn readers(&self) -> Vec<&dyn Readers> {

@@ -204,6 +204,11 @@ impl Follower {
         self.outboxes = outboxes.collect();
     }
 
+    /// Returns the state of the interface, which the endpoints read.
+    pub(crate) fn state(&self) -> &InterfaceState {
+        &self.state
+    }
+
     /// Says that the workers' ports wait for the return of a removed interface. `removals` hears of
     /// each removal.
     pub(crate) fn wait_for_return(&mut self, removals: mpsc::Sender<Removal>) {

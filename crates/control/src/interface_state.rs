@@ -1,9 +1,11 @@
 //! What is known of the interface, for the endpoints.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nmio::device::QueueAccess;
 
+use crate::place::Place;
 use crate::status::InterfaceStatus;
 
 /// The names of all changes, for metrics.
@@ -26,6 +28,7 @@ pub(crate) const NAMES: [&str; 12] = [
 #[derive(Debug, Default)]
 pub(crate) struct InterfaceState {
     status: Mutex<InterfaceStatus>,
+    places: OnceLock<Vec<Place>>,
 }
 
 impl InterfaceState {
@@ -38,16 +41,28 @@ impl InterfaceState {
             is_up: true,
             addresses: addresses.map(|address| address.to_string()).collect(),
             refused: Vec::new(),
+            listening: Vec::new(),
             changes: NAMES.map(|name| (name.to_owned(), 0)).into(),
         };
         Self {
             status: status.into(),
+            places: OnceLock::new(),
         }
+    }
+
+    /// Notes where the programs and sites are served. Only the first call counts.
+    pub(crate) fn note_places(&self, places: Vec<Place>) {
+        let _ = self.places.set(places);
     }
 
     /// Returns a copy of the state.
     pub(crate) fn read(&self) -> InterfaceStatus {
-        self.lock().clone()
+        let mut status = self.lock().clone();
+        let addresses = status.addresses.iter();
+        let served: Vec<IpAddr> = addresses.filter_map(|one| one.parse().ok()).collect();
+        let places = self.places.get().into_iter().flatten();
+        status.listening = places.map(|place| place.among(&served)).collect();
+        status
     }
 
     /// Changes the state.

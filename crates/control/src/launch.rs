@@ -15,6 +15,7 @@ use crate::privileges::Privileges;
 use crate::program::{Listening, PortOwner, PreparedPackets, Program, StartError, WorkerContext};
 use crate::report::{self, Block};
 use crate::secret::Secret;
+use crate::status::SITE_AT;
 use crate::worker::{Ready, Worker};
 use crate::workers::{self, Event, Workers};
 
@@ -62,6 +63,8 @@ impl<'a, P: Program> Launch<'a, P> {
                 .spawn_scoped(scope, move || workers::work(worker, &gate, tell, stop))
                 .map_err(Error::system("starting a worker's thread"))?;
         }
+        let places = self.program.places(self.port());
+        follower.state().note_places(places);
         follower.set_workers(mailboxes);
         Ok(workers)
     }
@@ -160,6 +163,11 @@ impl<'a, P: Program> Launch<'a, P> {
                 ports(&self.program.services(listening.port))
             ),
         );
+        for place in self.program.places(listening.port) {
+            if let Some(site) = place.among(&listening.addresses).site_line() {
+                block.line(SITE_AT, site);
+            }
+        }
         for command in self.program.try_commands(&listening) {
             block.line("try", command);
         }

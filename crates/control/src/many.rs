@@ -9,6 +9,7 @@ use std::sync::Arc;
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 
+use crate::place::Place;
 use crate::program::{
     ContentList, ContentNames, Counted, Listening, PORT_KEY, PORT_OPTION, PortOwner,
     PreparedPackets, Program, Reloaded, StartError, Tally, Watched, WorkerContext,
@@ -148,6 +149,16 @@ impl<A: Program> Program for Many<A> {
             }
         };
         sites.iter().enumerate().map(owner).collect()
+    }
+
+    fn places(&self, port: u16) -> Vec<Place> {
+        let place = |(site, port): (&Site<A>, u16)| Place {
+            program: A::NAME,
+            site: (self.has_several() || !site.addresses.is_empty()).then_some(site.name),
+            addresses: site.addresses.clone(),
+            services: site.program.services(port),
+        };
+        self.sites(port).map(place).collect()
     }
 
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
@@ -388,6 +399,9 @@ mod tests {
         let at = Listening::new(vec!["192.0.2.1".parse().unwrap()], 8);
         let commands = ["nc -u 192.0.2.1 8", "nc -u 192.0.2.1 9"];
         assert_eq!(two.try_commands(&at), commands);
+        let places = two.places(8).into_iter();
+        let lines = places.map(|place| place.among(&at.addresses).site_line().unwrap());
+        assert!(lines.eq(["a: 192.0.2.1:8", "b: 192.0.2.1:9"]));
         let named: Vec<_> = two
             .loaded()
             .into_iter()

@@ -13,6 +13,7 @@ use ip::{Host, Transports};
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Bell, Capabilities, Instant, Port};
 
+use crate::place::Place;
 use crate::readers::Readers;
 use crate::records::RecordLog;
 use crate::secret::Secret;
@@ -38,11 +39,11 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 ///
 /// | hook | thread | privileges |
 /// |---|---|---|
-/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`logs`](Program::logs), [`readers`](Program::readers), [`watched`](Program::watched), [`content_names`](Program::content_names), [`content_lists`](Program::content_lists) | control | as started |
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`places`](Program::places), [`logs`](Program::logs), [`readers`](Program::readers), [`watched`](Program::watched), [`content_names`](Program::content_names), [`content_lists`](Program::content_lists) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
 /// | [`has_content`](Program::has_content), [`reload`](Program::reload) | one of its own | dropped |
-/// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands), [`services`](Program::services) again | control | dropped |
+/// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands), [`services`](Program::services) and [`places`](Program::places) again | control | dropped |
 /// | the callbacks of the transports after [`transports`](Program::transports) has returned, [`counted`](Program::counted), [`tally`](Program::tally), [`walk`](Program::walk) | worker | dropped |
 ///
 /// [`embed`](crate::embed()) takes no `load`: the calling program reads its content first. `embed`
@@ -73,6 +74,17 @@ pub trait Program: Sync {
         vec![PortOwner {
             program: Self::NAME,
             option: PORT_OPTION.to_owned(),
+            services: self.services(port),
+        }]
+    }
+
+    /// Returns where each part of the program is served if it serves `port`. The default is one place
+    /// for all services.
+    fn places(&self, port: u16) -> Vec<Place> {
+        vec![Place {
+            program: Self::NAME,
+            site: None,
+            addresses: Vec::new(),
             services: self.services(port),
         }]
     }

@@ -19,6 +19,8 @@ const TIME_RANGES: usize = 25;
 pub(crate) const PORT: &str = "port";
 /// The label of a count of one of several sites.
 pub(crate) const SITE: &str = "site";
+/// The label of the line that says where a site is served.
+pub(crate) const SITE_AT: &str = "site at";
 /// The label of a count of a zone, or of a group of zones.
 pub(crate) const ZONES: &str = "zones";
 
@@ -73,8 +75,33 @@ pub struct InterfaceStatus {
     /// The addresses that are not served, each with the reason.
     #[serde(default)]
     pub refused: Vec<(String, String)>,
+    /// Where each program and site is served, with the addresses that are served now.
+    #[serde(default)]
+    pub listening: Vec<PlaceStatus>,
     /// Numbers of its changes since the start, by kind.
     pub changes: BTreeMap<String, u64>,
+}
+
+/// Where a program, or one of its sites, is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceStatus {
+    /// The program's name.
+    pub program: String,
+    /// The site, if the program has several, or if the site has addresses of its own.
+    pub site: Option<String>,
+    /// Each address with a port: `192.0.2.80:80`, `[2001:db8::80]:80`.
+    pub at: Vec<String>,
+}
+
+impl PlaceStatus {
+    /// Describes the place of a site in one line: `/srv/www: 192.0.2.80:80`.
+    pub(crate) fn site_line(&self) -> Option<String> {
+        let site = self.site.as_ref()?;
+        if self.at.is_empty() {
+            return Some(format!("{site}: no address"));
+        }
+        Some(format!("{site}: {}", self.at.join(" ")))
+    }
 }
 
 impl InterfaceStatus {
@@ -301,6 +328,10 @@ impl Status {
         block.line("interface", self.interface.describe());
         for (address, why) in &self.interface.refused {
             block.line("not served", format!("{address}: {why}"));
+        }
+        let sites = self.interface.listening.iter();
+        for site in sites.filter_map(PlaceStatus::site_line) {
+            block.line(SITE_AT, site);
         }
         for (number, worker) in self.workers.iter().enumerate() {
             let age = match worker.age_seconds {

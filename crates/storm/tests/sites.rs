@@ -42,6 +42,21 @@ fn prepare(folder: &Path, sites: &str) -> [String; 2] {
     [config, folder.join("socket")].map(|path| path.to_str().unwrap().to_owned())
 }
 
+/// Checks that the status says which address and port belong to the site `two`, and to the zones.
+fn check_status(socket: &str, two: &str, address: IpAddr) {
+    let url = "http://localhost/status";
+    let (_, status) = run("curl", &["-s", "--unix-socket", socket, url]);
+    for part in [
+        format!("{{\"program\":\"sandstorm\",\"site\":\"{two}\",\"at\":[\"{address}:8080\"]}}"),
+        format!("{{\"program\":\"namestorm\",\"site\":null,\"at\":[\"{address}:53\","),
+        format!("[\"site at\",\"{two}: {address}:8080\"]"),
+    ] {
+        assert!(status.contains(&part), "{part} is not in {status}");
+    }
+    let (_, text) = run(STORM, &["status", "--control-socket", socket]);
+    assert!(text.contains(&format!("{two}: {address}:8080\n")), "{text}");
+}
+
 #[test]
 fn each_site_has_its_port_or_its_addresses() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,11 +91,13 @@ fn each_site_has_its_port_or_its_addresses() {
         }
     });
 
+    let two = folder.path().join("two").display().to_string();
+    check_status(&socket, &two, v4);
+
     // A site is reloaded by its name, and the others keep what they have.
     for name in ["one", "two", "three"] {
         fs::write(folder.path().join(name).join("index.html"), "new").unwrap();
     }
-    let two = folder.path().join("two").display().to_string();
     let (succeeded, said) = run(STORM, &["reload", &two, "--control-socket", &socket]);
     assert!(succeeded && said.contains(&two), "{said}");
     storm.beside(|| {
