@@ -1,8 +1,8 @@
 //! Follows changes of the interface while the workers serve: its addresses, its MAC address and its
 //! link.
 //!
-//! The kernel reports each change ([`Monitor`]). After a change of an address, the helper process changes
-//!  the steering program and the reserved ports, and returns the addresses. The workers get
+//! The kernel reports each change ([`Monitor`]). After a change of an address, the helper process
+//! changes the steering program and the reserved ports, and returns the addresses. The workers get
 //! them through their mailboxes.
 //!
 //! If the interface is removed, the follower waits until an interface of this name can be served. The
@@ -129,12 +129,17 @@ struct Outbox {
 }
 
 impl Outbox {
-    fn push(&mut self, message: NetworkChange) {
-        match message {
-            // Only the last station counts.
-            NetworkChange::Station(_) => self
-                .waiting
-                .retain(|message| matches!(message, NetworkChange::Attach(_))),
+    fn push(&mut self, mut message: NetworkChange) {
+        match &mut message {
+            // Only the last station counts. It is announced if one before it was to be.
+            NetworkChange::Station(last) => self.waiting.retain(|message| match message {
+                NetworkChange::Station(earlier) => {
+                    last.announces |= earlier.announces;
+                    false
+                }
+                NetworkChange::ResetStrangers => false,
+                NetworkChange::Attach(_) => true,
+            }),
             // It brings a station with it.
             NetworkChange::Attach(_) => self.waiting.clear(),
             NetworkChange::ResetStrangers => {}

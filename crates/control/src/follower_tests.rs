@@ -251,6 +251,25 @@ fn only_the_first_worker_announces_a_new_mac_address() {
     assert_eq!(second, [Some(renewal.to_owned())]);
 }
 
+#[test]
+fn an_announcement_is_not_lost_while_the_mailbox_is_full() {
+    let (mut follower, mut mailbox) = follower();
+    follower.is_own = true;
+    let current = |mac, list| CurrentAddresses {
+        mac: Some(mac),
+        ..addresses(list)
+    };
+    let now = Instant::now();
+    follower.serve(current([2; 6], &["192.0.2.1/24"]), now);
+    follower.serve(current([2; 6], &["192.0.2.2/24"]), now);
+    follower.serve(current([4; 6], &["192.0.2.2/24"]), now);
+    follower.serve(current([4; 6], &["192.0.2.3/24"]), now);
+    let first = heard(&mut mailbox);
+    follower.outboxes[0].flush();
+    let announced = "announce 04:04:04:04:04:04 [192.0.2.3]".to_owned();
+    assert_eq!(heard(&mut mailbox), [Some(announced)], "after {first:?}");
+}
+
 /// Returns what is logged about `change` if the server cannot follow it.
 fn logged(change: Change, adapt: impl FnOnce(&mut Follower)) -> String {
     let (mut follower, _mailbox) = follower();
