@@ -98,7 +98,11 @@ pub(crate) fn compile_zone<'z>(
     let mut compiler = Compiler {
         zone,
         hooked,
-        out: ZoneBuilder::new(hashing.clone(), hooked),
+        out: ZoneBuilder::new(
+            hashing.clone(),
+            hooked,
+            (zone.names().len(), zone.rrset_count()),
+        ),
         writer: TailWriter::new(),
         signed: chain.is_some().then(Saved::default),
         denial: None,

@@ -17,6 +17,9 @@ pub(crate) const UNIT: usize = 8;
 /// Size of a cache line, in bytes.
 const CACHE_LINE: usize = 64;
 
+/// Part of an arena that may stay unused, as a divisor: an eighth. To free it would copy all entries.
+const UNUSED_PART: usize = 8;
+
 /// Prefetches all cache lines of some values.
 pub(crate) fn prefetch_lines<T>(values: &[T]) {
     let each = (CACHE_LINE / size_of::<T>().max(1)).max(1);
@@ -112,6 +115,13 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
+    /// Creates an empty arena with room for this number of cache lines.
+    pub(crate) fn with_room(lines: usize) -> Self {
+        let mut arena = Self::default();
+        nmio::reserve_in_large_pages(&mut arena.lines, lines);
+        arena
+    }
+
     /// Adds an entry made of the concatenated `parts`, and returns its position.
     ///
     /// # Errors
@@ -142,10 +152,21 @@ impl Arena {
         Ok(at)
     }
 
-    /// Returns the entries. Frees unused memory, and asks the kernel for huge pages. Lookups read
-    /// entries in random order, which would cause many TLB misses with small pages.
+    /// Returns the entries. Frees unused memory if it is more than an eighth, and asks the kernel for
+    /// huge pages. Lookups read entries in random order, which would cause many TLB misses with small
+    /// pages.
     pub(crate) fn finish(self) -> Entries {
-        let lines = self.lines.into_boxed_slice();
+        let mut lines = self.lines;
+        let unused = lines.capacity() - lines.len();
+        if unused <= lines.len() / UNUSED_PART {
+            lines.resize(lines.capacity(), EMPTY_LINE);
+        } else {
+            let mut exact = Vec::new();
+            nmio::reserve_in_large_pages(&mut exact, lines.len());
+            exact.extend_from_slice(&lines);
+            lines = exact;
+        }
+        let lines = lines.into_boxed_slice();
         nmio::prefer_large_pages(&lines);
         Entries { lines }
     }

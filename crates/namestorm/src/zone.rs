@@ -246,6 +246,11 @@ impl Zone {
         self.records.len()
     }
 
+    /// Returns the number of RRsets.
+    pub(crate) fn rrset_count(&self) -> usize {
+        self.sets.len()
+    }
+
     /// Returns the owner names in canonical order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = NameRef<'_>> {
         (0..self.nodes.len()).map(|index| NameRef { zone: self, index })

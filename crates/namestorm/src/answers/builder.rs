@@ -25,15 +25,20 @@ pub(crate) struct ZoneBuilder<'h> {
 }
 
 impl<'h> ZoneBuilder<'h> {
-    /// Creates an empty builder. `hooked` is the set of names that a hook answers for.
-    pub(crate) fn new(hashing: Hashing, hooked: &'h HookedNames) -> Self {
+    /// Creates an empty builder for about this number of names and of answers. Most of either take
+    /// at most a cache line each. `hooked` is the set of names that a hook answers for.
+    pub(crate) fn new(
+        hashing: Hashing,
+        hooked: &'h HookedNames,
+        (names, answers): (usize, usize),
+    ) -> Self {
         Self {
             hashing,
             hooked,
-            answers: Arena::default(),
-            nodes: Arena::default(),
-            answer_entries: Vec::new(),
-            node_entries: Vec::new(),
+            answers: Arena::with_room(answers),
+            nodes: Arena::with_room(names),
+            answer_entries: Vec::with_capacity(answers),
+            node_entries: Vec::with_capacity(names),
             key: Key::new(),
             answer_count: 0,
             encoded: Vec::new(),

@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn memory_counts_the_zone_with_its_entries_and_tables() {
         let hooked = HookedNames::default();
-        let mut builder = ZoneBuilder::new(Hashing::new(Form::Wire, [1, 2, 3, 4]), &hooked);
+        let mut builder = ZoneBuilder::new(Hashing::new(Form::Wire, [1, 2, 3, 4]), &hooked, (1, 1));
         let variant = Variant {
             tail: &[7; 10],
             ..Variant::default()
