@@ -308,6 +308,7 @@ impl Follower {
             Err(error) => return self.note_refusal(&error, now),
         };
         (self.is_removed, self.retry, self.refusal) = (false, None, None);
+        self.state.change(|status| status.not_reopened = None);
         if let Some(why) = opened.misfit(&self.former) {
             return end(why);
         }
@@ -326,6 +327,8 @@ impl Follower {
                 RETRY.as_secs()
             );
         }
+        self.state
+            .change(|status| status.not_reopened = Some(why.clone()));
         self.refusal = Some(why);
     }
 

@@ -299,17 +299,18 @@ fn only_a_mac_address_that_cannot_be_followed_causes_advice_to_restart() {
 }
 
 /// Lets a follower see that its interface is removed and returns. `answers` are those of the helper
-/// process to the attempts to open it. Returns what the worker hears, and what happens to the server.
+/// process to the attempts to open it. Returns what the worker hears, what happens to the server, and why
+/// the interface is not served after each step.
 fn remove(
     mut answers: Vec<Result<QueueAccess, Error>>,
     seconds: &[u64],
-) -> (Vec<Option<String>>, Vec<String>) {
+) -> (Vec<Option<String>>, Vec<String>, Vec<Option<String>>) {
     let (mut follower, mut mailbox) = follower();
     let (removals, mut told) = mpsc::channel(4);
     follower.wait_for_return(removals);
     let start = Instant::now();
     follower.handle_change(Change::Removed, start);
-    let mut messages = Vec::new();
+    let (mut messages, mut reasons) = (Vec::new(), Vec::new());
     for second in seconds {
         let mut script = Script {
             follow: || Ok(addresses(&["192.0.2.7/24"])),
@@ -317,6 +318,7 @@ fn remove(
         };
         follower.step(start + Duration::from_secs(*second), &mut script);
         messages.extend(heard(&mut mailbox));
+        reasons.push(follower.state.read().not_reopened);
     }
     assert!(answers.is_empty(), "not all answers were asked for");
     let mut happened = Vec::new();
@@ -327,7 +329,7 @@ fn remove(
             Removal::Ends(error) => error.to_string(),
         });
     }
-    (messages, happened)
+    (messages, happened, reasons)
 }
 
 #[test]
@@ -336,7 +338,10 @@ fn workers_get_the_queues_of_an_interface_that_returns() {
     let returned = || Ok(interface([4; 6], &["192.0.2.7/24"], 1500));
     let queue = Some("a queue for 04:04:04:04:04:04 and [192.0.2.7]".to_owned());
     // A refusal is followed by another attempt after five seconds.
-    let (messages, happened) = remove(vec![refused(), refused(), returned()], &[0, 4, 5, 10, 11]);
+    let answers = vec![refused(), refused(), returned()];
+    let (messages, happened, reasons) = remove(answers, &[0, 4, 5, 10, 11]);
+    let known: Vec<_> = reasons.iter().map(Option::is_some).collect();
+    assert_eq!(known, [true, true, true, false, false], "{reasons:?}");
     assert_eq!(messages.first(), Some(&queue), "the queue comes first");
     assert_eq!(happened, ["waits", "goes on"]);
     // The former address may return. Its connections end if it does not.
@@ -346,7 +351,7 @@ fn workers_get_the_queues_of_an_interface_that_returns() {
 #[test]
 fn an_interface_that_does_not_fit_ends_the_server() {
     let other = Ok(interface([2; 6], &["192.0.2.1/24"], 9000));
-    let (messages, happened) = remove(vec![other], &[0, 1, 99]);
+    let (messages, happened, _) = remove(vec![other], &[0, 1, 99]);
     assert!(messages.is_empty(), "{messages:?}");
     let [waits, ends] = &happened[..] else {
         panic!("{happened:?}");

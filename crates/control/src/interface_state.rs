@@ -41,6 +41,7 @@ impl InterfaceState {
             is_up: true,
             addresses: addresses.map(|address| address.to_string()).collect(),
             refused: Vec::new(),
+            not_reopened: None,
             listening: Vec::new(),
             changes: NAMES.map(|name| (name.to_owned(), 0)).into(),
         };

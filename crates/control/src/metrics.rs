@@ -303,6 +303,7 @@ mod tests {
                 is_up: true,
                 addresses: vec!["192.0.2.1".to_owned()],
                 refused: Vec::new(),
+                not_reopened: None,
                 listening: Vec::new(),
                 changes: [("up".to_owned(), 2)].into(),
             },

@@ -75,6 +75,9 @@ pub struct InterfaceStatus {
     /// The addresses that are not served, each with the reason.
     #[serde(default)]
     pub refused: Vec<(String, String)>,
+    /// Why the interface cannot be served again, if it has returned after a removal.
+    #[serde(default)]
+    pub not_reopened: Option<String>,
     /// Where each program and site is served, with the addresses that are served now.
     #[serde(default)]
     pub listening: Vec<PlaceStatus>,
@@ -123,7 +126,11 @@ impl InterfaceStatus {
         } else {
             &addresses
         };
-        format!("{}, {state}, {addresses}", self.name)
+        let line = format!("{}, {state}, {addresses}", self.name);
+        match &self.not_reopened {
+            Some(why) => format!("{line}; it cannot be served again: {why}"),
+            None => line,
+        }
     }
 }
 

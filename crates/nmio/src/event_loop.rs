@@ -218,8 +218,8 @@ impl LoopState {
 
     /// Performs one pass of the loop: steps 1 to 10 of the paper's Figure 3.
     ///
-    /// Returns `true` if the caller should make another pass before it waits: packets were received,
-    /// so more may have arrived, or the pass had no room for packets, and its flush has made room.
+    /// Returns `true` if the caller should make another pass before it waits. Then the pass received
+    /// packets, so more may have arrived, or it had no room for them until its flush.
     ///
     /// # Errors
     /// If the port is gone.

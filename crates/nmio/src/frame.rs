@@ -586,7 +586,7 @@ impl Drop for Sending {
 /// (*pre-copy*).
 ///
 /// While a resident is in the TX ring, its bytes are inaccessible. To send the same packet during
-/// that time, use another copy (see [`Copies`](crate::Copies)).
+/// that time, use another copy (see [`Copies`]).
 pub struct Resident {
     /// Dropped manually, because a frame in the TX ring must not return to the pool yet.
     frame: ManuallyDrop<Frame>,

@@ -147,7 +147,7 @@ const UNKNOWN: u16 = 0;
 
 /// What the slot of a resident packet contains since it was last sent: the response's parameters, and
 /// the checksum of the rendered bytes.
-pub(crate) type Rendered = Option<([u32; 2], u16)>;
+type Rendered = Option<([u32; 2], u16)>;
 
 /// The copies of a segment's resident packet.
 type ResidentCopies = Copies<Rendered>;

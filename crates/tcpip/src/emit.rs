@@ -18,7 +18,7 @@ use nmio::super_segment::{GsoType, MAX_OVER_V6};
 use nmio::{Port, SendError, SuperSegment};
 
 use crate::connection::{Context, Plan, Tcb};
-use crate::content::{Contents, MAX_SLOT_LEN, Rendered, SendMode, Slot, payload_sum};
+use crate::content::{Contents, MAX_SLOT_LEN, SendMode, Slot, payload_sum};
 use crate::counters::Counters;
 use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
@@ -87,8 +87,8 @@ fn render<R: Render>(
     Sum::ZERO.add_at(Sum::of(part), from - start)
 }
 
-/// Renders the slot of a resident packet, and notes what it contains. Returns the checksum of the
-/// rendered bytes.
+/// Like [`render`], for a resident packet, most of which have the rendered bytes already. Returns the
+/// folded checksum.
 #[inline(never)]
 fn render_anew<R: Render>(
     app: &mut R,
@@ -96,11 +96,8 @@ fn render_anew<R: Render>(
     params: [u32; 2],
     start: usize,
     payload: &mut [u8],
-    rendered: &mut Rendered,
 ) -> u16 {
-    let sum = render(app, slot, params, start, payload).fold();
-    *rendered = Some((params, sum));
-    sum
+    render(app, slot, params, start, payload).fold()
 }
 
 /// Joins the upper and the lower half of a response's parameters.
@@ -317,7 +314,11 @@ impl<'a, R: Render> Emitter<'a, R> {
         let part = match *rendered {
             // The slot still has these bytes.
             Some((last, sum)) if last == params => sum,
-            _ => render_anew(self.app, slot, params, start, payload, rendered),
+            _ => {
+                let sum = render_anew(self.app, slot, params, start, payload);
+                *rendered = Some((params, sum));
+                sum
+            }
         };
         let mut sum = sum.add(Sum::from_folded(part));
         // Without timestamps, no-operation options fill the reserved space.

@@ -110,7 +110,8 @@ impl Handle {
     /// numbers of packets, and `out`. If the future is dropped, the trace ends too, but the capture may
     /// be incomplete.
     ///
-    /// A server has one trace at a time. Each worker copies packets into a ring of 4 MB. If `out` is
+    /// A server has one trace at a time. A trace cannot end while `out` blocks, so `out` must not block
+    /// for ever. Each worker copies packets into a ring of 4 MB. If `out` is
     /// slow, packets that find no room in the ring are counted and left out, but still served.
     ///
     /// ```no_run

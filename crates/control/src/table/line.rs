@@ -260,10 +260,7 @@ impl fmt::Display for ListSummary {
         }
         if self.listed < self.matching {
             let listed = report::count(self.listed);
-            write!(
-                f,
-                "; the list is cut after {listed}, and --limit sets another number"
-            )?;
+            write!(f, "; the list is cut after {listed}, its limit")?;
         }
         for worker in &self.silent_workers {
             write!(
@@ -333,8 +330,8 @@ mod tests {
         };
         assert_eq!(
             summary.to_string(),
-            "connections: 2,000, of which 1,500 match; the list is cut after 1,000, and --limit \
-             sets another number; worker 3 did not answer, so connections are missing"
+            "connections: 2,000, of which 1,500 match; the list is cut after 1,000, its limit; \
+             worker 3 did not answer, so connections are missing"
         );
         let all = ListSummary {
             connections: 1,

@@ -236,12 +236,12 @@ impl QueueAccess {
     /// which has its name. Returns `None` if they can.
     pub fn misfit(&self, former: &Self) -> Option<String> {
         let (new, old) = (&self.facts, &former.facts);
-        let differs = |what: &str, new: usize, old: usize| {
-            (new != old).then(|| format!("it has {what} {new} instead of {old}"))
-        };
-        let queues = |facts: &Facts| facts.queues as usize;
-        differs("MTU", new.mtu, old.mtu)
-            .or_else(|| differs("so many served queues:", queues(new), queues(old)))
+        if new.mtu != old.mtu {
+            return Some(format!("it has MTU {} instead of {}", new.mtu, old.mtu));
+        }
+        let queues = (new.queues, old.queues);
+        (queues.0 != queues.1)
+            .then(|| format!("it has {} served queues instead of {}", queues.0, queues.1))
     }
 
     /// Returns queue `index` for a port that waits for it since its own interface was removed. Returns
