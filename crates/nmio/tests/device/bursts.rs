@@ -18,6 +18,13 @@ const FEW: usize = 2_048;
 /// Number of frames in a burst: more than [`FEW`], but fewer than the fill ring has slots.
 const BURST: usize = 4_000;
 
+/// Returns a socket of the client, which needs no ARP to send to the server.
+fn client_that_knows_the_server(rig: &Rig) -> UdpSocket {
+    let known = "ip neigh add 10.9.0.9 lladdr 02:00:00:00:00:09 dev cli";
+    rig.client.run(|| run(known));
+    rig.client_socket("10.9.0.2:0")
+}
+
 fn send_burst(client: &UdpSocket, frames: usize) {
     for _ in 0..frames {
         client.send_to(b"burst", "10.9.0.9:7").unwrap();
@@ -29,9 +36,7 @@ fn a_burst_raises_the_fill_level_for_the_next_burst() {
     for mode in MODES {
         let rig = Rig::new(1);
         let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
-        let known = "ip neigh add 10.9.0.9 lladdr 02:00:00:00:00:09 dev cli";
-        rig.client.run(|| run(known));
-        let client = rig.client_socket("10.9.0.2:0");
+        let client = client_that_knows_the_server(&rig);
 
         send_burst(&client, BURST);
         assert_eq!(take(&mut server, FEW).len(), FEW, "{mode}");
@@ -49,9 +54,7 @@ fn a_worker_that_has_no_room_for_replies_offers_more_frames() {
     for mode in MODES {
         let rig = Rig::new(1);
         let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
-        let known = "ip neigh add 10.9.0.9 lladdr 02:00:00:00:00:09 dev cli";
-        rig.client.run(|| run(known));
-        let client = rig.client_socket("10.9.0.2:0");
+        let client = client_that_knows_the_server(&rig);
 
         send_burst(&client, FEW - 100);
         server.receive(&mut Batch::new(), 0).unwrap();
