@@ -6,16 +6,20 @@
 //! not running, so no packets are lost.
 //!
 //! A burst that uses more than three quarters of the frames raises the level. After `CALM_FRAMES`
-//! received frames without another burst, the level falls. If the RX ring never becomes empty, all
-//! received frames count as a single burst, so the level falls too. Under such an overload, more
-//! frames would only delay each packet.
+//! received frames without another burst, the level falls. Something that has held up the worker
+//! once, such as the host of a virtual machine, is likely to do so again. If the RX ring does not
+//! become empty for `OVERLOAD_FRAMES`, the level falls too. Under such an overload, more frames
+//! would only delay each packet.
 
 /// Number of slots in the fill ring. This is also the level during bursts.
 pub(super) const FILL_RING: u32 = 8192;
 /// The level outside bursts, in frames.
 const LOW_LEVEL: u32 = 2048;
-/// The level falls when this many frames have been received since the last burst.
-const CALM_FRAMES: u32 = 64 * FILL_RING;
+/// The level falls when this many frames have been received since the last burst: half a minute at
+/// 280,000 frames a second.
+const CALM_FRAMES: u32 = 1_024 * FILL_RING;
+/// The level falls when a burst has this many frames.
+const OVERLOAD_FRAMES: u32 = 64 * FILL_RING;
 
 /// The level of the fill ring, and the state that controls it.
 #[derive(Debug)]
@@ -58,7 +62,12 @@ impl FillLevel {
             };
         }
         self.drained |= !more;
-        if self.since_burst >= CALM_FRAMES {
+        let limit = if self.drained {
+            CALM_FRAMES
+        } else {
+            OVERLOAD_FRAMES
+        };
+        if self.since_burst >= limit {
             self.frames = LOW_LEVEL;
         }
     }
@@ -99,9 +108,11 @@ mod tests {
     fn a_queue_that_never_drains_is_one_burst() {
         let mut level = FillLevel::new();
         level.update(BATCH, true, 0);
-        for _ in 0..CALM_FRAMES / BATCH {
+        for _ in 1..OVERLOAD_FRAMES / BATCH {
             level.update(BATCH, true, 0);
+            assert_eq!(level.frames(), FILL_RING);
         }
+        level.update(BATCH, true, 0);
         assert_eq!(level.frames(), LOW_LEVEL);
         level.update(BATCH, true, 0);
         assert_eq!(level.frames(), LOW_LEVEL, "still the same burst");
