@@ -19,6 +19,7 @@ mod runner;
 mod servers;
 mod usage;
 mod waits;
+mod witness;
 
 use std::path::{Path, PathBuf};
 

@@ -12,7 +12,7 @@ use nmio::Instant;
 pub struct Pace {
     start: Instant,
     rate: f64,
-    burst: u64,
+    burst: u32,
     taken: u64,
 }
 
@@ -23,7 +23,7 @@ impl Pace {
         Self {
             start: Instant::FAR,
             rate,
-            burst: u64::from(burst.max(1)),
+            burst: burst.max(1),
             taken: 0,
         }
     }
@@ -33,12 +33,17 @@ impl Pace {
         self.rate
     }
 
+    /// Returns the number of requests that are due at the same time.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
     /// Returns the time at which the next request is due. The first call sets the start to `now`.
     pub fn next_due(&mut self, now: Instant) -> Instant {
         if self.start == Instant::FAR {
             self.start = now;
         }
-        let first = self.taken - self.taken % self.burst;
+        let first = self.taken - self.taken % u64::from(self.burst);
         self.start + Duration::from_secs_f64(first as f64 / self.rate)
     }
 

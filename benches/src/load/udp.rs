@@ -20,6 +20,9 @@ pub const ID_LEN: usize = 2;
 pub const MAX_WINDOW: usize = 1 << 16;
 /// Maximum number of outstanding requests in an open loop.
 const OPEN_LOOP_WINDOW: usize = 1 << 15;
+/// Maximum number of single requests that an open loop sends in one pass of the event loop. If the
+/// generator itself was held up, it therefore does not flood the server with all late requests.
+const CATCH_UP: u32 = 64;
 /// A request without a reply counts as lost after this time.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between two searches for lost requests.
@@ -235,12 +238,16 @@ impl<P: Port, Q: Questions> Handler<P> for Asker<Q> {
             while self.ask(port, now) {}
             return;
         };
-        while let Some(due) = pace.take(now) {
+        // Further requests wait for a later pass, and their latency grows.
+        for _ in 0..pace.burst().max(CATCH_UP) {
+            let Some(due) = pace.take(now) else {
+                return;
+            };
             if !self.ask(port, due) {
-                self.meter.error("not sent");
+                return;
             }
+            self.pace = Some(pace);
         }
-        self.pace = Some(pace);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -257,5 +264,56 @@ impl<Q: Questions> Generator for Asker<Q> {
     fn report(&self) -> Report {
         let rate = self.pace.map_or(0.0, |pace| pace.rate());
         self.meter.report(self.name, rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nmio::sim::Sink;
+
+    use super::super::dns::{Kind, Queries};
+    use super::*;
+
+    fn asker(options: &[&str]) -> Asker<Queries> {
+        let options = Options::of_tests(&[&["--warmup", "0"], options].concat());
+        let queries = Queries::new(Kind::Plain, 100, 1);
+        let mut asker = Asker::new("test", queries, &Place::of_tests(), 1, &options).unwrap();
+        asker.meter().advance(Instant::ZERO);
+        asker.meter().advance(Instant::ZERO);
+        asker
+    }
+
+    fn due(asker: &Asker<Queries>) -> Option<Instant> {
+        Handler::<Sink>::poll_timeout(asker)
+    }
+
+    #[test]
+    fn late_requests_are_sent_in_several_passes() {
+        let late = Instant::from_millis(1);
+        for (burst, sent) in [("1", 64), ("100", 100)] {
+            let mut asker = asker(&["--rate", "1000000", "--burst", burst]);
+            let mut port = Sink::new(1500, 1, 0);
+            asker.handle_timers(&mut port, Instant::ZERO);
+            let before = port.counters().tx_frames;
+            asker.handle_timers(&mut port, late);
+            assert_eq!(port.counters().tx_frames - before, sent);
+            while due(&asker) <= Some(late) {
+                asker.handle_timers(&mut port, late);
+            }
+            assert!((1_001..=1_100).contains(&port.counters().tx_frames));
+        }
+    }
+
+    #[test]
+    fn requests_without_room_keep_their_due_times() {
+        let mut asker = asker(&["--rate", "1000"]);
+        // The sink keeps the only frame that it has.
+        let mut port = Sink::new(1500, 0, 0);
+        for at in [0, 5] {
+            asker.handle_timers(&mut port, Instant::from_millis(at));
+            assert_eq!(port.counters().tx_frames, 1);
+            assert_eq!(due(&asker), Some(Instant::from_millis(1)));
+        }
+        assert!(asker.report().errors.is_empty());
     }
 }

@@ -4,6 +4,8 @@
 //! the second run, content changes and is reloaded once a second. The reload thread shares the
 //! generator's core, and every reply may have the old or the new content. The thread does some work
 //! after the new content is served, so the time of a reload is not only that until then.
+//!
+//! A run that the host of a virtual machine holds up is repeated: see [`witness`].
 
 mod content;
 
@@ -18,7 +20,7 @@ use super::content::{Content, HOSTER};
 use super::results::Load;
 use super::rig::{self, CLIENT_CORE, Interrupts, Rig};
 use super::servers::{Program, SANDSTORM, Serves, Spec, TURNAROUND};
-use super::{Common, generators, machine};
+use super::{Common, generators, machine, witness};
 use crate::markdown::{owned, write_table};
 use crate::server::Server;
 use crate::{interrupt, shell};
@@ -94,6 +96,8 @@ struct Findings {
     /// content.
     reloads: Vec<Duration>,
     broken: u32,
+    /// Number of runs that the host of the machine has held up, and that were repeated.
+    held_up: u32,
     /// The packets that the server has dropped, by its own account. Other losses are the generator's.
     dropped: String,
 }
@@ -115,6 +119,7 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
         "broken versions",
         "a reload takes, ms",
         "longest, ms",
+        "runs held up by the host",
     ];
     let (busy, share) = machine::busy_before()?;
     let mut rows = Vec::new();
@@ -173,8 +178,12 @@ impl Case {
             });
             pinned.and(load)
         };
+        let ask = || match self.change {
+            Change::Named => served.reload_by_name(content, &socket),
+            _ => server.signal(Signal::HUP),
+        };
         let capacity = load(None, CAPACITY_SECONDS)?.rate;
-        let quiet = load(Some(capacity / 2.0), seconds)?;
+        let (quiet, quiet_held_up) = witness::undisturbed(|| load(Some(capacity / 2.0), seconds))?;
         if self.change == Change::Part && self.serves == Serves::Files {
             let alone = served.time_of_find(&["find"])?;
             let core = CLIENT_CORE.to_string();
@@ -190,22 +199,11 @@ impl Case {
                 self.name
             );
         }
-        let ended = AtomicBool::new(false);
-        let ask = || match self.change {
-            Change::Named => served.reload_by_name(content, &socket),
-            _ => server.signal(Signal::HUP),
-        };
-        let (reloading, changed) = std::thread::scope(|scope| {
-            let changer = scope.spawn(|| self.change_until(&ended, &served, &server, ask));
-            let writer = scope.spawn(|| self.keep_writing_until(&ended, &served));
-            let reloading = load(Some(capacity / 2.0), seconds);
-            ended.store(true, Ordering::Relaxed);
-            let written = writer.join().expect("the writer does not panic");
-            let changed = changer.join().expect("the changer does not panic");
-            (reloading, written.and(changed))
-        });
-        let (reloads, broken) = changed?;
-        let reloading = reloading?;
+        let (changing, held_up) = witness::undisturbed(|| {
+            let load = || load(Some(capacity / 2.0), seconds);
+            self.load_during_reloads(load, &served, &server, ask)
+        })?;
+        let (reloading, reloads, broken) = changing;
         let summary = server.stop_well()?;
         let dropped = summary
             .lines()
@@ -216,7 +214,30 @@ impl Case {
             reloading,
             reloads,
             broken,
+            held_up: quiet_held_up + held_up,
             dropped: dropped.trim().to_owned(),
+        })
+    }
+
+    /// Calls `load` while the content changes once a second. Returns what `load` has measured, how long
+    /// the reloads took, and the number of broken versions.
+    fn load_during_reloads(
+        &self,
+        load: impl FnOnce() -> Result<Load>,
+        served: &Served,
+        server: &Server,
+        ask: impl Fn() -> Result<()> + Send,
+    ) -> Result<(Load, Vec<Duration>, u32)> {
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let changer = scope.spawn(|| self.change_until(&ended, served, server, ask));
+            let writer = scope.spawn(|| self.keep_writing_until(&ended, served));
+            let load = load();
+            ended.store(true, Ordering::Relaxed);
+            let written = writer.join().expect("the writer does not panic");
+            let changed = changer.join().expect("the changer does not panic");
+            let (reloads, broken) = written.and(changed)?;
+            Ok((load?, reloads, broken))
         })
     }
 
@@ -300,6 +321,7 @@ impl Findings {
             self.broken.to_string(),
             millis(sorted.get(sorted.len() / 2)),
             millis(sorted.last()),
+            self.held_up.to_string(),
         ]
     }
 

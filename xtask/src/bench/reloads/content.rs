@@ -134,6 +134,8 @@ impl Served {
             let link = self.versions.join("next");
             fs::hard_link(self.version(version).join(name), &link).context("linking a version")?;
             fs::rename(&link, self.place.join(name)).context("replacing a file")?;
+            // A link to the same file is not renamed (POSIX). Then this version is served already.
+            let _ = fs::remove_file(&link);
         }
         Ok(())
     }
