@@ -154,7 +154,7 @@ impl Core {
         self.count_own(site, status);
         if self.access_log.is_some() {
             let head = &data[..answer.consumed().min(data.len())];
-            self.log(conn.peer(), site, status.into(), body_len, head);
+            self.log_sent(conn, (site, status), body_len, head);
         }
         if stamp.closes() {
             conn.close();

@@ -91,7 +91,7 @@ impl Core {
         let (site, request) = (download.site, download.request.take());
         self.count_own(site, status);
         if let Some(head) = request {
-            self.log(conn.peer(), site, status.into(), body_len, &head);
+            self.log_sent(conn, (site, status), body_len, &head);
         }
     }
 

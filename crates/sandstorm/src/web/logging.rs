@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
+use super::conversation::Conn;
 use super::core::Core;
 use crate::access_log::Entry;
 use crate::request::Request;
 use crate::site::HostedId;
-use crate::status::StatusCode;
+use crate::status::{Status, StatusCode};
 
 impl Core {
     /// Counts and logs an answer of the application.
@@ -34,8 +35,20 @@ impl Core {
         self.log(peer, site, status, body_len, request.received());
     }
 
-    /// Logs an answer of a hosted site, if there is a log.
-    pub(super) fn log(
+    /// Logs an answer of a hosted site to a connection's client, if there is a log.
+    #[inline(never)]
+    pub(super) fn log_sent<S>(
+        &mut self,
+        conn: &Conn<'_, S>,
+        (site, status): (HostedId, Status),
+        body_len: usize,
+        head: &[u8],
+    ) {
+        self.log(conn.peer(), site, status.into(), body_len, head);
+    }
+
+    #[inline(always)]
+    fn log(
         &mut self,
         peer: SocketAddr,
         site: HostedId,
