@@ -96,7 +96,7 @@ struct Findings {
     /// content.
     reloads: Vec<Duration>,
     broken: u32,
-    /// Number of runs that the host of the machine has held up, and that were repeated.
+    /// Number of runs that the host of the machine has held up: see [`witness::undisturbed`].
     held_up: u32,
     /// The packets that the server has dropped, by its own account. Other losses are the generator's.
     dropped: String,

@@ -1,5 +1,5 @@
 //! Chooses the level of the fill ring: the number of frames that it should hold. The level is low
-//! while the worker keeps up, and the ring is full during bursts.
+//! while the worker keeps up, and the ring is full after a burst.
 //!
 //! The kernel uses the frames in the ring round-robin. If there are few, all of them stay in the
 //! processor's cache. If there are many, even a large burst finds enough frames while the worker is
@@ -11,14 +11,14 @@
 //! become empty for `OVERLOAD_FRAMES`, the level falls too. Under such an overload, more frames
 //! would only delay each packet.
 
-/// Number of slots in the fill ring. This is also the level during bursts.
+/// Number of slots in the fill ring. This is also the level after a burst.
 pub(super) const FILL_RING: u32 = 8192;
-/// The level outside bursts, in frames.
+/// The level otherwise, in frames.
 const LOW_LEVEL: u32 = 2048;
 /// The level falls when this many frames have been received since the last burst: half a minute at
 /// 280,000 frames a second.
 const CALM_FRAMES: u32 = 1_024 * FILL_RING;
-/// The level falls when a burst has this many frames.
+/// The level falls when this many frames of one burst have been received.
 const OVERLOAD_FRAMES: u32 = 64 * FILL_RING;
 
 /// The level of the fill ring, and the state that controls it.

@@ -47,6 +47,7 @@ impl Core {
         self.log(conn.peer(), site, status.into(), body_len, head);
     }
 
+    /// Logs an answer of a hosted site, if there is a log.
     #[inline(always)]
     fn log(
         &mut self,
