@@ -81,7 +81,15 @@ impl Header {
             vlan = Some(u16_at(frame, 14)?);
             ethertype = u16_at(frame, 16)?;
         }
-        if src.is_group() || ethertype < MIN_ETHERTYPE || ethertype == TPID_VLAN {
+        if src.is_group() {
+            return None;
+        }
+        // Nearly all frames hold IPv4 or IPv6, so these need no other comparison.
+        let is_valid = match ethertype {
+            ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => true,
+            _ => ethertype >= MIN_ETHERTYPE && ethertype != TPID_VLAN,
+        };
+        if !is_valid {
             return None;
         }
         Some(Self {
@@ -144,6 +152,60 @@ impl Link {
         }
     }
 
+    /// Returns true if a frame came from this link's peer, with this link's tag. Our own address is
+    /// not compared. See [`back_from`](Self::back_from) for `frame` and `len`.
+    #[inline(always)]
+    pub fn has_sent(&self, frame: &[u8], len: usize) -> bool {
+        let header = &frame[..len];
+        let has_tag = match self.vlan {
+            None => len == HEADER_LEN,
+            Some(tci) => len == TAGGED_HEADER_LEN && header[14..16] == tci.to_be_bytes(),
+        };
+        has_tag && header[6..].starts_with(&self.peer.0)
+    }
+
+    /// Turns the header of a received frame around, so that the frame goes back to its sender. The
+    /// tag and the ethertype stay.
+    ///
+    /// # Panics
+    /// Panics if the frame is shorter than two MAC addresses.
+    #[inline(always)]
+    pub fn turn_around(frame: &mut [u8]) {
+        let (dst, rest) = frame.split_at_mut(6);
+        dst.swap_with_slice(&mut rest[..6]);
+    }
+
+    /// Writes a header back to the sender of `received` to the start of `frame`, with the tag and
+    /// the ethertype of `received`. The header is `len` bytes long, as in
+    /// [`back_from`](Self::back_from).
+    ///
+    /// # Panics
+    /// Panics if a frame is shorter than its header.
+    #[inline(always)]
+    pub fn write_back(received: &[u8], len: usize, frame: &mut [u8]) {
+        Self::write_macs_back(received, frame);
+        if len == TAGGED_HEADER_LEN {
+            frame[12..TAGGED_HEADER_LEN].copy_from_slice(&received[12..TAGGED_HEADER_LEN]);
+        } else {
+            frame[12..HEADER_LEN].copy_from_slice(&received[12..HEADER_LEN]);
+        }
+    }
+
+    /// Like [`write_back`](Self::write_back), but writes only the MAC addresses.
+    #[inline(always)]
+    pub fn write_macs_back(received: &[u8], frame: &mut [u8]) {
+        frame[..6].copy_from_slice(&received[6..12]);
+        frame[6..12].copy_from_slice(&received[..6]);
+    }
+
+    /// Returns both MAC addresses, as a header to the peer has them. The compiler copies bytes more
+    /// cheaply than two arrays of six.
+    #[inline(always)]
+    pub fn macs(&self) -> [u8; 12] {
+        let (Mac([a, b, c, d, e, f]), Mac([g, h, i, j, k, l])) = (self.peer, self.own);
+        [a, b, c, d, e, f, g, h, i, j, k, l]
+    }
+
     /// Returns the length of the header that [`Link::write`] writes, in bytes.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
@@ -164,16 +226,14 @@ impl Link {
             let header: &mut [u8; HEADER_LEN] = frame
                 .first_chunk_mut()
                 .expect("a frame holds an Ethernet header");
-            header[..6].copy_from_slice(&self.peer.0);
-            header[6..12].copy_from_slice(&self.own.0);
+            header[..12].copy_from_slice(&self.macs());
             header[12..].copy_from_slice(&ethertype.to_be_bytes());
             return HEADER_LEN;
         };
         let header: &mut [u8; TAGGED_HEADER_LEN] = frame
             .first_chunk_mut()
             .expect("a frame holds a tagged Ethernet header");
-        header[..6].copy_from_slice(&self.peer.0);
-        header[6..12].copy_from_slice(&self.own.0);
+        header[..12].copy_from_slice(&self.macs());
         header[12..14].copy_from_slice(&TPID_VLAN.to_be_bytes());
         header[14..16].copy_from_slice(&tci.to_be_bytes());
         header[16..].copy_from_slice(&ethertype.to_be_bytes());
@@ -184,6 +244,63 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_goes_back_in_three_ways() {
+        for (vlan, len) in [(None, HEADER_LEN), (Some(7), TAGGED_HEADER_LEN)] {
+            let (peer, own) = (Mac([2, 3, 4, 5, 6, 7]), Mac([8, 9, 10, 11, 12, 13]));
+            let (link, back) = (
+                Link { peer, own, vlan },
+                Link {
+                    peer: own,
+                    own: peer,
+                    vlan,
+                },
+            );
+            let mut received = [0u8; 64];
+            link.write(&mut received, ETHERTYPE_IPV4);
+            assert_eq!(Link::back_from(&received, len), back);
+            let mut expected = [0u8; 64];
+            back.write(&mut expected, ETHERTYPE_IPV4);
+
+            let mut written = [0u8; 64];
+            Link::write_back(&received, len, &mut written);
+            assert_eq!(written, expected);
+            let mut turned = received;
+            Link::turn_around(&mut turned);
+            assert_eq!(turned, expected);
+        }
+    }
+
+    #[test]
+    fn a_frame_from_another_peer_or_with_another_tag_is_told_apart() {
+        let (peer, own) = (Mac([2; 6]), Mac([4; 6]));
+        for (vlan, len) in [(None, HEADER_LEN), (Some(7), TAGGED_HEADER_LEN)] {
+            let link = Link { peer, own, vlan };
+            let received_over = |back: Link| {
+                let mut frame = [0u8; 64];
+                let sent = Link {
+                    peer: back.own,
+                    own: back.peer,
+                    vlan: back.vlan,
+                };
+                let len = sent.write(&mut frame, ETHERTYPE_IPV4);
+                link.has_sent(&frame, len)
+            };
+            assert!(received_over(link));
+            assert_eq!(link.header_len(), len);
+            let own = Mac([5; 6]);
+            assert!(received_over(Link { own, ..link }), "only the peer counts");
+            for other in 0..6 {
+                let mut peer = peer;
+                peer.0[other] ^= 1;
+                assert!(!received_over(Link { peer, ..link }), "byte {other}");
+            }
+            for vlan in [None, Some(7), Some(8), Some(7 + 256)] {
+                assert_eq!(received_over(Link { vlan, ..link }), vlan == link.vlan);
+            }
+        }
+    }
 
     #[test]
     fn a_reply_keeps_the_vlan_tag() {

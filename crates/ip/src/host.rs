@@ -40,6 +40,26 @@ pub enum Input {
     Dropped,
 }
 
+/// Offsets in a frame at which its IP packet starts, at which the packet's payload starts, and at
+/// which the packet ends.
+pub(crate) type Extent = (usize, usize, usize);
+
+/// What [`Host::classify`] finds in a frame.
+///
+/// It has no reference to the frame, which therefore need not be moved. So the compiler keeps both in
+/// registers.
+#[derive(Clone, Copy)]
+pub(crate) enum Class {
+    /// A TCP segment for us.
+    Tcp(Extent),
+    /// A UDP datagram for us.
+    Udp(Extent),
+    /// A frame of any other kind, for [`Host::receive_rare`].
+    Rare,
+    /// The frame must be dropped. The reason was counted.
+    Dropped,
+}
+
 /// Numbers of received frames by outcome, and of ICMP errors sent. Replies and errors that a full
 /// TX ring rejects are counted too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -215,59 +235,99 @@ impl Host {
     }
 
     /// Parses and checks a frame, and writes the reply if the host itself answers the frame.
-    ///
-    /// Rare frames are handled by functions that parse the link header again. So the header of common
-    /// frames stays in registers.
     #[inline(always)]
     pub fn receive(&mut self, frame: Frame, now: Instant) -> Input {
-        let Some(link) = Header::parse(&frame) else {
+        match self.classify(&frame) {
+            Class::Tcp(extent) => Input::Tcp(self.packet_of(frame, extent)),
+            Class::Udp(extent) => Input::Udp(self.packet_of(frame, extent)),
+            Class::Rare => self.receive_rare(frame, now),
+            Class::Dropped => Input::Dropped,
+        }
+    }
+
+    /// Parses and checks a frame, and counts a TCP segment or UDP datagram.
+    #[inline(always)]
+    pub(crate) fn classify(&mut self, frame: &Frame) -> Class {
+        let Some(link) = Header::parse(frame) else {
             self.counters.unknown_ethertype += 1;
-            return Input::Dropped;
+            return Class::Dropped;
         };
         if !self.station.is_on_vlan(link.vlan) {
             self.counters.foreign_vlan += 1;
-            return Input::Dropped;
+            return Class::Dropped;
         }
         match link.ethertype {
-            ETHERTYPE_IPV4 => self.receive_ipv4(frame, link, now),
-            ETHERTYPE_IPV6 => self.receive_ipv6(frame, link, now),
-            _ => self.receive_arp(frame),
+            ETHERTYPE_IPV4 => self.classify_ipv4(frame, &link),
+            ETHERTYPE_IPV6 => self.classify_ipv6(frame, &link),
+            _ => Class::Rare,
         }
     }
 
     #[inline(always)]
-    fn receive_ipv4(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
-        let start = link.len();
-        let Some(header) = frame[start..].first_chunk::<IPV4_HEADER_LEN>() else {
+    fn classify_ipv4(&mut self, frame: &Frame, link: &Header) -> Class {
+        let Some(header) = frame[link.len()..].first_chunk::<IPV4_HEADER_LEN>() else {
             self.counters.malformed += 1;
-            return Input::Dropped;
+            return Class::Dropped;
         };
         if header[0] != PLAIN_V4 {
-            return self.receive_ipv4_options(frame, now);
+            return Class::Rare;
         }
         if !Sum::of(header).is_valid() {
             self.counters.bad_checksum += 1;
-            return Input::Dropped;
+            return Class::Dropped;
         }
-        let Some((len, protocol)) = self.admit_ipv4(&frame, &link, IPV4_HEADER_LEN) else {
-            return Input::Dropped;
-        };
-        let partial = self.partial_checksums;
-        let packet = || packet_of(frame, len, start, start + IPV4_HEADER_LEN, partial);
-        self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
+        match self.admit_ipv4(frame, link, IPV4_HEADER_LEN) {
+            Some((extent, protocol)) => self.classify_protocol(extent, protocol),
+            None => Class::Dropped,
+        }
     }
 
-    /// Receives an IPv4 packet that has options, or whose first byte is invalid.
+    #[inline(always)]
+    fn classify_protocol(&mut self, extent: Extent, protocol: u8) -> Class {
+        match protocol {
+            PROTOCOL_TCP => {
+                self.counters.tcp += 1;
+                Class::Tcp(extent)
+            }
+            PROTOCOL_UDP => {
+                self.counters.udp += 1;
+                Class::Udp(extent)
+            }
+            _ => Class::Rare,
+        }
+    }
+
+    /// Returns the packet in a frame.
+    #[inline(always)]
+    pub(crate) fn packet_of(&self, mut frame: Frame, extent: Extent) -> Packet {
+        let (start, payload_at, len) = extent;
+        frame.set_len(len);
+        Packet::new(frame, start, payload_at, self.partial_checksums)
+    }
+
+    /// Receives a frame that is neither a plain TCP segment nor a plain UDP datagram.
     #[cold]
     #[inline(never)]
-    fn receive_ipv4_options(&mut self, frame: Frame, now: Instant) -> Input {
-        let Some(link) = Header::parse(&frame) else {
-            return Input::Dropped;
-        };
+    pub(crate) fn receive_rare(&mut self, frame: Frame, now: Instant) -> Input {
+        match Header::parse(&frame) {
+            Some(link) if link.ethertype == ETHERTYPE_IPV4 => {
+                self.receive_rare_ipv4(frame, &link, now)
+            }
+            Some(link) if link.ethertype == ETHERTYPE_IPV6 => {
+                self.receive_rare_ipv6(frame, &link, now)
+            }
+            Some(link) => self.receive_arp(frame, &link),
+            None => Input::Dropped,
+        }
+    }
+
+    /// Receives an IPv4 packet with options, or with another protocol than TCP and UDP, or whose
+    /// first byte is invalid.
+    fn receive_rare_ipv4(&mut self, frame: Frame, link: &Header, now: Instant) -> Input {
         let packet = &frame[link.len()..];
         let header_len = usize::from(packet[0] & 15) * 4;
         let header = packet.get(..header_len);
-        let header = header.filter(|header| header.len() > IPV4_HEADER_LEN);
+        let header = header.filter(|header| header.len() >= IPV4_HEADER_LEN);
         let (4, Some(header)) = (packet[0] >> 4, header) else {
             self.counters.malformed += 1;
             return Input::Dropped;
@@ -277,20 +337,18 @@ impl Host {
             return Input::Dropped;
         }
         let judged = options::check_ipv4(header);
-        let Some((len, protocol)) = self.admit_ipv4(&frame, &link, header_len) else {
+        let Some((extent, protocol)) = self.admit_ipv4(&frame, link, header_len) else {
             return Input::Dropped;
         };
-        let start = link.len();
-        let payload_at = start + IPV4_HEADER_LEN;
-        let mut packet = packet_of(frame, len, start, payload_at, self.partial_checksums);
+        let mut packet = self.packet_of(frame, extent);
         if let Err(refusal) = judged {
             return self.refuse_options(packet, refusal, now);
         }
         packet.set_options_aside(header_len - IPV4_HEADER_LEN);
-        self.pass_on(|| packet, protocol, PROTOCOL_ICMP, now)
+        self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
     }
 
-    /// Returns the end offset of the packet in its frame, and the packet's protocol. Counts the
+    /// Returns the packet's extent without its options, and its protocol. Counts the
     /// reason and returns `None` if the packet is truncated, fragmented, not for us, or from a
     /// source that cannot be answered. The header is `header_len` bytes long, and the caller has
     /// checked its checksum.
@@ -300,7 +358,7 @@ impl Host {
         frame: &Frame,
         link: &Header,
         header_len: usize,
-    ) -> Option<(usize, u8)> {
+    ) -> Option<(Extent, u8)> {
         let start = link.len();
         let header: &[u8; IPV4_HEADER_LEN] = frame[start..].first_chunk()?;
         let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
@@ -316,7 +374,7 @@ impl Host {
         let Addresses::V4 { src, dst } = Addresses::of_v4(header) else {
             return None;
         };
-        if link.dst != self.station.mac() {
+        if !frame.starts_with(&self.station.mac().0) {
             self.count_station(link.dst);
             return None;
         }
@@ -328,75 +386,73 @@ impl Host {
             self.counters.count_source(reason);
             return None;
         }
-        Some((start + total_len, protocol))
+        Some((
+            (start, start + IPV4_HEADER_LEN, start + total_len),
+            protocol,
+        ))
     }
 
     #[inline(always)]
-    fn receive_ipv6(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
-        let start = link.len();
-        let Some(header) = frame[start..].first_chunk::<IPV6_HEADER_LEN>() else {
+    fn classify_ipv6(&mut self, frame: &Frame, link: &Header) -> Class {
+        let Some((header, extent)) = extent_of_ipv6(frame, link) else {
             self.counters.malformed += 1;
-            return Input::Dropped;
+            return Class::Dropped;
         };
-        let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-        if header[0] >> 4 != 6 || payload_len > frame.len() - start - IPV6_HEADER_LEN {
-            self.counters.malformed += 1;
-            return Input::Dropped;
-        }
-        let next_header = header[NEXT_HEADER_AT_V6];
         let Addresses::V6 { src, dst } = Addresses::of_v6(header) else {
-            return Input::Dropped;
+            return Class::Dropped;
         };
         if dst.is_multicast() || link.dst != self.station.mac() {
-            return self.receive_group(frame, next_header);
+            return Class::Rare;
         }
         if !self.station.serves_v6(dst) {
             self.counters.not_for_us += 1;
-            return Input::Dropped;
+            return Class::Dropped;
         }
         if let Some(reason) = source::refuse_v6(&self.station, src) {
             self.counters.count_source(reason);
-            return Input::Dropped;
+            return Class::Dropped;
         }
-        let payload_at = start + IPV6_HEADER_LEN;
-        let len = payload_at + payload_len;
+        self.classify_protocol(extent, header[NEXT_HEADER_AT_V6])
+    }
+
+    /// Receives an IPv6 packet to a group or to another MAC address, or with another next header
+    /// than TCP and UDP.
+    fn receive_rare_ipv6(&mut self, frame: Frame, link: &Header, now: Instant) -> Input {
+        let Some((header, extent)) = extent_of_ipv6(&frame, link) else {
+            return Input::Dropped;
+        };
+        let next_header = header[NEXT_HEADER_AT_V6];
+        if Addresses::of_v6(header).dst().is_multicast() || link.dst != self.station.mac() {
+            return self.receive_group(frame, link, next_header);
+        }
+        let (_, payload_at, len) = extent;
         let is_solicitation = next_header == PROTOCOL_ICMPV6
             && frame[payload_at..len].first() == Some(&NEIGHBOUR_SOLICITATION);
-        let partial = self.partial_checksums;
-        let packet = || packet_of(frame, len, start, payload_at, partial);
+        let packet = self.packet_of(frame, extent);
         if is_solicitation {
-            return self.receive_solicitation(packet().into_frame());
+            return self.receive_solicitation(packet.into_frame(), link);
         }
         self.pass_on(packet, next_header, PROTOCOL_ICMPV6, now)
     }
 
-    /// Handles a packet according to its protocol. `icmp` is the ICMP protocol number of its IP
-    /// version. Each arm constructs the packet in place, which saves a move.
-    #[inline(always)]
-    fn pass_on(
-        &mut self,
-        packet: impl FnOnce() -> Packet,
-        protocol: u8,
-        icmp: u8,
-        now: Instant,
-    ) -> Input {
+    /// Passes a rare packet on according to its protocol. `icmp` is the ICMP protocol number of its
+    /// IP version.
+    fn pass_on(&mut self, packet: Packet, protocol: u8, icmp: u8, now: Instant) -> Input {
         match protocol {
             PROTOCOL_TCP => {
                 self.counters.tcp += 1;
-                Input::Tcp(packet())
+                Input::Tcp(packet)
             }
             PROTOCOL_UDP => {
                 self.counters.udp += 1;
-                Input::Udp(packet())
+                Input::Udp(packet)
             }
-            _ if protocol == icmp => self.receive_icmp(packet(), protocol),
-            _ => self.receive_other(packet(), protocol, icmp, now),
+            _ if protocol == icmp => self.receive_icmp(packet, protocol),
+            _ => self.receive_other(packet, protocol, icmp, now),
         }
     }
 
     /// Receives an IPv6 packet with extension headers, or a packet with an unknown protocol.
-    #[cold]
-    #[inline(never)]
     fn receive_other(&mut self, mut packet: Packet, protocol: u8, icmp: u8, now: Instant) -> Input {
         let has_extensions = icmp == PROTOCOL_ICMPV6 && options::is_extension(protocol);
         // If there are no extension headers, or if they have already been skipped, the protocol is
@@ -407,7 +463,7 @@ impl Host {
         match options::walk_ipv6(packet.ip()) {
             Ok(payload) => {
                 packet.set_options_aside(payload.at - IPV6_HEADER_LEN);
-                self.pass_on(|| packet, payload.protocol, icmp, now)
+                self.pass_on(packet, payload.protocol, icmp, now)
             }
             Err(refusal) => self.refuse_options(packet, refusal, now),
         }
@@ -482,7 +538,6 @@ impl Host {
         Some(error)
     }
 
-    #[cold]
     fn receive_icmp(&mut self, mut packet: Packet, protocol: u8) -> Input {
         if packet.payload().len() < ICMP_HEADER_LEN {
             self.counters.malformed += 1;
@@ -526,41 +581,29 @@ impl Host {
     /// Receives an IPv6 packet whose destination is a multicast group, or whose frame is not
     /// addressed to our MAC address. In own mode, answers neighbour solicitations for our own
     /// addresses. Drops all other frames.
-    #[cold]
-    fn receive_group(&mut self, frame: Frame, next_header: u8) -> Input {
-        let Some(link) = Header::parse(&frame) else {
-            return Input::Dropped;
-        };
+    fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
         let is_to_us = link.dst == self.station.mac() || self.station.listens_to(link.dst);
         if !is_to_us {
             self.count_station(link.dst);
             return Input::Dropped;
         }
         if next_header == PROTOCOL_ICMPV6 {
-            return self.receive_solicitation(frame);
+            return self.receive_solicitation(frame, link);
         }
         self.counters.not_for_us += 1;
         Input::Dropped
     }
 
-    #[cold]
-    fn receive_solicitation(&mut self, frame: Frame) -> Input {
-        let Some(link) = Header::parse(&frame) else {
-            return Input::Dropped;
-        };
+    fn receive_solicitation(&mut self, frame: Frame, link: &Header) -> Input {
         let reply = if self.own {
-            self.station.answer_solicitation(frame, &link)
+            self.station.answer_solicitation(frame, link)
         } else {
             None
         };
         self.discovery(reply)
     }
 
-    #[cold]
-    fn receive_arp(&mut self, frame: Frame) -> Input {
-        let Some(link) = Header::parse(&frame) else {
-            return Input::Dropped;
-        };
+    fn receive_arp(&mut self, frame: Frame, link: &Header) -> Input {
         if link.ethertype != ETHERTYPE_ARP {
             self.counters.unknown_ethertype += 1;
             return Input::Dropped;
@@ -570,7 +613,7 @@ impl Host {
             return Input::Dropped;
         }
         let reply = if self.own {
-            self.station.answer_arp(frame, &link)
+            self.station.answer_arp(frame, link)
         } else {
             None
         };
@@ -587,18 +630,18 @@ impl Host {
     }
 }
 
-/// Returns the packet in a frame, from offset `start` to offset `len`. Its payload starts at offset
-/// `payload_at`.
+/// Returns the header and the extent of an IPv6 packet, or `None` if the packet is malformed.
 #[inline(always)]
-fn packet_of(
-    mut frame: Frame,
-    len: usize,
-    start: usize,
-    payload_at: usize,
-    partial: bool,
-) -> Packet {
-    frame.set_len(len);
-    Packet::new(frame, start, payload_at, partial)
+fn extent_of_ipv6<'a>(
+    frame: &'a Frame,
+    link: &Header,
+) -> Option<(&'a [u8; IPV6_HEADER_LEN], Extent)> {
+    let start = link.len();
+    let payload_at = start + IPV6_HEADER_LEN;
+    let header = frame[start..].first_chunk::<IPV6_HEADER_LEN>()?;
+    let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let fits = header[0] >> 4 == 6 && payload_len <= frame.len() - payload_at;
+    fits.then_some((header, (start, payload_at, payload_at + payload_len)))
 }
 
 #[cfg(test)]

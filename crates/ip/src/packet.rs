@@ -159,6 +159,16 @@ impl Packet {
         }
     }
 
+    /// Moves the packet, for a function that is not inlined. The original can then stay in registers.
+    #[inline(always)]
+    #[must_use]
+    pub fn moved(self) -> Self {
+        Self {
+            frame: self.frame,
+            ..self
+        }
+    }
+
     /// Returns true if options or extension headers were moved behind the payload.
     pub(crate) fn has_options(&self) -> bool {
         self.options_len > 0
@@ -230,6 +240,12 @@ impl Packet {
         Link::back_from(&self.frame, usize::from(self.ip_at))
     }
 
+    /// Returns true if the packet came from the peer of `link`, with its tag.
+    #[inline(always)]
+    pub fn came_over(&self, link: &Link) -> bool {
+        link.has_sent(&self.frame, usize::from(self.ip_at))
+    }
+
     /// Returns the ECN bits. Congested routers on the path may have changed them.
     #[inline(always)]
     pub fn ecn(&self) -> Ecn {
@@ -278,8 +294,7 @@ impl Packet {
     /// checksums](crate::Host::with_partial_checksums) also accepts a checksum that covers only the
     /// pseudo-header, such as one from a local peer with checksum offload.
     ///
-    /// `field_at` is the checksum's offset in the payload. The caller has checked that the payload
-    /// is long enough to contain the checksum.
+    /// `field_at` is the checksum's offset in the payload.
     #[inline(always)]
     pub fn checksum_ok(&self, protocol: u8, field_at: usize) -> bool {
         self.checksum_is_whole(protocol)
@@ -293,7 +308,7 @@ impl Packet {
         // payload.
         let start = usize::from(self.start);
         let addresses_len = if self.is_v4() { 8 } else { 32 };
-        Sum::of(&self.frame[start - addresses_len..])
+        sum_of(&self.frame[start - addresses_len..])
             .word(u16::from(protocol))
             .dword((self.frame.len() - start) as u32)
             .is_valid()
@@ -302,11 +317,9 @@ impl Packet {
     /// Returns true if the transport checksum covers only the pseudo-header, because the sender
     /// left the payload to checksum offload. Use this method to classify packets that
     /// [`checksum_ok`](Self::checksum_ok) has refused.
-    #[cold]
+    #[inline(always)]
     pub fn has_partial_checksum(&self, protocol: u8, field_at: usize) -> bool {
-        let payload = self.payload();
-        let pseudo = self.addresses().pseudo_sum(protocol, payload.len());
-        u16::from_be_bytes([payload[field_at], payload[field_at + 1]]) == pseudo.fold()
+        has_partial_checksum(self.payload(), self.addresses(), protocol, field_at)
     }
 
     /// Returns true if this UDP datagram may cause an ICMP error. Its source port must not be 0,
@@ -320,13 +333,86 @@ impl Packet {
         [a, b] != [0; 2] && (is_unsummed || self.checksum_ok(PROTOCOL_UDP, UDP_CHECKSUM_AT))
     }
 
+    /// Writes link and IP headers that address the sender to the start of `frame`, as
+    /// [`Path::write`] does. Returns the payload's offset.
+    ///
+    /// # Panics
+    /// Panics if `frame` is shorter than the headers.
+    #[inline(always)]
+    pub fn write_back(&self, frame: &mut [u8], protocol: u8, payload_len: usize) -> usize {
+        let at = usize::from(self.ip_at);
+        Link::write_back(&self.frame, at, frame);
+        let back = self.addresses().reversed();
+        at + back.write(&mut frame[at..], protocol, payload_len, Ecn::NotEct)
+    }
+
+    /// Like [`write_back`](Self::write_back), for a resident packet: see [`Path::patch`].
+    #[inline(always)]
+    pub fn patch_back(&self, frame: &mut [u8], protocol: u8, payload_len: usize) -> usize {
+        debug_assert!(!self.has_tag(), "prepared packets have no tag");
+        let at = usize::from(self.ip_at);
+        Link::write_macs_back(&self.frame, frame);
+        let back = self.addresses().reversed();
+        at + back.patch(&mut frame[at..], protocol, payload_len, Ecn::NotEct)
+    }
+
+    /// Returns true if the link header has a VLAN tag.
+    #[inline(always)]
+    pub fn has_tag(&self) -> bool {
+        usize::from(self.ip_at) != eth::HEADER_LEN
+    }
+
+    /// Returns the length of the link and IP headers of a reply, in bytes.
+    #[inline(always)]
+    pub fn header_len(&self) -> usize {
+        usize::from(self.start)
+    }
+
     /// Turns the packet into a reply: writes link and IP headers that address the sender. The
     /// caller has already written the reply's payload and transport checksum.
     #[inline(always)]
-    pub fn turn_around(mut self, protocol: u8) -> Frame {
+    pub fn turn_around(self, protocol: u8) -> Frame {
+        let back = self.addresses().reversed();
+        self.turn_around_to(back, protocol)
+    }
+
+    /// Like [`turn_around`](Self::turn_around), for a caller that has already read the packet's
+    /// addresses. `back` are those addresses, [reversed](Addresses::reversed).
+    #[inline(always)]
+    pub fn turn_around_to(mut self, back: Addresses, protocol: u8) -> Frame {
         let payload_len = self.frame.len() - usize::from(self.start);
-        self.path_back()
-            .write(&mut self.frame, protocol, payload_len);
+        let packet: &mut [u8] = &mut self.frame;
+        Link::turn_around(packet);
+        let packet = &mut packet[usize::from(self.ip_at)..];
+        back.write(packet, protocol, payload_len, Ecn::NotEct);
         self.frame
     }
+}
+
+/// Returns the sum of a packet's addresses and payload. For the lengths of nearly all ACKs over IPv4,
+/// with and without timestamps, the compiler makes code without loops and branches.
+#[inline(always)]
+fn sum_of(bytes: &[u8]) -> Sum {
+    if let Ok(ack) = <&[u8; 28]>::try_from(bytes) {
+        Sum::of(ack)
+    } else if let Ok(ack) = <&[u8; 40]>::try_from(bytes) {
+        Sum::of(ack)
+    } else {
+        Sum::of(bytes)
+    }
+}
+
+/// See [`Packet::has_partial_checksum`]. This function has no reference to the packet, which can
+/// therefore stay in registers.
+#[cold]
+#[inline(never)]
+fn has_partial_checksum(
+    payload: &[u8],
+    addresses: Addresses,
+    protocol: u8,
+    field_at: usize,
+) -> bool {
+    let field = payload.get(field_at..).and_then(<[u8]>::first_chunk);
+    let pseudo = addresses.pseudo_sum(protocol, payload.len());
+    field.is_some_and(|field| u16::from_be_bytes(*field) == pseudo.fold())
 }

@@ -79,40 +79,13 @@ impl Path {
         payload_len: usize,
         ecn: Ecn,
     ) -> usize {
-        match self.addresses {
-            Addresses::V4 { src, dst } => {
-                let start = self.link.write(packet, ETHERTYPE_IPV4);
-                let header: &mut [u8; IPV4_HEADER_LEN] = packet[start..]
-                    .first_chunk_mut()
-                    .expect("a packet holds its IP header");
-                let total_len = u16::try_from(IPV4_HEADER_LEN + payload_len).unwrap_or(0);
-                header[0] = VERSION_IHL;
-                header[1] = ecn as u8;
-                header[2..4].copy_from_slice(&total_len.to_be_bytes());
-                header[4..6].fill(0);
-                header[6..8].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
-                header[8] = HOP_LIMIT;
-                header[9] = protocol;
-                let checksum = self.ipv4_checksum(protocol, total_len, ecn);
-                header[10..12].copy_from_slice(&checksum.to_be_bytes());
-                header[12..16].copy_from_slice(&src.octets());
-                header[16..20].copy_from_slice(&dst.octets());
-                start + IPV4_HEADER_LEN
-            }
-            Addresses::V6 { src, dst } => {
-                let start = self.link.write(packet, ETHERTYPE_IPV6);
-                let header: &mut [u8; IPV6_HEADER_LEN] = packet[start..]
-                    .first_chunk_mut()
-                    .expect("a packet holds its IP header");
-                header[..4].copy_from_slice(&[0x60, (ecn as u8) << 4, 0, 0]);
-                header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
-                header[6] = protocol;
-                header[7] = HOP_LIMIT;
-                header[8..24].copy_from_slice(&src.octets());
-                header[24..40].copy_from_slice(&dst.octets());
-                start + IPV6_HEADER_LEN
-            }
-        }
+        let ethertype = match self.addresses {
+            Addresses::V4 { .. } => ETHERTYPE_IPV4,
+            Addresses::V6 { .. } => ETHERTYPE_IPV6,
+        };
+        let start = self.link.write(packet, ethertype);
+        let packet = &mut packet[start..];
+        start + self.addresses.write(packet, protocol, payload_len, ecn)
     }
 
     /// Patches headers that [`Path::write`] has written for another path. Both paths must be
@@ -140,9 +113,29 @@ impl Path {
         ecn: Ecn,
     ) -> usize {
         debug_assert!(self.link.vlan.is_none(), "prepared packets have no tag");
-        match self.addresses {
-            Addresses::V4 { src, dst } => {
-                let header: &mut [u8; IPV4_HEADER_LEN] = self.patch_link(packet);
+        packet[..12].copy_from_slice(&self.link.macs());
+        let at = eth::HEADER_LEN;
+        at + self
+            .addresses
+            .patch(&mut packet[at..], protocol, payload_len, ecn)
+    }
+}
+
+impl Addresses {
+    /// See [`Path::patch`]. `packet` starts with the IP header, whose length is returned.
+    #[inline(always)]
+    pub(crate) fn patch(
+        &self,
+        packet: &mut [u8],
+        protocol: u8,
+        payload_len: usize,
+        ecn: Ecn,
+    ) -> usize {
+        match self {
+            Self::V4 { src, dst } => {
+                let header: &mut [u8; IPV4_HEADER_LEN] = packet
+                    .first_chunk_mut()
+                    .expect("a packet holds its IP header");
                 let total_len = (IPV4_HEADER_LEN + payload_len) as u16;
                 let checksum = self.ipv4_checksum(protocol, total_len, ecn);
                 header[1] = ecn as u8;
@@ -150,27 +143,66 @@ impl Path {
                 header[10..12].copy_from_slice(&checksum.to_be_bytes());
                 header[12..16].copy_from_slice(&src.octets());
                 header[16..20].copy_from_slice(&dst.octets());
-                eth::HEADER_LEN + IPV4_HEADER_LEN
+                IPV4_HEADER_LEN
             }
-            Addresses::V6 { src, dst } => {
-                let header: &mut [u8; IPV6_HEADER_LEN] = self.patch_link(packet);
+            Self::V6 { src, dst } => {
+                let header: &mut [u8; IPV6_HEADER_LEN] = packet
+                    .first_chunk_mut()
+                    .expect("a packet holds its IP header");
                 header[1] = (ecn as u8) << 4;
                 header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
                 header[8..24].copy_from_slice(&src.octets());
                 header[24..40].copy_from_slice(&dst.octets());
-                eth::HEADER_LEN + IPV6_HEADER_LEN
+                IPV6_HEADER_LEN
             }
         }
     }
 
-    /// Patches the link header, and returns the IP header of `N` bytes after it.
+    /// Writes an IP header for a payload of `payload_len` bytes to the start of `packet`, and returns
+    /// the header's length.
+    ///
+    /// # Panics
+    /// Panics if `packet` is shorter than the header.
     #[inline(always)]
-    fn patch_link<'a, const N: usize>(&self, packet: &'a mut [u8]) -> &'a mut [u8; N] {
-        let (link, rest) = packet.split_at_mut(eth::HEADER_LEN);
-        link[..6].copy_from_slice(&self.link.peer.0);
-        link[6..12].copy_from_slice(&self.link.own.0);
-        rest.first_chunk_mut()
-            .expect("a packet holds its IP header")
+    pub(crate) fn write(
+        &self,
+        packet: &mut [u8],
+        protocol: u8,
+        payload_len: usize,
+        ecn: Ecn,
+    ) -> usize {
+        match self {
+            Self::V4 { src, dst } => {
+                let header: &mut [u8; IPV4_HEADER_LEN] = packet
+                    .first_chunk_mut()
+                    .expect("a packet holds its IP header");
+                let total_len = u16::try_from(IPV4_HEADER_LEN + payload_len).unwrap_or(0);
+                header[0] = VERSION_IHL;
+                header[1] = ecn as u8;
+                header[2..4].copy_from_slice(&total_len.to_be_bytes());
+                header[4..6].fill(0);
+                header[6..8].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
+                header[8] = HOP_LIMIT;
+                header[9] = protocol;
+                let checksum = self.ipv4_checksum(protocol, total_len, ecn);
+                header[10..12].copy_from_slice(&checksum.to_be_bytes());
+                header[12..16].copy_from_slice(&src.octets());
+                header[16..20].copy_from_slice(&dst.octets());
+                IPV4_HEADER_LEN
+            }
+            Self::V6 { src, dst } => {
+                let header: &mut [u8; IPV6_HEADER_LEN] = packet
+                    .first_chunk_mut()
+                    .expect("a packet holds its IP header");
+                header[..4].copy_from_slice(&[0x60, (ecn as u8) << 4, 0, 0]);
+                header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
+                header[6] = protocol;
+                header[7] = HOP_LIMIT;
+                header[8..24].copy_from_slice(&src.octets());
+                header[24..40].copy_from_slice(&dst.octets());
+                IPV6_HEADER_LEN
+            }
+        }
     }
 
     /// Computes the IPv4 header checksum from the known field values, without reading the header.
@@ -181,7 +213,7 @@ impl Path {
             .word(total_len)
             .word(DONT_FRAGMENT)
             .word(u16::from(HOP_LIMIT) << 8 | u16::from(protocol))
-            .add(self.addresses.sum())
+            .add(self.sum())
             .finish()
     }
 }

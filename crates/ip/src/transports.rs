@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use eth::Mac;
 use nmio::{Batch, Drain, Frame, Instant, MAX_BATCH, Port, prefetch};
 
-use crate::host::{Host, Input};
+use crate::host::{Class, Host, Input};
 use crate::icmp::IcmpError;
 use crate::packet::Packet;
 
@@ -163,8 +163,19 @@ impl Host {
         transports: &mut T,
         now: Instant,
     ) {
-        let input = self.receive(frame, now);
-        self.dispatch(port, input, transports, now);
+        match self.classify(&frame) {
+            Class::Tcp(extent) => {
+                self.handle_tcp(port, self.packet_of(frame, extent), transports, now);
+            }
+            Class::Udp(extent) => {
+                self.handle_udp(port, self.packet_of(frame, extent), transports, now);
+            }
+            Class::Rare => {
+                let input = self.receive_rare(frame, now);
+                self.dispatch_other(port, input, transports, now);
+            }
+            Class::Dropped => {}
+        }
     }
 
     /// Parses a batch, oldest frame first, into `inputs`, and empties the batch. Each input must
@@ -188,7 +199,7 @@ impl Host {
     }
 
     /// Handles the result of [`receive`](Self::receive). [`handle_frame`](Self::handle_frame)
-    /// combines the two methods.
+    /// does the work of both methods.
     #[inline(always)]
     pub fn dispatch<P: Port, T: Transports<P>>(
         &mut self,
@@ -198,16 +209,24 @@ impl Host {
         now: Instant,
     ) {
         match input {
-            Input::Tcp(segment) => {
-                if let Some(refused) = transports.handle_tcp(port, segment, now) {
-                    send(port, self.refuse_tcp(refused, now));
-                }
-            }
-            Input::Udp(datagram) => {
-                if let Some(refused) = transports.handle_udp(port, datagram, now) {
-                    send(port, self.refuse_udp(refused, now));
-                }
-            }
+            Input::Udp(datagram) => self.handle_udp(port, datagram, transports, now),
+            other => self.dispatch_other(port, other, transports, now),
+        }
+    }
+
+    /// Like [`dispatch`](Self::dispatch), for all that is rare where packets are prefetched.
+    #[cold]
+    #[inline(never)]
+    fn dispatch_other<P: Port, T: Transports<P>>(
+        &mut self,
+        port: &mut P,
+        input: Input,
+        transports: &mut T,
+        now: Instant,
+    ) {
+        match input {
+            Input::Tcp(segment) => self.handle_tcp(port, segment, transports, now),
+            Input::Udp(datagram) => self.handle_udp(port, datagram, transports, now),
             Input::Reply(reply) => send(port, Some(reply)),
             Input::Error(error) => {
                 if !transports.handle_icmp_error(&error, now) {
@@ -215,6 +234,34 @@ impl Host {
                 }
             }
             Input::Dropped => {}
+        }
+    }
+
+    /// Passes a segment to the transports, and answers with an ICMP error if they refuse it.
+    #[inline(always)]
+    fn handle_tcp<P: Port, T: Transports<P>>(
+        &mut self,
+        port: &mut P,
+        segment: Packet,
+        transports: &mut T,
+        now: Instant,
+    ) {
+        if let Some(refused) = transports.handle_tcp(port, segment, now) {
+            send(port, self.refuse_tcp(refused, now));
+        }
+    }
+
+    /// Like [`handle_tcp`](Self::handle_tcp), for a datagram.
+    #[inline(always)]
+    fn handle_udp<P: Port, T: Transports<P>>(
+        &mut self,
+        port: &mut P,
+        datagram: Packet,
+        transports: &mut T,
+        now: Instant,
+    ) {
+        if let Some(refused) = transports.handle_udp(port, datagram, now) {
+            send(port, self.refuse_udp(refused, now));
         }
     }
 }

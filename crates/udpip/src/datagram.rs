@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ip::{Addresses, PROTOCOL_UDP, Packet, Path, Sum};
+use ip::{Addresses, PROTOCOL_UDP, Packet, Sum};
 use nmio::{Copies, Frame, Port, Resident, SendError};
 
 use crate::HEADER_LEN;
@@ -231,8 +231,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         let Some(udp_len) = self.answer_len(head_len, tail.bytes.len(), trail.len()) else {
             return false;
         };
-        let path = self.packet.path_back();
-        if path.link.vlan.is_some() {
+        if self.packet.has_tag() {
             return self.send_copy(head_len, tail, trail);
         }
         let body = Body {
@@ -240,20 +239,21 @@ impl<'p, P: Port> Datagram<'p, P> {
             tail,
             trail,
         };
+        let addresses = self.packet.addresses().reversed();
         let copy = copies
-            .of(&path.addresses)
+            .of(&addresses)
             .free(|| self.make_resident(udp_len, &body));
         let Some((mut packet, ())) = copy else {
             self.counters.residents_exhausted += 1;
             return self.send_copy(head_len, tail, trail);
         };
-        packet.set_len(path.header_len() + udp_len);
+        packet.set_len(self.packet.header_len() + udp_len);
         let bytes: &mut [u8] = &mut packet;
-        let at = path.patch(bytes, PROTOCOL_UDP, udp_len);
+        let at = self.packet.patch_back(bytes, PROTOCOL_UDP, udp_len);
         let udp = &mut bytes[at..];
         udp[HEADER_LEN..][..head_len].copy_from_slice(&self.payload()[..head_len]);
         udp[HEADER_LEN + head_len + tail.bytes.len()..].copy_from_slice(trail);
-        body.write_header(udp, (self.dst_port, self.src_port), &path.addresses);
+        body.write_header(udp, (self.dst_port, self.src_port), &addresses);
         count(self.counters, self.port.send_resident(packet))
     }
 
@@ -268,14 +268,14 @@ impl<'p, P: Port> Datagram<'p, P> {
 
     #[inline(always)]
     fn write_packet(&mut self, frame: &mut Frame, udp_len: usize, body: &Body<'_>) {
-        let path: Path = self.packet.path_back();
-        frame.set_len(path.header_len() + udp_len);
-        let start = path.write(frame, PROTOCOL_UDP, udp_len);
+        frame.set_len(self.packet.header_len() + udp_len);
+        let start = self.packet.write_back(frame, PROTOCOL_UDP, udp_len);
         let udp = &mut frame[start..];
         let (head, rest) = udp[HEADER_LEN..].split_at_mut(body.head_len);
         head.copy_from_slice(&self.payload()[..body.head_len]);
         body.write_rest(rest);
-        body.write_header(udp, (self.dst_port, self.src_port), &path.addresses);
+        let addresses = self.packet.addresses().reversed();
+        body.write_header(udp, (self.dst_port, self.src_port), &addresses);
     }
 }
 
