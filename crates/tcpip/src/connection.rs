@@ -58,6 +58,12 @@ pub enum State {
 }
 
 impl State {
+    /// Returns true if both sides know each other's sequence numbers.
+    #[inline(always)]
+    const fn is_synchronized(self) -> bool {
+        !matches!(self, Self::Closed | Self::SynReceived)
+    }
+
     /// Returns true if the peer may still send data.
     #[inline(always)]
     const fn receives(self) -> bool {
@@ -243,7 +249,7 @@ pub(crate) struct Tcb {
     peer_port: u16,
     /// Folded sum of the addresses, ports and protocol. Every TCP checksum of the connection starts
     /// with this sum.
-    pub(crate) sum: u16,
+    sum: u16,
     /// Maximum payload of a segment, in bytes.
     pub(crate) mss: u16,
     /// Class of prepared segments that match this connection's segment size, or [`NO_CLASS`].

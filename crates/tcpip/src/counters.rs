@@ -5,12 +5,12 @@ use nmio::Times;
 /// Numbers of segments, connections and events since the stack was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Bytes of data sent, including retransmissions.
+    pub bytes_sent: u64,
     /// Segments received, including dropped ones.
     pub segments_received: u64,
     /// Segments sent, of all kinds.
     pub segments_sent: u64,
-    /// Bytes of data sent, including retransmissions.
-    pub bytes_sent: u64,
     /// Data segments sent in place, from resident packets.
     pub sent_resident: u64,
     /// Prepared data segments copied to a frame and sent.

@@ -59,8 +59,8 @@ pub(crate) struct Emitter<'a, R> {
 /// data.
 #[inline(always)]
 fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Sum) -> u16 {
-    Sum::from_folded(tcb.sum)
-        .word((header.len() + options_len + len) as u16)
+    let (sum, ..) = tcb.ends();
+    sum.word((header.len() + options_len + len) as u16)
         .add(header.sum(options_len))
         .add(rest)
         .finish()
@@ -181,6 +181,9 @@ impl<'a, R: Render> Emitter<'a, R> {
     }
 
     /// Sends the planned segment or run of segments, and updates the counters.
+    ///
+    /// Functions that are not inlined get a copy of the plan, so that the plan itself can stay in
+    /// registers.
     #[inline(always)]
     pub(crate) fn send<P: Port, C>(
         &mut self,
@@ -190,9 +193,11 @@ impl<'a, R: Render> Emitter<'a, R> {
         cx: &mut Context<C>,
     ) -> Result<(), NoRoom> {
         if plan.len == 0 {
-            send_control(port, tcb, &plan.header, &Written::default())?;
+            let header = plan.header;
+            send_control(port, tcb, &header, &Written::default())?;
         } else if plan.is_run {
-            self.reborrow().send_run(port, tcb, plan, cx)?;
+            let run = plan;
+            self.reborrow().send_run(port, tcb, &run, cx)?;
         } else {
             self.send_segment(port, tcb, plan, &mut cx.counters)?;
         }
@@ -221,7 +226,8 @@ impl<'a, R: Render> Emitter<'a, R> {
                 return self.send_copy(port, tcb, plan, sum, counters);
             }
         }
-        self.reborrow().send_assembled(port, tcb, plan)?;
+        let assembled = plan;
+        self.reborrow().send_assembled(port, tcb, &assembled)?;
         counters.sent_assembled += 1;
         Ok(())
     }
@@ -232,7 +238,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         self,
         port: &mut P,
         tcb: &Tcb,
-        plan: Plan,
+        plan: &Plan,
         cx: &mut Context<C>,
     ) -> Result<(), NoRoom> {
         if plan.len > plan.slice.len {
@@ -240,7 +246,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         }
         let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
         let (start, len) = (plan.slice.from as usize, plan.len as usize);
-        let mut packet = super_segment(tcb, &plan, bytes, start..start + len);
+        let mut packet = super_segment(tcb, plan, bytes, start..start + len);
         if let Some(slot) = slot
             && let Some((from, to)) = slot.within(start, start + len)
         {
@@ -255,7 +261,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         self,
         port: &mut P,
         tcb: &Tcb,
-        plan: Plan,
+        plan: &Plan,
         cx: &mut Context<C>,
     ) -> Result<(), NoRoom> {
         let (app, contents, writes) = (self.app, &*self.contents, self.writes);
@@ -274,13 +280,13 @@ impl<'a, R: Render> Emitter<'a, R> {
         };
         let len = plan.len as usize;
         if len <= usize::from(tcb.mss) {
-            send_joined_frame(port, tcb, &plan, join)?;
+            send_joined_frame(port, tcb, plan, join)?;
             cx.counters.sent_assembled += 1;
             return Ok(());
         }
         let buffer = unused_buffer(self.buffers).ok_or(NoRoom)?;
         join(&mut Arc::get_mut(buffer).ok_or(NoRoom)?[..len]);
-        let packet = super_segment(tcb, &plan, buffer, 0..len);
+        let packet = super_segment(tcb, plan, buffer, 0..len);
         send_super(port, packet, &mut cx.counters)
     }
 
@@ -345,16 +351,16 @@ impl<'a, R: Render> Emitter<'a, R> {
         sum: Sum,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
-        let len = plan.len as usize;
+        let (start, len) = (plan.slice.from as usize, plan.len as usize);
+        let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
+        let bytes = &bytes[start..start + len];
         let mut frame = port.pool().take().ok_or(NoRoom)?;
         let header_len = plan.header.len();
         frame.set_len(tcb.path.header_len() + header_len + len);
-        let path = &tcb.path;
-        let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
-        let (header, payload) = frame[at..].split_at_mut(header_len);
-        let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
-        let start = plan.slice.from as usize;
-        payload.copy_from_slice(&bytes[start..start + len]);
+        let (path, packet): (_, &mut [u8]) = (&tcb.path, &mut frame);
+        let at = path.write_marked(packet, PROTOCOL_TCP, header_len + len, plan.ecn);
+        let (header, payload) = packet[at..].split_at_mut(header_len);
+        payload.copy_from_slice(bytes);
         let sum = sum.add(render(self.app, slot, plan.slice.params, start, payload));
         let checksum = checksum(tcb, &plan.header, 0, len, sum);
         plan.header.write(header, tcb.ports(), checksum, 0);
@@ -365,7 +371,7 @@ impl<'a, R: Render> Emitter<'a, R> {
 
     /// Assembles and sends a segment from any range of a content item or write buffer.
     #[inline(never)]
-    fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: Plan) -> Result<(), NoRoom> {
+    fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: &Plan) -> Result<(), NoRoom> {
         let (bytes, slot) = source(self.contents, self.writes, &plan.slice);
         let (start, len) = (plan.slice.from as usize, plan.len as usize);
         let mut frame = port.pool().take().ok_or(NoRoom)?;
@@ -460,31 +466,27 @@ pub(crate) fn send_control<P: Port>(
     port.send(frame).map_err(|_| NoRoom)
 }
 
-/// Writes a segment without data into the received frame, and sends the frame back.
+/// Writes a segment without data into the received frame, and sends the frame back. `sum` is the sum
+/// of the addresses, the ports and the protocol, as in [`Tcb`].
 #[inline(always)]
 pub(crate) fn turn_around<P: Port>(
     port: &mut P,
     mut packet: Packet,
     header: &Header,
     options: &Written,
-    (own_port, peer_port): (u16, u16),
+    (sum, addresses, ports): (Sum, Addresses, (u16, u16)),
 ) -> Result<(), SendError> {
     let options = options.bytes();
     let len = header.len() + options.len();
-    let mut sum = packet
-        .addresses()
-        .pseudo_sum(PROTOCOL_TCP, len)
-        .word(own_port)
-        .word(peer_port)
-        .add(header.sum(options.len()));
+    let mut sum = sum.word(len as u16).add(header.sum(options.len()));
     packet.set_payload_len(len);
     let payload = packet.payload_mut();
     if !options.is_empty() {
         sum = sum.add(Sum::of(options));
         payload[header.len()..].copy_from_slice(options);
     }
-    header.write(payload, (own_port, peer_port), sum.finish(), options.len());
-    port.send(packet.turn_around(PROTOCOL_TCP))
+    header.write(payload, ports, sum.finish(), options.len());
+    port.send(packet.turn_around_to(addresses, PROTOCOL_TCP))
 }
 
 #[cfg(test)]

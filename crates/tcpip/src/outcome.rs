@@ -1,15 +1,14 @@
 //! What the methods of a connection return for the stack to carry out.
 
 use crate::connection::Plan;
-use crate::wire::Segment;
 
 /// What to do with a segment that the fast path did not expect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Process this segment, which has been trimmed to the window.
-    Process(Segment),
-    /// Complete the handshake. Then process this segment, which has been trimmed to the window.
-    Establish(Segment),
+    /// Process the segment.
+    Process,
+    /// Complete the handshake. Then process the segment.
+    Establish,
     Drop,
     /// Answer with an ACK.
     Acknowledge,

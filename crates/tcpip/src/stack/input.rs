@@ -9,10 +9,20 @@ use nmio::{Instant, Port};
 use super::Stack;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Flags, State};
+use crate::connection::{CloseReason, Conn, Flags, State};
 use crate::outcome::{AfterFin, ControlSegment, Route, Verdict};
 use crate::stack::Application;
-use crate::wire::{Block, CHECKSUM_AT, Control, Segment};
+use crate::stream::Source;
+use crate::wire::{Block, CHECKSUM_AT, Control, Segment, Seq};
+
+/// What remains to do after a segment was processed.
+#[derive(Clone, Copy, Default)]
+struct After {
+    /// Whether an ACK must be sent.
+    acks: bool,
+    /// Whether [`Stack::settle`] must be called.
+    is_unsettled: bool,
+}
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Handles a received TCP segment: updates its connection, calls the application, and sends
@@ -21,14 +31,30 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub fn handle_segment<P: Port>(&mut self, port: &mut P, packet: Packet, now: Instant) {
         self.now = now;
         self.cx.counters.segments_received += 1;
+        if !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT) {
+            self.count_bad_checksum(packet.has_partial_checksum(PROTOCOL_TCP, CHECKSUM_AT));
+            return;
+        }
         let Some(segment) = Segment::parse(packet.payload()) else {
             self.cx.counters.malformed += 1;
             return;
         };
-        if !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT) {
-            self.count_bad_checksum(&packet);
-            return;
-        }
+        self.handle_valid(port, packet, segment, Moment::from(now));
+    }
+
+    /// Handles a segment with a correct checksum. The fast path is for expected segments that have
+    /// no options or only timestamps. Nearly all segments are of this kind.
+    ///
+    /// The other functions are not inlined. They get a packet of their own and parse the segment again,
+    /// so that those of the fast path stay in registers.
+    #[inline(always)]
+    fn handle_valid<P: Port>(
+        &mut self,
+        port: &mut P,
+        packet: Packet,
+        segment: Segment,
+        now: Moment,
+    ) {
         let addresses = packet.addresses();
         let (src_port, dst_port) = (segment.src_port, segment.dst_port);
         let hash = self.keys.hash(&addresses, src_port, dst_port);
@@ -36,41 +62,24 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let tcb = &self.records[id as usize].tcb;
             tcb.matches(&addresses, src_port, dst_port)
         });
-        let now = Moment::from(now);
         match found {
-            Some(id) => self.handle_known(port, id, packet, segment, now),
-            None => self.handle_unknown(port, packet, segment, hash, now),
+            Some(id) if !segment.has_more_options() && self.conn(id).expects(segment) => {
+                self.cx.dsack = None;
+                let after = self.process(port, id, &packet, segment, &[], now);
+                self.finish_segment(port, id, packet, after, now);
+            }
+            Some(id) => self.handle_other(port, id, packet.moved(), now),
+            None => self.handle_unknown(port, packet.moved(), hash, now),
         }
     }
 
     #[cold]
-    fn count_bad_checksum(&mut self, packet: &Packet) {
-        if packet.has_partial_checksum(PROTOCOL_TCP, CHECKSUM_AT) {
+    fn count_bad_checksum(&mut self, is_partial: bool) {
+        if is_partial {
             self.cx.counters.partial_checksum += 1;
         } else {
             self.cx.counters.bad_checksum += 1;
         }
-    }
-
-    /// Handles a segment of an existing connection. This is the fast path, for expected segments
-    /// that have no options or only timestamps. Nearly all segments are of this kind. Passes any
-    /// other segment to [`handle_other`](Self::handle_other).
-    #[inline(always)]
-    fn handle_known<P: Port>(
-        &mut self,
-        port: &mut P,
-        id: u32,
-        packet: Packet,
-        segment: Segment,
-        now: Moment,
-    ) {
-        if segment.has_more_options() || !self.conn(id).expects(segment) {
-            self.handle_other(port, id, packet, segment, now);
-            return;
-        }
-        self.cx.dsack = None;
-        self.process(port, id, packet, segment, &[], now);
-        self.reschedule_if_late(id, now);
     }
 
     /// The slow path: handles any segment, expected or not, with any options.
@@ -81,9 +90,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         port: &mut P,
         id: u32,
         packet: Packet,
-        mut segment: Segment,
         now: Moment,
     ) {
+        let Some(mut segment) = Segment::parse(packet.payload()) else {
+            return;
+        };
         let mut sack = ArrayVec::new();
         self.cx.dsack = None;
         if segment.has_more_options() {
@@ -91,95 +102,132 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             (segment.timestamps, sack) = self.conn(id).read_options(header);
         }
         let admitted = if self.conn(id).expects(segment) {
-            Some((packet, segment))
+            Some(packet)
         } else {
-            self.admit(port, id, packet, segment, now)
+            self.admit(port, id, packet, &mut segment, now)
         };
-        if let Some((packet, segment)) = admitted {
-            self.process(port, id, packet, segment, &sack, now);
+        if let Some(packet) = admitted {
+            let in_disorder = self.records[id as usize].tcb.is_recovering() || !sack.is_empty();
+            if in_disorder && self.conn(id).needs_larger_board(Some((segment, &sack))) {
+                self.lend_larger_board(id);
+            }
+            let after = self.process(port, id, &packet, segment, &sack, now);
+            self.finish_segment(port, id, packet, after, now);
+        } else {
+            self.reschedule_if_late(id, now);
         }
-        self.reschedule_if_late(id, now);
     }
 
-    /// Checks an unexpected segment. If the segment is acceptable, returns the packet, and the
-    /// segment trimmed to the window. Otherwise, does what the [`Verdict`] says and returns `None`.
+    /// Checks an unexpected segment. If the segment is acceptable, trims it to the window and returns
+    /// the packet. Otherwise, does what the [`Verdict`] says and returns `None`.
     #[inline(always)]
     fn admit<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
         packet: Packet,
-        segment: Segment,
+        segment: &mut Segment,
         now: Moment,
-    ) -> Option<(Packet, Segment)> {
+    ) -> Option<Packet> {
         match self.conn(id).check(segment, now) {
-            Verdict::Process(segment) => return Some((packet, segment)),
-            Verdict::Establish(cut) => {
-                let packet = self.establish(port, id, packet, segment, now)?;
-                return Some((packet, cut));
-            }
+            Verdict::Process => return Some(packet),
+            Verdict::Establish => return self.establish(port, id, packet, now),
             Verdict::Drop => {}
             Verdict::Acknowledge => {
                 self.answer(port, id, packet, ControlSegment::Ack, now);
                 self.cx.dsack = None;
             }
             Verdict::SynAck => self.answer(port, id, packet, ControlSegment::SynAck, now),
-            Verdict::Reset => self.reset_unknown(port, packet, segment),
-            Verdict::Reopen => self.reopen(port, id, packet, segment, now),
+            Verdict::Reset => self.reset_unknown(port, packet, *segment),
+            Verdict::Reopen => self.reopen(port, id, packet, *segment, now),
             Verdict::Forget => self.forget(id),
             Verdict::Close => self.close(id, CloseReason::Reset),
         }
         None
     }
 
-    /// Processes an acceptable segment: its acknowledgement, its data and its FIN.
+    /// Processes an acceptable segment: its acknowledgement, its data and its FIN. Returns what
+    /// [`finish_segment`](Self::finish_segment) must do.
     #[inline(always)]
     fn process<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
-        packet: Packet,
+        packet: &Packet,
         segment: Segment,
         sack: &[Block],
         now: Moment,
-    ) {
-        let in_disorder = self.records[id as usize].tcb.is_recovering() || !sack.is_empty();
-        if in_disorder && self.conn(id).needs_larger_board(Some((segment, sack))) {
-            self.lend_larger_board(id);
-        }
-        let link = packet.link_back();
-        let mut conn = self.conn(id);
+    ) -> After {
+        let mut conn = Conn::new(&mut self.records[id as usize], &mut self.cx);
+        // Our own link address is not compared, because `Stack::set_own_mac` changes it.
+        let has_moved = !packet.came_over(&conn.tcb.path.link);
+        let link = has_moved.then(|| packet.link_back());
         let acked = conn.on_segment(segment, sack, (link, || packet.ecn()), now);
+        let mut first = None;
+        if acked > 0 {
+            self.housekeeping[id as usize].advance(acked, self.pace, now);
+            if conn.tcb.edges().0.0 < acked {
+                self.histories[id as usize].add(1, 0, 0);
+            }
+            first = conn.retire();
+        }
         if conn.tcb.is_recovering() {
             self.settle_losses(id);
         }
-        if acked > 0 && self.handle_acked(port, id, acked, now) == AfterFin::Finished {
-            self.close(id, CloseReason::Finished);
-            return;
+        if let Some(first) = first {
+            self.retire_from(id, first);
+            self.report_sent(port, id, now);
+        }
+        if acked > 0 && self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
+            match self.conn(id).on_fin_acked(now) {
+                AfterFin::Open => {}
+                AfterFin::TimeWait => self.enter_time_wait(id),
+                AfterFin::Finished => {
+                    self.close(id, CloseReason::Finished);
+                    return After::default();
+                }
+            }
         }
         if segment.len > 0 || segment.control.has(Control::FIN) {
             let before = self.records[id as usize].tcb.edges().1;
-            self.receive(port, id, &packet, segment, now);
+            self.receive(port, id, packet, segment, now);
             if self.records[id as usize].tcb.edges().1.0 < before.0 {
                 self.histories[id as usize].add(0, 1, 0);
             }
         }
         if self.records[id as usize].tcb.flags.intersects(Flags::ABORT) {
             self.abort(port, id, now);
-            return;
+            return After::default();
         }
         self.transmit(port, id, now);
         let tcb = &self.records[id as usize].tcb;
         let flags = tcb.flags;
         let waits_for_room = flags.intersects(Flags::WANTS_ROOM) && tcb.stream.is_empty();
-        let is_unsettled = waits_for_room || tcb.state == State::TimeWait;
-        if flags.intersects(Flags::ACK_PENDING) {
+        After {
+            acks: flags.intersects(Flags::ACK_PENDING),
+            is_unsettled: waits_for_room || tcb.state == State::TimeWait,
+        }
+    }
+
+    /// Finishes the processing of a segment: sends an ACK in its frame if nothing else has carried
+    /// the ACK.
+    #[inline(always)]
+    fn finish_segment<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: Packet,
+        after: After,
+        now: Moment,
+    ) {
+        if after.acks {
             self.answer(port, id, packet, ControlSegment::Ack, now);
         }
         self.cx.dsack = None;
-        if is_unsettled {
+        if after.is_unsettled {
             self.settle(id, now);
         }
+        self.reschedule_if_late(id, now);
     }
 
     /// Does rarely needed work after a segment. In TIME-WAIT, forgets the connection if more than
@@ -198,45 +246,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).wait_for_room(now);
     }
 
-    /// Handles `acked` newly acknowledged bytes, which may include our FIN. If a whole stream entry
-    /// is now acknowledged, calls [`report_sent`](Self::report_sent).
+    /// Releases the stream entry with the source `first`, and all entries behind it that are
+    /// acknowledged.
     #[inline(always)]
-    fn handle_acked<P: Port>(
-        &mut self,
-        port: &mut P,
-        id: u32,
-        acked: u32,
-        now: Moment,
-    ) -> AfterFin {
-        let pace = self.pace;
-        self.housekeeping[id as usize].advance(acked, pace, now);
-        if self.records[id as usize].tcb.edges().0.0 < acked {
-            self.histories[id as usize].add(1, 0, 0);
-        }
-        if self.retire(id) {
-            self.report_sent(port, id, now);
-        }
-        if !self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
-            return AfterFin::Open;
-        }
-        let after = self.conn(id).on_fin_acked(now);
-        if after == AfterFin::TimeWait {
-            self.enter_time_wait(id);
-        }
-        after
-    }
-
-    /// Removes acknowledged entries from the stream. Returns true if any entry was removed.
-    #[inline(always)]
-    fn retire(&mut self, id: u32) -> bool {
-        let Some(first) = self.conn(id).retire() else {
-            return false;
-        };
+    fn retire_from(&mut self, id: u32, first: Source) {
         self.release_source(first);
         while let Some(source) = self.conn(id).retire() {
             self.release_source(source);
         }
-        true
     }
 
     /// Handles a segment's data and FIN.
@@ -250,16 +267,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let data = &packet.payload()[usize::from(segment.data_at)..][..usize::from(segment.len)];
+        let (seq, has_fin) = (segment.seq, segment.control.has(Control::FIN));
         match self.conn(id).on_data(segment, now) {
             Route::Dropped => return,
-            Route::Buffered => return self.receive_buffered(port, id, data, segment, now),
+            Route::Buffered => return self.receive_buffered(port, id, data, (seq, has_fin), now),
             Route::Offered => {}
         }
         let consumed = self.offer(port, id, data, now);
         if consumed < data.len() && !self.store_unconsumed(port, id, &data[consumed..], now) {
             return;
         }
-        if segment.control.has(Control::FIN) {
+        if has_fin {
             self.process_fin(port, id, now);
         }
     }
@@ -348,19 +366,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).store_unconsumed(unconsumed)
     }
 
-    /// Stores a segment's data in the receive buffer. If more data is in order now, offers it. Then
-    /// processes the peer's FIN if the FIN is in order.
+    /// Stores a segment's data in the receive buffer: see `Conn::store`. If more data is in order
+    /// now, offers it. Then processes the peer's FIN if the FIN is in order.
     #[cold]
     fn receive_buffered<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
         data: &[u8],
-        segment: Segment,
+        (seq, has_fin): (Seq, bool),
         now: Moment,
     ) {
         self.take_buffer(port, id, now);
-        let (has_more, is_fin_next) = self.conn(id).store(data, segment);
+        let (has_more, is_fin_next) = self.conn(id).store(data, seq, has_fin);
         if has_more {
             self.offer_buffered(port, id, now);
         }

@@ -25,7 +25,7 @@ use crate::{
 };
 
 pub(crate) const OWN_PORT: u16 = 80;
-pub(crate) const PEER_PORT: u16 = 40_000;
+const PEER_PORT: u16 = 40_000;
 /// The peer's initial sequence number. It is so large that the peer's sequence numbers wrap at the
 /// start of most tests.
 const PEER_ISN: u32 = u32::MAX - 2;
@@ -335,7 +335,7 @@ impl Rig {
         Self::with_mtu(config, MTU)
     }
 
-    pub(crate) fn with_mtu(config: &Config, mtu: usize) -> Self {
+    fn with_mtu(config: &Config, mtu: usize) -> Self {
         Self::with_secret(config, mtu, SECRET)
     }
 

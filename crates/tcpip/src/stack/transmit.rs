@@ -5,6 +5,7 @@ use nmio::Port;
 use super::{Application, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::connection::Flags;
 use crate::wire::TIMESTAMPED_HEADER_LEN;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -38,16 +39,40 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         limit: usize,
         now: Moment,
     ) {
-        if self.records[id as usize].tcb.is_recovering() {
-            self.retransmit(port, id, now);
+        let conn = self.conn(id);
+        if conn.tcb.is_recovering() {
+            return self.transmit_in_recovery(port, id, limit, now);
         }
-        if !self.conn(id).has_new() {
-            return;
+        if conn.has_new() {
+            if conn.tcb.flags.intersects(Flags::REDUCED_MTU) {
+                self.probe_mtu(port, id, now);
+            }
+            self.transmit_new(port, id, limit, now);
         }
+    }
+
+    /// Retransmits lost segments, and then sends new data.
+    #[cold]
+    #[inline(never)]
+    fn transmit_in_recovery<P: Port>(&mut self, port: &mut P, id: u32, limit: usize, now: Moment) {
+        self.retransmit(port, id, now);
+        if self.conn(id).has_new() {
+            self.transmit_new(port, id, limit, now);
+        }
+    }
+
+    /// Sends a path MTU probe if one is due and enough data follows.
+    #[cold]
+    #[inline(never)]
+    fn probe_mtu<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if let Some(plan) = self.conn(id).next_mtu_probe(now) {
             // If the TX ring is full, a later call sends the probe.
             let _ = self.send(port, id, &plan, now);
         }
+    }
+
+    #[inline(always)]
+    fn transmit_new<P: Port>(&mut self, port: &mut P, id: u32, limit: usize, now: Moment) {
         match self.segmentation(port, id) {
             0 => self.send_burst(port, id, limit, 0, now),
             segmentation => self.send_burst_of_runs(port, id, limit, segmentation, now),

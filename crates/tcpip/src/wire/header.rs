@@ -118,10 +118,13 @@ pub struct Segment {
 
 impl Segment {
     /// Parses the TCP header at the start of an IP payload, without verifying the checksum. Returns
-    /// `None` if the header is truncated, the data offset is invalid, or the data is longer than an
-    /// IP packet allows.
+    /// `None` if the header is truncated, the data offset is invalid, or the payload is longer than
+    /// an IP packet allows.
     #[inline(always)]
     pub fn parse(payload: &[u8]) -> Option<Self> {
+        if !(HEADER_LEN..=usize::from(u16::MAX)).contains(&payload.len()) {
+            return None;
+        }
         let header: &[u8; HEADER_LEN] = payload.first_chunk()?;
         let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let u32_at = |at: usize| {
@@ -145,7 +148,7 @@ impl Segment {
             control: Control(header[13]),
             window: u16_at(14),
             data_at,
-            len: u16::try_from(len).ok()?,
+            len: len as u16,
             timestamps,
         })
     }

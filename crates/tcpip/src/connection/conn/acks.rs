@@ -15,17 +15,21 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Processes the header of a segment that has passed the checks. [`on_data`](Self::on_data)
     /// processes the segment's data, and [`on_fin`](Self::on_fin) its FIN.
     ///
-    /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `ecn`
-    /// returns the packet's ECN mark, and is called only if both sides use ECN.
+    /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `link` is
+    /// the link back to the sender if it has changed, for example because another router has taken
+    /// over. `ecn` returns the packet's ECN mark, and is called only if both sides use ECN.
     #[inline(always)]
     pub(crate) fn on_segment(
         &mut self,
         segment: Segment,
         sack: &[Block],
-        (link, ecn): (Link, impl FnOnce() -> Ecn),
+        (link, ecn): (Option<Link>, impl FnOnce() -> Ecn),
         now: Moment,
     ) -> u32 {
-        update_peer(self.tcb, link, segment);
+        if let Some(link) = link {
+            self.tcb.path.link = link;
+        }
+        update_timestamp(self.tcb, segment);
         if self.tcb.negotiated.ecn() {
             self.reborrow().on_congestion_marks(ecn(), segment, now);
         }
@@ -191,16 +195,10 @@ impl Tcb {
     }
 }
 
-/// Updates the peer's link address and its latest TSval.
-///
-/// The link address changes if another router takes over. A segment that begins after RCV.NXT does
-/// not update the TSval, because the data before the segment is missing (RFC 7323, section 4.3).
+/// Updates the peer's latest TSval. A segment that begins after RCV.NXT does not, because the data
+/// before the segment is missing (RFC 7323, section 4.3).
 #[inline(always)]
-fn update_peer(tcb: &mut Tcb, link: Link, segment: Segment) {
-    // Our own link address is not compared, because `Stack::set_own_mac` changes it.
-    if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
-        tcb.path.link = link;
-    }
+fn update_timestamp(tcb: &mut Tcb, segment: Segment) {
     if let Some(timestamps) = segment.timestamps
         && !segment.seq.after(tcb.rcv_nxt)
     {

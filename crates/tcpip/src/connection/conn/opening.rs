@@ -99,15 +99,19 @@ impl Default for Tcb {
 }
 
 impl Tcb {
-    /// Returns the folded sum of the addresses, ports and protocol. Every TCP checksum of the
-    /// connection starts with this sum.
-    fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
-        Sum::ZERO
-            .add(path.addresses.sum())
-            .word(u16::from(PROTOCOL_TCP))
-            .word(own_port)
-            .word(peer_port)
-            .fold()
+    /// Returns the sum of the addresses, ports and protocol. Every TCP checksum of a connection
+    /// starts with this sum.
+    #[inline(always)]
+    fn sum_of(addresses: &Addresses, (own_port, peer_port): (u16, u16)) -> Sum {
+        let sum = addresses.sum().word(u16::from(PROTOCOL_TCP));
+        sum.word(own_port).word(peer_port)
+    }
+
+    /// Returns the sum, addresses and ports of the segments that this connection sends.
+    #[inline(always)]
+    pub(crate) fn ends(&self) -> (Sum, Addresses, (u16, u16)) {
+        let sum = Sum::from_folded(self.sum);
+        (sum, self.path.addresses, self.ports())
     }
 
     /// Returns true if a received segment with these addresses and ports belongs to this
@@ -164,7 +168,7 @@ impl Tcb {
             path,
             own_port,
             peer_port,
-            sum: Tcb::connection_sum(&path, own_port, peer_port),
+            sum: Tcb::sum_of(&path.addresses, (own_port, peer_port)).fold(),
             mss,
             mss_max: mss,
             state: State::SynReceived,

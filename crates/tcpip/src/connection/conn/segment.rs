@@ -1,7 +1,7 @@
 //! Arrival of a segment (RFC 9293, section 3.10.7).
 //!
-//! Most segments are the expected ones: in order, without SYN, FIN or RST, and with an ACK of data
-//! that we have sent. For expected segments, the checks of section 3.10.7.4 reduce to the few
+//! Most segments are the expected ones: in order, without SYN or RST, and with an ACK of data that we
+//! have sent. For expected segments, the checks of section 3.10.7.4 reduce to the few
 //! comparisons of [`Conn::expects`]. All other segments go through [`Conn::check`], which performs
 //! these checks in the RFC's order.
 
@@ -21,6 +21,9 @@ use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timest
 /// counter would be a side channel between connections.
 const CHALLENGE_TICKS: u16 = 17;
 
+/// The bits that determine the kind of a segment, without FIN.
+const KIND_BUT_FIN: Control = Control(Control::KIND.0 & !Control::FIN.0);
+
 /// The SACK blocks of a segment.
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
 
@@ -39,27 +42,27 @@ impl<C: CongestionControl> Conn<'_, C> {
         (options.timestamps, sack)
     }
 
-    /// Returns true if a segment is an expected one. Such a segment passes all checks of
-    /// [`check`](Self::check).
+    /// Returns true if a segment is an expected one, and nothing is lost or out of order. Such a
+    /// segment passes all checks of [`check`](Self::check).
     #[inline(always)]
     pub(crate) fn expects(&self, segment: Segment) -> bool {
         let tcb = &*self.tcb;
-        tcb.state == State::Established
-            && segment.control & Control::KIND == Control::ACK
+        tcb.state.is_synchronized()
+            && segment.control & KIND_BUT_FIN == Control::ACK
             && segment.seq == tcb.rcv_nxt
-            && u32::from(segment.len) <= tcb.rcv_adv.since(tcb.rcv_nxt)
+            && segment.sequence_len() <= tcb.rcv_adv.since(tcb.rcv_nxt)
             && segment.ack.since(tcb.snd_una) <= tcb.snd_nxt.since(tcb.snd_una)
             && is_timely(tcb, segment)
+            && !tcb.is_recovering()
     }
 
     /// Performs the checks of RFC 9293, section 3.10.7.4, in the RFC's order, and those of RFC 5961
-    /// and RFC 7323. Returns what to do with the segment.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn check(&mut self, mut segment: Segment, now: Moment) -> Verdict {
+    /// and RFC 7323. Trims the segment to the window, and returns what to do with it.
+    #[inline(always)]
+    pub(crate) fn check(&mut self, segment: &mut Segment, now: Moment) -> Verdict {
         let control = segment.control;
         let is_syn = control & Control::KIND == Control::SYN;
-        if is_syn && self.tcb.state == State::TimeWait && is_new_incarnation(self.tcb, segment) {
+        if is_syn && self.tcb.state == State::TimeWait && is_new_incarnation(self.tcb, *segment) {
             return Verdict::Reopen;
         }
         if is_syn && self.tcb.state == State::SynReceived && segment.seq + 1 == self.tcb.rcv_nxt {
@@ -70,8 +73,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
 
         // Timestamps are checked before the sequence number (RFC 7323, section 5.3).
-        if !control.has(Control::RST | Control::SYN) && !is_timely(self.tcb, segment) {
-            return self.refuse_untimely(segment, now);
+        if !control.has(Control::RST | Control::SYN) && !is_timely(self.tcb, *segment) {
+            return self.refuse_untimely(*segment, now);
         }
 
         // First check: the sequence number.
@@ -83,13 +86,13 @@ impl<C: CongestionControl> Conn<'_, C> {
             segment.control = Control(control.0 & !Control::FIN.0);
             self.cx.counters.out_of_window += 1;
             self.tcb.flags |= Flags::ACK_PENDING;
-        } else if !is_acceptable(segment, self.tcb.rcv_nxt, window) {
-            return self.refuse(segment, now);
+        } else if !is_acceptable(*segment, self.tcb.rcv_nxt, window) {
+            return self.refuse(*segment, now);
         }
 
         // Second check: the RST bit (RFC 5961, section 3.2).
         if control.has(Control::RST) {
-            return self.check_reset(segment, now);
+            return self.check_reset(*segment, now);
         }
 
         // The third check concerns IP security compartments, which we do not use. Fourth check: the
@@ -110,7 +113,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 self.cx.counters.bad_ack += 1;
                 return Verdict::Reset;
             }
-            self.establish(segment, now);
+            self.establish(*segment, now);
         } else if segment.ack.after(self.tcb.snd_nxt)
             || segment.ack.before(self.tcb.snd_una) && !self.tcb.is_old_ack(segment.ack)
         {
@@ -119,21 +122,22 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.cx.counters.bad_ack += 1;
             return self.challenge(now);
         }
-        let segment = self.trim(segment, window);
+        self.trim(segment, window);
         if establishes {
-            Verdict::Establish(segment)
+            Verdict::Establish
         } else {
-            Verdict::Process(segment)
+            Verdict::Process
         }
     }
 
     /// Trims a segment to the window, and records its duplicate data for a DSACK.
-    fn trim(&mut self, segment: Segment, window: u32) -> Segment {
+    #[inline(always)]
+    fn trim(&mut self, segment: &mut Segment, window: u32) {
         let rcv_nxt = self.tcb.rcv_nxt;
         if segment.len > 0 && segment.seq.before(rcv_nxt) {
             self.cx.dsack = Some((segment.seq, rcv_nxt));
         }
-        trim_to_window(segment, rcv_nxt, window)
+        trim_to_window(segment, rcv_nxt, window);
     }
 
     fn check_reset(&mut self, segment: Segment, now: Moment) -> Verdict {
@@ -291,7 +295,8 @@ fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
 }
 
 /// Removes data that was already received, and data and a FIN beyond the window.
-fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
+#[inline(always)]
+fn trim_to_window(segment: &mut Segment, rcv_nxt: Seq, window: u32) {
     let before = rcv_nxt.since(segment.seq);
     if segment.seq.before(rcv_nxt) {
         let duplicate = before.min(u32::from(segment.len)) as u16;
@@ -305,7 +310,6 @@ fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
         segment.len -= excess;
         segment.control = Control(segment.control.0 & !Control::FIN.0);
     }
-    segment
 }
 
 impl Tcb {

@@ -174,7 +174,7 @@ impl Bench {
     pub(super) fn establish(&mut self, rtt_ms: u64) {
         self.pass_ms(rtt_ms);
         let verdict = self.recv(1, 1, "A", 0);
-        assert!(matches!(verdict, Verdict::Establish(_)), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Establish), "{verdict:?}");
     }
 
     /// Returns the connection under test.
@@ -280,11 +280,15 @@ impl Bench {
         }
     }
 
-    /// Checks a segment without processing it, and returns the verdict.
+    /// Checks a segment without processing it, and returns the verdict. The segment must not be
+    /// trimmed.
     pub(super) fn check(&mut self, seq: u32, ack: u32, control: &str, len: u16) -> Verdict {
         let segment = self.segment(seq, ack, control, len);
         let now = self.moment();
-        self.conn().check(segment, now)
+        let mut trimmed = segment;
+        let verdict = self.conn().check(&mut trimmed, now);
+        assert_eq!(trimmed, segment);
+        verdict
     }
 
     /// Receives a segment from the peer.
@@ -303,7 +307,7 @@ impl Bench {
         let blocks: Vec<Block> = sack.iter().map(block).collect();
         let seq = self.tcb().rcv_nxt.since(IRS);
         let verdict = self.take(self.segment(seq, ack, "A", 0), &blocks);
-        assert!(matches!(verdict, Verdict::Process(_)), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Process), "{verdict:?}");
     }
 
     /// Receives an ACK with ECE.
@@ -317,20 +321,20 @@ impl Bench {
         let tcb = self.tcb();
         let (seq, ack) = (tcb.rcv_nxt.since(IRS), tcb.snd_una.since(ISS));
         let verdict = self.recv(seq, ack, "PA", len);
-        assert!(matches!(verdict, Verdict::Process(_)), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Process), "{verdict:?}");
     }
 
-    fn take(&mut self, segment: Segment, sack: &[Block]) -> Verdict {
+    fn take(&mut self, mut segment: Segment, sack: &[Block]) -> Verdict {
         let now = self.moment();
         self.cx.dsack = None;
         let mut conn = self.conn();
         let verdict = if conn.expects(segment) {
-            Verdict::Process(segment)
+            Verdict::Process
         } else {
-            conn.check(segment, now)
+            conn.check(&mut segment, now)
         };
-        if let Verdict::Process(cut) | Verdict::Establish(cut) = verdict {
-            self.process(cut, sack, now);
+        if let Verdict::Process | Verdict::Establish = verdict {
+            self.process(segment, sack, now);
             self.conn().check_invariants();
         }
         verdict
@@ -338,7 +342,7 @@ impl Bench {
 
     /// Processes a segment that has passed the checks, as the stack does.
     fn process(&mut self, segment: Segment, sack: &[Block], now: Moment) {
-        let marks = (self.tcb().path.link, || Ecn::NotEct);
+        let marks = (None, || Ecn::NotEct);
         let acked = self.conn().on_segment(segment, sack, marks, now);
         self.settle();
         if acked > 0 {
@@ -369,7 +373,8 @@ impl Bench {
             }
             Route::Buffered => {
                 conn.take_buffer(NOBODY);
-                let (has_more, is_fin_next) = conn.store(&data, segment);
+                let (has_more, is_fin_next) =
+                    conn.store(&data, segment.seq, segment.control.has(Control::FIN));
                 if has_more && !self.leaves_unread {
                     self.consume(usize::MAX);
                 }

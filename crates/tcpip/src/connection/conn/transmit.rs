@@ -45,13 +45,13 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Begins a burst of new data. `segmentation` is the maximum size in bytes of a super-segment
     /// over IPv4 that the port accepts, or 0 if the port accepts none.
     #[inline(always)]
-    pub(crate) fn begin_burst(&self, segmentation: usize, now: Moment) -> Burst {
-        let tcb = &*self.tcb;
-        let reach = if tcb.recovery == NONE {
+    pub(crate) fn begin_burst(&mut self, segmentation: usize, now: Moment) -> Burst {
+        let reach = if self.tcb.recovery == NONE {
             self.congestion.window()
         } else {
-            self.reach_in_disorder()
+            self.reborrow().reach_in_disorder()
         };
+        let tcb = &*self.tcb;
         let first = tcb.snd_nxt;
         let open = tcb.snd_wnd.min(reach);
         let is_paced = self.cx.settings.pacing || tcb.flags.intersects(Flags::SPREAD_BURST);
@@ -179,10 +179,13 @@ impl<C: CongestionControl> Conn<'_, C> {
             }
         }
         let tcb = &mut *self.tcb;
-        let is_held_back = burst.usable < burst.open && seq != tcb.limit();
-        if burst.is_paced && !is_held_back {
-            // The burst has been spread, so from now on ACKs clock the transmission again.
-            tcb.flags -= Flags::SPREAD_BURST;
+        let mut is_held_back = false;
+        if burst.is_paced || burst.rate.is_some() {
+            is_held_back = burst.usable < burst.open && seq != tcb.limit();
+            if burst.is_paced && !is_held_back {
+                // The burst has been spread, so from now on ACKs clock the transmission again.
+                tcb.flags -= Flags::SPREAD_BURST;
+            }
         }
         let is_blocked = is_refused || burst.is_blocked;
         if !is_blocked && (is_held_back || seq == tcb.snd_una) {

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use ip::Packet;
+use ip::{PROTOCOL_TCP, Packet};
 use nmio::Port;
 
 use super::{Admitted, Stack, half_open};
@@ -23,10 +23,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        segment: Segment,
         hash: u32,
         now: Moment,
     ) {
+        let Some(segment) = Segment::parse(packet.payload()) else {
+            return;
+        };
         let control = segment.control;
         let is_syn = control & Control::KIND == Control::SYN;
         let contradicts = control.has(Control::SYN) && control.has(Control::FIN | Control::RST);
@@ -83,7 +85,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         };
         let ports = (segment.dst_port, segment.src_port);
-        if turn_around(port, packet, &header, &Written::default(), ports).is_ok() {
+        let back = packet.addresses().reversed();
+        let sum = back.pseudo_sum(PROTOCOL_TCP, 0);
+        let ends = (sum.word(ports.0).word(ports.1), back, ports);
+        if turn_around(port, packet, &header, &Written::default(), ends).is_ok() {
             self.cx.counters.segments_sent += 1;
             self.cx.counters.turned_round += 1;
             self.cx.counters.resets_sent += 1;
@@ -171,7 +176,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         port: &mut P,
         id: u32,
         packet: Packet,
-        segment: Segment,
         now: Moment,
     ) -> Option<Packet> {
         self.find_class(id);
@@ -179,7 +183,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if !self.admits(id, packet.addresses().src()) {
             self.release_all(id);
             self.forget(id);
-            self.reset_unknown(port, packet, segment);
+            if let Some(segment) = Segment::parse(packet.payload()) {
+                self.reset_unknown(port, packet, segment);
+            }
             return None;
         }
         self.cx.counters.accepted += 1;

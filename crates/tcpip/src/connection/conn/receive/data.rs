@@ -5,7 +5,7 @@ use crate::congestion::CongestionControl;
 use crate::connection::{Conn, DeadlineKind, Flags, NONE, State, Tcb};
 use crate::outcome::Route;
 use crate::pools::Owner;
-use crate::wire::{Control, Segment, Seq};
+use crate::wire::{Segment, Seq};
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// Processes the arrival of data or a FIN, and returns what the stack does with the data. Data
@@ -79,38 +79,38 @@ impl<C: CongestionControl> Conn<'_, C> {
         true
     }
 
-    /// Stores a segment's data and FIN. Returns whether more data can be offered to the
-    /// application, and whether the FIN is now in order.
-    pub(crate) fn store(&mut self, data: &[u8], segment: Segment) -> (bool, bool) {
-        let (has_more, is_fin_next) = self.insert(data, segment);
+    /// Stores the data of a segment that begins at `seq`. A FIN follows the data if `has_fin` is set.
+    /// Returns whether more data can be offered to the application, and whether the FIN is now in
+    /// order.
+    pub(crate) fn store(&mut self, data: &[u8], seq: Seq, has_fin: bool) -> (bool, bool) {
+        let (has_more, is_fin_next) = self.insert(data, seq, has_fin);
         if !has_more {
             self.drop_empty_buffer();
         }
         (has_more, is_fin_next)
     }
 
-    fn insert(&mut self, data: &[u8], segment: Segment) -> (bool, bool) {
+    fn insert(&mut self, segment: &[u8], seq: Seq, has_fin: bool) -> (bool, bool) {
         let tcb = &mut *self.tcb;
         if tcb.buffer == NONE {
             self.cx.counters.no_buffer += 1;
             return (false, false);
         }
         let buffer = &mut self.cx.buffers[tcb.buffer];
-        let ahead = segment.seq.since(tcb.rcv_nxt) as usize;
+        let ahead = seq.since(tcb.rcv_nxt) as usize;
         // No data can follow a FIN.
         let end = buffer.fin_ahead().unwrap_or(usize::MAX);
-        let data = &data[..data.len().min(end.saturating_sub(ahead))];
-        self.cx.counters.behind_fin += u64::from(data.len() < usize::from(segment.len));
+        let data = &segment[..segment.len().min(end.saturating_sub(ahead))];
+        self.cx.counters.behind_fin += u64::from(data.len() < segment.len());
         if !data.is_empty() && buffer.has(ahead, data.len()) {
-            let end = segment.seq + data.len() as u32;
-            self.cx.dsack = Some((segment.seq, end));
+            self.cx.dsack = Some((seq, seq + data.len() as u32));
         }
         let Some(in_order) = buffer.insert(ahead, data) else {
             self.cx.counters.no_buffer += 1;
             return (false, false);
         };
         tcb.rcv_nxt = tcb.rcv_nxt + in_order as u32;
-        if segment.control.has(Control::FIN) {
+        if has_fin {
             let fin = (ahead + data.len()).checked_sub(in_order);
             buffer.set_fin(fin.unwrap_or(0));
         }

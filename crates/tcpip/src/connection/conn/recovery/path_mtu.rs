@@ -112,18 +112,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Returns a path MTU probe if the segment size was reduced, the time for a probe has come, and
     /// enough data follows. Returns `None` while data is lost or out of order.
-    #[inline(always)]
     pub(crate) fn next_mtu_probe(&mut self, now: Moment) -> Option<Plan> {
-        if self.tcb.flags.intersects(Flags::REDUCED_MTU) {
-            self.mtu_probe(now)
-        } else {
-            None
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn mtu_probe(&mut self, now: Moment) -> Option<Plan> {
         let size = u32::from(self.next_size(now)?);
         let tcb = &*self.tcb;
         let seq = tcb.snd_nxt;

@@ -185,7 +185,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// if the connection has loss recovery state. Bytes that have left the network do not count
     /// against the window.
     #[cold]
-    pub(crate) fn reach_in_disorder(&self) -> u32 {
+    pub(crate) fn reach_in_disorder(self) -> u32 {
         let tcb = &*self.tcb;
         let recovery = &self.cx.recoveries[tcb.recovery];
         if recovery.lost_goes_first() {

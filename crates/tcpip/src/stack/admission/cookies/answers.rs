@@ -47,7 +47,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if packet.payload_capacity() < header.len() + options.bytes().len() {
             return;
         }
-        if turn_around(port, packet, &header, &options, tcb.ports()).is_ok() {
+        if turn_around(port, packet, &header, &options, tcb.ends()).is_ok() {
             self.flood.has_baked(now);
             self.cx.counters.cookies_sent += 1;
             self.cx.counters.segments_sent += 1;
@@ -114,7 +114,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (syn_ack, _) = conn.control_segment(ControlSegment::SynAck, now);
         conn.has_sent_control(ControlSegment::SynAck, &syn_ack);
         self.cx.counters.cookies_accepted += 1;
-        self.handle_other(port, id, packet, segment, now);
+        self.handle_other(port, id, packet, now);
         None
     }
 }
