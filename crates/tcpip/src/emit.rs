@@ -482,8 +482,12 @@ pub(crate) fn turn_around<P: Port>(
     packet.set_payload_len(len);
     let payload = packet.payload_mut();
     if !options.is_empty() {
-        sum = sum.add(Sum::of(options));
-        payload[header.len()..].copy_from_slice(options);
+        // Their length is a multiple of 4.
+        let words = payload[header.len()..].as_chunks_mut::<4>().0;
+        for (word, option) in words.iter_mut().zip(options.as_chunks().0) {
+            *word = *option;
+            sum = sum.dword(u32::from_be_bytes(*option));
+        }
     }
     header.write(payload, ports, sum.finish(), options.len());
     port.send(packet.turn_around_to(addresses, PROTOCOL_TCP))

@@ -148,8 +148,7 @@ impl Housekeeping {
         Self {
             progress: now.millis,
             peer: NONE,
-            // The timer wheel has no entry yet. A time later than any deadline makes the stack add
-            // one.
+            // A time later than any deadline makes the stack add an entry to the timer wheel.
             scheduled: now.millis.wrapping_add(BEYOND_MS),
             alarm: Alarm::Off,
             alarm_purpose: Deadline::Request,
@@ -530,7 +529,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let hash = self.keys.hash(&peer_first, peer_port, own_port);
         let was_present = self.table.remove(hash, id);
         debug_assert!(was_present, "every TCB is in the table");
-        self.wheel.cancel(id);
+        // The entry in the timer wheel stays for the next connection of this TCB.
         self.free.push(id);
     }
 

@@ -197,13 +197,22 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
         self.histories[id as usize] = History::new(tcb.edges(), now);
         self.conn(id).open(tcb, now);
-        // The TCB may still be in the queue for the TX ring, because of its previous connection.
-        let is_blocked = self.housekeeping[id as usize].is_blocked;
+        // The TCB may still be in the queue for the TX ring and in the timer wheel, because of its
+        // previous connection. A busy server reuses a TCB within milliseconds. The entry then expires
+        // before all deadlines of a short connection, which therefore needs no timer operation.
+        let has_entry = self.wheel.deadline(id).is_some();
         self.opened += 1;
-        self.housekeeping[id as usize] = Housekeeping {
-            is_blocked,
+        let housekeeping = &mut self.housekeeping[id as usize];
+        let fresh = Housekeeping::new(now);
+        *housekeeping = Housekeeping {
+            is_blocked: housekeeping.is_blocked,
+            scheduled: if has_entry {
+                housekeeping.scheduled
+            } else {
+                fresh.scheduled
+            },
             serial: self.opened,
-            ..Housekeeping::new(now)
+            ..fresh
         };
         self.table.insert(hash, id);
         self.reschedule_if_late(id, now);

@@ -157,8 +157,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     #[cold]
     fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        // The connection's entry in the timer wheel has expired, so the call of `schedule` below
-        // adds a new one.
+        if self.records[id as usize].tcb.state == State::Closed {
+            // The connection ended before its entry in the timer wheel expired.
+            return;
+        }
+        // The entry has expired, so the call of `schedule` below adds a new one.
         if let Alarm::At(due) = self.housekeeping[id as usize].alarm
             && has_passed(due, now)
         {

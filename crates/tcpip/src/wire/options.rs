@@ -45,7 +45,6 @@ impl Options {
     /// Reads the options of `header`, a whole TCP header without the data. Skips options of unknown
     /// kind, or of the wrong length for their kind (RFC 9293, section 3.2). Stops at the option
     /// that marks the end, or at a length that is less than 2 or extends beyond the header.
-    #[cold]
     pub fn read(header: &[u8]) -> Self {
         let mut options = Self::default();
         let mut rest = header.get(HEADER_LEN..).unwrap_or(&[]);
@@ -98,6 +97,7 @@ pub struct Written(ArrayVec<u8, MAX_OPTIONS_LEN>);
 impl Written {
     /// Encodes the options of a SYN-ACK other than timestamps: our MSS, our window scale, and
     /// whether we accept selective acknowledgements.
+    #[inline(always)]
     pub fn syn_ack(mss: u16, window_scale: Option<u8>, sack_permitted: bool) -> Self {
         let mut bytes = ArrayVec::new();
         let [high, low] = mss.to_be_bytes();

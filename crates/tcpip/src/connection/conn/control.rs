@@ -133,6 +133,7 @@ impl Tcb {
     }
 
     /// Returns the SYN-ACK of a half-open connection, with our MSS and the negotiated options.
+    #[inline(always)]
     pub(crate) fn syn_ack<C>(&self, cx: &Context<C>, now: Moment) -> (Header, Written) {
         let family = Family::of(&self.path.addresses);
         let mut control = Control::SYN | Control::ACK;

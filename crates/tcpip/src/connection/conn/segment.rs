@@ -156,6 +156,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Establishes the connection when the third segment of the handshake arrives.
+    #[inline(always)]
     fn establish(&mut self, segment: Segment, now: Moment) {
         self.enter(State::Established);
         let tcb = &mut *self.tcb;

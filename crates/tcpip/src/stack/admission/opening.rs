@@ -99,6 +99,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Handles a SYN: opens a connection, answers with a cookie, or drops the SYN. If the SYN
     /// reopens a connection, `isn` is our initial sequence number, unless the answer is a cookie.
+    #[inline(always)]
     fn open<P: Port>(
         &mut self,
         port: &mut P,
@@ -197,6 +198,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Returns true if the newly established connection `id` from `peer` may stay. Checks the limit
     /// per address, then asks the application.
+    #[inline(always)]
     fn admits(&mut self, id: u32, peer: IpAddr) -> bool {
         // Half-open connections do not count towards the limit per address. So the address may have
         // reached its limit since the SYN.

@@ -130,3 +130,36 @@ fn a_connection_reports_the_purpose_of_its_deadline() {
     rig.stack.connection(0).1.clear_deadline();
     assert_eq!(rig.stack.connection(0).1.deadline(), None);
 }
+
+#[test]
+fn a_connection_inherits_the_timer_of_its_tcb() {
+    // The timer of the first connection expires before, between or after the deadlines of the second.
+    for (after, passed) in [
+        (1, 0),
+        (1, 400),
+        (1, 1_500),
+        (2, 0),
+        (60, 0),
+        (60, 59_500),
+        (60, 70_000),
+    ] {
+        let mut rig = waiting(&patient(), Duration::from_secs(after));
+        rig.recv(2, 1, "R", b"");
+        assert_eq!(rig.take_log(), "close(Reset)");
+        rig.pass_ms(passed);
+        assert_eq!(rig.take_log(), "", "an ended connection has no deadline");
+        rig.sent_nothing();
+        rig.app().deadline = None;
+        rig.syn(Some(1_460));
+        for timeout in [1_000, 2_000] {
+            assert_eq!(rig.sent_one().control, "SA");
+            rig.pass_ms(timeout - 1);
+            rig.sent_nothing();
+            rig.pass_ms(1);
+        }
+        rig.sent_all();
+        rig.pass_ms(1_000_000);
+        assert_eq!(rig.stack.connections(), 0);
+        assert_eq!(rig.stack.poll_timeout(), None);
+    }
+}
