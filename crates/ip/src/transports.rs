@@ -214,7 +214,8 @@ impl Host {
         }
     }
 
-    /// Like [`dispatch`](Self::dispatch), for all that is rare where packets are prefetched.
+    /// Like [`dispatch`](Self::dispatch), for all inputs. Prefetched batches rarely have others than
+    /// datagrams, and [`handle_frame`](Self::handle_frame) passes only rare frames here.
     #[cold]
     #[inline(never)]
     fn dispatch_other<P: Port, T: Transports<P>>(

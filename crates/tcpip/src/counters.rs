@@ -138,7 +138,8 @@ pub struct Counters {
     /// Number of times that a connection had to send later, usually because the TX ring was full or
     /// no frame was free.
     pub blocked: u64,
-    /// Segments dropped because their header is truncated or invalid.
+    /// Segments dropped because their header is truncated or invalid, although their checksum is
+    /// correct.
     pub malformed: u64,
     /// Segments dropped because of a wrong checksum.
     pub bad_checksum: u64,

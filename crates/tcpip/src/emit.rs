@@ -466,8 +466,8 @@ pub(crate) fn send_control<P: Port>(
     port.send(frame).map_err(|_| NoRoom)
 }
 
-/// Writes a segment without data into the received frame, and sends the frame back. `sum` is the sum
-/// of the addresses, the ports and the protocol, as in [`Tcb`].
+/// Writes a segment without data into the received frame, and sends the frame back. The addresses
+/// and ports are those of the sent segment. `sum` is their sum and the protocol's, as in [`Tcb`].
 #[inline(always)]
 pub(crate) fn turn_around<P: Port>(
     port: &mut P,

@@ -571,10 +571,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// timer wheel to the earlier of the connection's and the application's deadline.
     #[inline(never)]
     fn schedule(&mut self, id: u32, now: Moment) {
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = &mut self.records[id as usize].tcb;
         if tcb.state == State::Closed {
             return;
         }
+        tcb.flags -= Flags::INHERITED_TIMER;
         let deadline = tcb.deadline;
         let housekeeping = &mut self.housekeeping[id as usize];
         if let Alarm::New(after) = housekeeping.alarm {

@@ -17,7 +17,7 @@ use super::{Flood, Record, Stack};
 use crate::clock::Moment;
 use crate::config::{SynCookies, WhenFull};
 use crate::congestion::CongestionControl;
-use crate::connection::{State, Tcb};
+use crate::connection::{Flags, State, Tcb};
 use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Pool};
 use crate::stack::Application;
@@ -200,17 +200,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         // The TCB may still be in the queue for the TX ring and in the timer wheel, because of its
         // previous connection. A busy server reuses a TCB within milliseconds. The entry then expires
         // before all deadlines of a short connection, which therefore needs no timer operation.
-        let has_entry = self.wheel.deadline(id).is_some();
         self.opened += 1;
         let housekeeping = &mut self.housekeeping[id as usize];
-        let fresh = Housekeeping::new(now);
+        let mut fresh = Housekeeping::new(now);
+        if self.wheel.deadline(id).is_some() {
+            // If the previous connection has just set an alarm, this time is beyond all deadlines.
+            fresh.scheduled = housekeeping.scheduled;
+            self.records[id as usize].tcb.flags |= Flags::INHERITED_TIMER;
+        }
         *housekeeping = Housekeeping {
             is_blocked: housekeeping.is_blocked,
-            scheduled: if has_entry {
-                housekeeping.scheduled
-            } else {
-                fresh.scheduled
-            },
             serial: self.opened,
             ..fresh
         };

@@ -32,7 +32,8 @@ const TRIM_PAUSE: Duration = Duration::from_millis(10);
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns the time by which [`handle_timers`](Self::handle_timers) must be called next.
-    /// Returns `None` if there is nothing to wait for.
+    /// Returns `None` if there is nothing to wait for. A timer of a connection that has ended is
+    /// still waited for, unless the next connection of its TCB has replaced it.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if !self.blocked.is_empty() {

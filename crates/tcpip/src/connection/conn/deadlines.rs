@@ -23,10 +23,12 @@ const MAX_PERSIST_MS: u32 = 3_600_000;
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// Processes an expired timer. If the deadline was postponed meanwhile, only records that the
-    /// timer has expired needlessly.
+    /// timer has expired needlessly. An inherited timer does not count.
     pub(crate) fn on_deadline(&mut self, now: Moment) -> Expiry {
         if self.tcb.deadline.wrapping_sub(now.millis).cast_signed() > 0 {
-            self.on_needless_timer();
+            if !self.tcb.flags.intersects(Flags::INHERITED_TIMER) {
+                self.on_needless_timer();
+            }
             return Expiry::Wait;
         }
         match self.tcb.deadline_kind {

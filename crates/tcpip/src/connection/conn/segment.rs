@@ -42,8 +42,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         (options.timestamps, sack)
     }
 
-    /// Returns true if a segment is an expected one, and nothing is lost or out of order. Such a
-    /// segment passes all checks of [`check`](Self::check).
+    /// Returns true if a segment is an expected one, and none of our data is lost or out of order.
+    /// Such a segment passes all checks of [`check`](Self::check).
     #[inline(always)]
     pub(crate) fn expects(&self, segment: Segment) -> bool {
         let tcb = &*self.tcb;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::connection::Flags;
 use crate::stack::testing::{Habit, Rig, noise};
 use crate::{Config, Deadline};
 
@@ -129,6 +130,43 @@ fn a_connection_reports_the_purpose_of_its_deadline() {
     );
     rig.stack.connection(0).1.clear_deadline();
     assert_eq!(rig.stack.connection(0).1.deadline(), None);
+}
+
+#[test]
+fn an_inherited_timer_does_not_count_as_a_needless_one() {
+    let mut rig = waiting(&patient(), Duration::from_millis(600));
+    rig.recv(2, 1, "R", b"");
+    rig.pass_ms(500);
+    rig.app().deadline = None;
+    rig.open(Some(1_460));
+    // Now the timer of the first connection expires, and the second one adds its own.
+    let flags = |rig: &Rig| rig.stack.records[0].tcb.flags;
+    assert!(flags(&rig).intersects(Flags::INHERITED_TIMER));
+    rig.pass_ms(100);
+    assert!(!flags(&rig).intersects(Flags::INHERITED_TIMER | Flags::NEEDLESS_TIMER));
+}
+
+#[test]
+fn a_connection_that_ends_with_a_new_alarm_leaves_its_timer() {
+    let mut rig = waiting(&patient(), Duration::from_mins(1));
+    let id = rig.id();
+    rig.reach(id, |_, conn| {
+        conn.set_deadline(Deadline::Request, Duration::from_secs(90));
+        conn.abort();
+    });
+    assert_eq!(rig.stack.connections(), 0);
+    rig.sent_all();
+    rig.app().deadline = None;
+    rig.syn(Some(1_460));
+    assert_eq!(rig.sent_one().control, "SA");
+    rig.pass_ms(999);
+    rig.sent_nothing();
+    rig.pass_ms(1);
+    assert_eq!(
+        rig.sent_one().control,
+        "SA",
+        "the handshake has its own timer"
+    );
 }
 
 #[test]

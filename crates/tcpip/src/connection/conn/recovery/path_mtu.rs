@@ -110,8 +110,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.old_class.get_or_insert(class);
     }
 
-    /// Returns a path MTU probe if the segment size was reduced, the time for a probe has come, and
-    /// enough data follows. Returns `None` while data is lost or out of order.
+    /// Returns a path MTU probe if the time for one has come, and enough data follows. Returns `None`
+    /// while data is lost or out of order. Called only if the segment size was reduced.
     pub(crate) fn next_mtu_probe(&mut self, now: Moment) -> Option<Plan> {
         let size = u32::from(self.next_size(now)?);
         let tcb = &*self.tcb;
