@@ -47,7 +47,7 @@ fn a_patched_packet_equals_one_written_from_scratch() {
             ..to_us(v6)
         };
         other.patch_marked(&mut prepared, PROTOCOL_TCP, 7, Ecn::Ce);
-        other.patch(&mut prepared, PROTOCOL_TCP, 7);
+        other.patch_marked(&mut prepared, PROTOCOL_TCP, 7, Ecn::NotEct);
         assert_eq!(prepared, packet(other, PROTOCOL_TCP, b"payload"));
     }
 }

@@ -346,7 +346,7 @@ impl Packet {
         at + back.write(&mut frame[at..], protocol, payload_len, Ecn::NotEct)
     }
 
-    /// Like [`write_back`](Self::write_back), for a resident packet: see [`Path::patch`].
+    /// Like [`write_back`](Self::write_back), for a resident packet: see [`Path::patch_marked`].
     #[inline(always)]
     pub fn patch_back(&self, frame: &mut [u8], protocol: u8, payload_len: usize) -> usize {
         debug_assert!(!self.has_tag(), "prepared packets have no tag");

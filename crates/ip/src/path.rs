@@ -96,15 +96,6 @@ impl Path {
     /// # Panics
     /// Panics if `packet` is shorter than the headers.
     #[inline(always)]
-    pub fn patch(&self, packet: &mut [u8], protocol: u8, payload_len: usize) -> usize {
-        self.patch_marked(packet, protocol, payload_len, Ecn::NotEct)
-    }
-
-    /// Like [`Path::patch`], but also sets the ECN bits.
-    ///
-    /// # Panics
-    /// Panics if `packet` is shorter than the headers.
-    #[inline(always)]
     pub fn patch_marked(
         &self,
         packet: &mut [u8],
@@ -122,7 +113,7 @@ impl Path {
 }
 
 impl Addresses {
-    /// See [`Path::patch`]. `packet` starts with the IP header, whose length is returned.
+    /// See [`Path::patch_marked`]. `packet` starts with the IP header, whose length is returned.
     #[inline(always)]
     pub(crate) fn patch(
         &self,
