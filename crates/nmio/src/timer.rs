@@ -141,6 +141,7 @@ impl TimerWheel {
     ///
     /// # Panics
     /// If `id` is not below the capacity.
+    #[inline(always)]
     pub fn deadline(&self, id: u32) -> Option<Instant> {
         self.entries[id as usize].0.checked_sub(1).map(instant)
     }

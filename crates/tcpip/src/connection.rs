@@ -111,8 +111,6 @@ bitflags! {
         const TIMING = 1 << 6;
         /// Whether the SYN-ACK was retransmitted.
         const SYN_ACK_RETRANSMITTED = 1 << 7;
-        /// Whether the peer has ever advertised a window of two segments or more.
-        const LARGE_WINDOW = 1 << 8;
         /// Whether our segments carry ECE. The flag is set when a packet with CE arrives, and
         /// cleared when the peer sends CWR.
         const SEND_ECE = 1 << 9;
@@ -399,6 +397,11 @@ impl Tcb {
     fn set_peer_window(&mut self, field: u16) {
         self.snd_wnd = self.peer_window(field);
         self.max_snd_wnd = self.max_snd_wnd.max(field);
+    }
+
+    /// Returns true if the peer has ever advertised a window of two segments or more.
+    fn has_had_large_window(&self) -> bool {
+        self.peer_window(self.max_snd_wnd) >= 2 * u32::from(self.mss)
     }
 
     /// Returns the timestamps for a segment that is sent now, or `None` unless both sides use

@@ -456,13 +456,12 @@ pub(crate) fn send_control<P: Port>(
     options: &Written,
 ) -> Result<(), NoRoom> {
     let mut frame = port.pool().take().ok_or(NoRoom)?;
-    let options = options.bytes();
     let len = header.len() + options.len();
     frame.set_len(tcb.path.header_len() + len);
     let at = tcb.path.write(&mut frame, PROTOCOL_TCP, len);
-    let checksum = checksum(tcb, header, options.len(), 0, Sum::of(options));
+    let sum = options.write(&mut frame[at + header.len()..]);
+    let checksum = checksum(tcb, header, options.len(), 0, sum);
     header.write(&mut frame[at..], tcb.ports(), checksum, options.len());
-    frame[at + header.len()..].copy_from_slice(options);
     port.send(frame).map_err(|_| NoRoom)
 }
 
@@ -476,18 +475,12 @@ pub(crate) fn turn_around<P: Port>(
     options: &Written,
     (sum, addresses, ports): (Sum, Addresses, (u16, u16)),
 ) -> Result<(), SendError> {
-    let options = options.bytes();
     let len = header.len() + options.len();
     let mut sum = sum.word(len as u16).add(header.sum(options.len()));
     packet.set_payload_len(len);
     let payload = packet.payload_mut();
     if !options.is_empty() {
-        // Their length is a multiple of 4.
-        let words = payload[header.len()..].as_chunks_mut::<4>().0;
-        for (word, option) in words.iter_mut().zip(options.as_chunks().0) {
-            *word = *option;
-            sum = sum.dword(u32::from_be_bytes(*option));
-        }
+        sum = sum.add(options.write(&mut payload[header.len()..]));
     }
     header.write(payload, ports, sum.finish(), options.len());
     port.send(packet.turn_around_to(addresses, PROTOCOL_TCP))

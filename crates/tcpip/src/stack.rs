@@ -641,7 +641,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     ) {
         let mut conn = self.conn(id);
         let (header, options) = conn.control_segment(segment, now);
-        let fits = packet.payload_capacity() >= header.len() + options.bytes().len();
+        let fits = packet.payload_capacity() >= header.len() + options.len();
         if fits && turn_around(port, packet, &header, &options, conn.tcb.ends()).is_ok() {
             conn.has_sent_control(segment, &header);
             self.cx.counters.segments_sent += 1;

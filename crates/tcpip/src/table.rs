@@ -2,7 +2,7 @@
 //! the hash of its addresses and ports. A second table finds clients (see
 //! [`Peers`](crate::pools::Peers)).
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use ahash::RandomState;
@@ -38,24 +38,8 @@ impl Keys {
     #[inline(always)]
     pub(crate) fn hash(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> u32 {
         let mut hasher = self.table.build_hasher();
-        Self::feed(&mut hasher, addresses, src_port, dst_port);
+        feed(&mut hasher, addresses, both(src_port, dst_port));
         hasher.finish() as u32
-    }
-
-    #[inline(always)]
-    fn feed(hasher: &mut impl Hasher, addresses: &Addresses, src_port: u16, dst_port: u16) {
-        let ports = u64::from(src_port) << 16 | u64::from(dst_port);
-        match addresses {
-            Addresses::V4 { src, dst } => {
-                hasher.write_u64(u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits()));
-                hasher.write_u64(ports);
-            }
-            Addresses::V6 { src, dst } => {
-                hasher.write_u128(src.to_bits());
-                hasher.write_u128(dst.to_bits());
-                hasher.write_u64(ports | 1 << 32);
-            }
-        }
     }
 
     /// Returns two secret offsets of a connection, one for its initial sequence number and one for
@@ -68,7 +52,7 @@ impl Keys {
         dst_port: u16,
     ) -> (Seq, u32) {
         let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
-        Self::feed(&mut hasher, addresses, src_port, dst_port);
+        feed(&mut hasher, addresses, both(src_port, dst_port) as u32);
         let secret = hasher.finish();
         (Seq(secret as u32), (secret >> 32) as u32)
     }
@@ -83,7 +67,7 @@ impl Keys {
         about: [u64; 2],
     ) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
-        Self::feed(&mut hasher, addresses, src_port, dst_port);
+        feed(&mut hasher, addresses, both(src_port, dst_port) as u32);
         hasher.write_u64(about[0]);
         hasher.write_u64(about[1]);
         hasher.finish()
@@ -103,6 +87,29 @@ impl Keys {
             }
         }
         hasher.finish()
+    }
+}
+
+/// Returns both ports of a connection in the lower 32 bits of one number.
+#[inline(always)]
+fn both(src_port: u16, dst_port: u16) -> u64 {
+    u64::from(src_port) << 16 | u64::from(dst_port)
+}
+
+/// Feeds a connection to a hasher. `ports` has the width that suits the hasher: the fast hash takes
+/// 64 bits at a time, and SipHash needs fewer rounds for 32 bits.
+#[inline(always)]
+fn feed(hasher: &mut impl Hasher, addresses: &Addresses, ports: impl Hash) {
+    match addresses {
+        Addresses::V4 { src, dst } => {
+            hasher.write_u64(u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits()));
+            ports.hash(hasher);
+        }
+        Addresses::V6 { src, dst } => {
+            hasher.write_u128(src.to_bits());
+            hasher.write_u128(dst.to_bits());
+            ports.hash(hasher);
+        }
     }
 }
 

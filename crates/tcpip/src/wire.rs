@@ -16,9 +16,9 @@
 //!     timestamps: None,
 //! };
 //! let options = Written::syn_ack(1_460, Some(7), true);
-//! let mut bytes = vec![0; header.len() + options.bytes().len()];
-//! header.write(&mut bytes, (80, 40_000), 0, options.bytes().len());
-//! bytes[header.len()..].copy_from_slice(options.bytes());
+//! let mut bytes = vec![0; header.len() + options.len()];
+//! header.write(&mut bytes, (80, 40_000), 0, options.len());
+//! options.write(&mut bytes[header.len()..]);
 //!
 //! let segment = Segment::parse(&bytes).unwrap();
 //! assert_eq!((segment.src_port, segment.dst_port), (80, 40_000));

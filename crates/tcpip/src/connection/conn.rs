@@ -26,7 +26,7 @@ use crate::counters::Counters;
 use crate::mss::OwnMss;
 use crate::pools::{LendingPool, Peers};
 use crate::stream::Lists;
-use crate::wire::{Block, Control, Header, Seq};
+use crate::wire::{Block, Control, Header, Segment, Seq};
 use ip::Ecn;
 
 pub use info::Info;
@@ -200,6 +200,17 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
             tcb: self.tcb,
             congestion: self.congestion,
             cx: self.cx,
+        }
+    }
+
+    /// Updates the peer's latest TSval. A segment that begins after RCV.NXT does not, because the
+    /// data before the segment is missing (RFC 7323, section 4.3).
+    #[inline(always)]
+    fn note_timestamp(&mut self, segment: Segment) {
+        if let Some(timestamps) = segment.timestamps
+            && !segment.seq.after(self.tcb.rcv_nxt)
+        {
+            self.tcb.ts_recent = timestamps.tsval;
         }
     }
 

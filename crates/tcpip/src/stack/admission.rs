@@ -21,7 +21,7 @@ use crate::connection::{Flags, State, Tcb};
 use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Pool};
 use crate::stack::Application;
-use crate::wire::{Control, Options, Segment, Seq};
+use crate::wire::{Control, Options, Segment};
 
 /// Length of a cookie period in microseconds. A cookie is valid in the period in which it was sent
 /// and in the next one.
@@ -92,7 +92,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Refuses a new connection during a drain.
     #[cold]
-    fn refuse<P: Port>(&mut self, port: &mut P, packet: Packet, segment: Segment) {
+    fn refuse<P: Port>(&mut self, port: &mut P, packet: Packet, segment: &Segment) {
         self.cx.counters.refused_in_drain += 1;
         self.reset_unknown(port, packet, segment);
     }
@@ -175,11 +175,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Returns true if the address has reached the limit on connections per address.
-    #[inline]
+    #[inline(always)]
     fn has_too_many(&self, peer: IpAddr) -> bool {
-        let Some(limit) = self.config.max_per_address else {
-            return false;
-        };
+        let limit = self.config.max_per_address;
+        limit.is_some_and(|limit| self.has_at_least(limit, peer))
+    }
+
+    /// Returns true if `limit` or more connections are counted for the address.
+    fn has_at_least(&self, limit: u32, peer: IpAddr) -> bool {
         let peer = self.cx.peers.find(self.hash_of(peer)).unwrap_or(NONE);
         self.cx.peers.held(peer, Pool::Connections) >= limit
     }
@@ -230,20 +233,4 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             config.ecn && ecn_bits == Control::ECE | Control::CWR,
         )
     }
-}
-
-/// Creates the TCB of a connection in SYN-RECEIVED, opened by `segment`: see [`Tcb::half_open`].
-/// `agreed` contains the negotiated features and the maximum number of data bytes in a segment.
-#[inline(always)]
-fn half_open(
-    packet: &Packet,
-    segment: Segment,
-    options: &Options,
-    agreed: (Negotiated, u16),
-    offsets: (Seq, u32),
-    now: Moment,
-) -> Tcb {
-    let (negotiated, mss) = agreed;
-    let (path, timestamps) = (packet.path_back(), options.timestamps);
-    Tcb::half_open(path, segment, timestamps, negotiated, mss, offsets, now)
 }

@@ -114,12 +114,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let after = self.process(port, id, &packet, segment, &sack, now);
             self.finish_segment(port, id, packet, after, now);
         } else {
+            self.cx.dsack = None;
             self.reschedule_if_late(id, now);
         }
     }
 
     /// Checks an unexpected segment. If the segment is acceptable, trims it to the window and returns
-    /// the packet. Otherwise, does what the [`Verdict`] says and returns `None`.
+    /// the packet. Otherwise, does what the [`Verdict`] says and returns `None`. Also returns `None`
+    /// after the usual end of a handshake, an ACK without data, because nothing is left to do.
     #[inline(always)]
     fn admit<P: Port>(
         &mut self,
@@ -131,19 +133,31 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     ) -> Option<Packet> {
         match self.conn(id).check(segment, now) {
             Verdict::Process => return Some(packet),
-            Verdict::Establish => return self.establish(port, id, packet, now),
+            Verdict::Establish => {
+                let packet = self.establish(port, id, packet, now)?;
+                let has_work = segment.sequence_len() > 0 || self.has_work(id);
+                return has_work.then_some(packet);
+            }
             Verdict::Drop => {}
             Verdict::Acknowledge => {
                 self.answer(port, id, packet, ControlSegment::Ack, now);
-                self.cx.dsack = None;
             }
             Verdict::SynAck => self.answer(port, id, packet, ControlSegment::SynAck, now),
-            Verdict::Reset => self.reset_unknown(port, packet, *segment),
+            Verdict::Reset => self.reset_unknown(port, packet, segment),
             Verdict::Reopen => self.reopen(port, id, packet, *segment, now),
             Verdict::Forget => self.forget(id),
             Verdict::Close => self.close(id, CloseReason::Reset),
         }
         None
+    }
+
+    /// Returns true if a connection that has just been established has something to send, or has
+    /// called for something in `on_accept`.
+    #[inline(always)]
+    fn has_work(&mut self, id: u32) -> bool {
+        let conn = self.conn(id);
+        let flags = Flags::ABORT | Flags::WANTS_ROOM | Flags::ACK_PENDING;
+        conn.has_new() || conn.tcb.flags.intersects(flags)
     }
 
     /// Processes an acceptable segment: its acknowledgement, its data and its FIN. Returns what

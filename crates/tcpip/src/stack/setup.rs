@@ -196,8 +196,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Returns true if the stack accepts connections on `port`.
     #[inline]
+    #[expect(
+        clippy::manual_contains,
+        reason = "`contains` calls a function for long slices"
+    )]
     pub fn serves(&self, port: u16) -> bool {
-        self.config.ports.contains(&port)
+        self.config.ports.iter().any(|own| *own == port)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Our timestamps are written together with the header, and so are not encoded here.
 
 use arrayvec::ArrayVec;
+use nmio::checksum::Sum;
 
 use super::{HEADER_LEN, Seq, Timestamps};
 
@@ -19,9 +20,8 @@ const TIMESTAMPS: u8 = 8;
 const MAX_WINDOW_SCALE: u8 = 14;
 /// Maximum number of SACK blocks in one header (RFC 2018, section 3).
 pub const MAX_SACK_BLOCKS: usize = 4;
-/// Maximum length of the options in one header, in bytes. The whole header is at most 60 bytes
-/// long.
-const MAX_OPTIONS_LEN: usize = 40;
+/// Maximum number of 32-bit words of options in one header. The whole header has at most 15 words.
+const MAX_OPTION_WORDS: usize = 10;
 
 /// A SACK block: a range of received data, as its first sequence number and the one after its last.
 pub type Block = (Seq, Seq);
@@ -67,69 +67,95 @@ impl Options {
     }
 
     fn set(&mut self, kind: u8, value: &[u8]) {
-        let u32_at = |at: usize| {
-            u32::from_be_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]])
-        };
         match (kind, value.len()) {
             (MSS, 2) => self.mss = Some(u16::from_be_bytes([value[0], value[1]])),
             (WINDOW_SCALE, 1) => self.window_scale = Some(value[0].min(MAX_WINDOW_SCALE)),
             (SACK_PERMITTED, 0) => self.sack_permitted = true,
             (TIMESTAMPS, 8) => {
                 self.timestamps = Some(Timestamps {
-                    tsval: u32_at(0),
-                    tsecr: u32_at(4),
+                    tsval: u32_at(value, 0),
+                    tsecr: u32_at(value, 4),
                 });
             }
-            (SACK, len) if len % 8 == 0 => {
-                let blocks = value.chunks_exact(8).enumerate();
-                let blocks = blocks.map(|(n, _)| (Seq(u32_at(8 * n)), Seq(u32_at(8 * n + 4))));
-                self.sack = blocks.take(MAX_SACK_BLOCKS).collect();
-            }
+            (SACK, len) if len % 8 == 0 => self.set_sack(value),
             _ => {}
         }
     }
+
+    /// Reads the blocks of a SACK option. It is not inlined because a SYN, which needs all options,
+    /// has none.
+    #[inline(never)]
+    fn set_sack(&mut self, value: &[u8]) {
+        let edge = |n: usize| Seq(u32_at(value, 4 * n));
+        let blocks = (0..value.len() / 8).map(|n| (edge(2 * n), edge(2 * n + 1)));
+        self.sack = blocks.take(MAX_SACK_BLOCKS).collect();
+    }
 }
 
-/// Encoded options, to be sent after a header and its timestamps.
+fn u32_at(value: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]])
+}
+
+/// Encoded options, to be sent after a header and its timestamps. They are padded to whole words of
+/// 32 bits.
 #[derive(Clone, Debug, Default)]
-pub struct Written(ArrayVec<u8, MAX_OPTIONS_LEN>);
+pub struct Written(ArrayVec<u32, MAX_OPTION_WORDS>);
 
 impl Written {
     /// Encodes the options of a SYN-ACK other than timestamps: our MSS, our window scale, and
     /// whether we accept selective acknowledgements.
     #[inline(always)]
     pub fn syn_ack(mss: u16, window_scale: Option<u8>, sack_permitted: bool) -> Self {
-        let mut bytes = ArrayVec::new();
+        let mut words = ArrayVec::new();
         let [high, low] = mss.to_be_bytes();
-        bytes.extend([MSS, 4, high, low]);
+        words.push(u32::from_be_bytes([MSS, 4, high, low]));
         if sack_permitted {
-            bytes.extend([NOP, NOP, SACK_PERMITTED, 2]);
+            words.push(u32::from_be_bytes([NOP, NOP, SACK_PERMITTED, 2]));
         }
         if let Some(shift) = window_scale {
-            bytes.extend([NOP, WINDOW_SCALE, 3, shift]);
+            words.push(u32::from_be_bytes([NOP, WINDOW_SCALE, 3, shift]));
         }
-        Self(bytes)
+        Self(words)
     }
 
     /// Encodes a SACK option with as many of `blocks` as fit, beginning with the first one.
     /// `timestamps` tells whether the header also carries timestamps.
     pub fn sack(blocks: &[Block], timestamps: bool) -> Self {
-        let mut bytes = ArrayVec::new();
+        let mut words = ArrayVec::new();
         let max_blocks = MAX_SACK_BLOCKS - usize::from(timestamps);
         let blocks = &blocks[..blocks.len().min(max_blocks)];
         if !blocks.is_empty() {
-            bytes.extend([NOP, NOP, SACK, 2 + 8 * blocks.len() as u8]);
+            let len = 2 + 8 * blocks.len() as u8;
+            words.push(u32::from_be_bytes([NOP, NOP, SACK, len]));
         }
         for (left, right) in blocks {
-            bytes.extend(left.0.to_be_bytes());
-            bytes.extend(right.0.to_be_bytes());
+            words.extend([left.0, right.0]);
         }
-        Self(bytes)
+        Self(words)
     }
 
-    /// Returns the encoded options, whose length is a multiple of 4.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
+    /// Returns the length of the encoded options in bytes, a multiple of 4.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        4 * self.0.len()
+    }
+
+    /// Returns true if there are no options.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes the options to the start of `bytes`, as far as they fit. Returns their contribution to
+    /// the checksum.
+    #[inline(always)]
+    pub fn write(&self, bytes: &mut [u8]) -> Sum {
+        let mut sum = Sum::ZERO;
+        for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(&self.0) {
+            *place = word.to_be_bytes();
+            sum = sum.dword(*word);
+        }
+        sum
     }
 }
 

@@ -29,7 +29,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if let Some(link) = link {
             self.tcb.path.link = link;
         }
-        update_timestamp(self.tcb, segment);
+        self.note_timestamp(segment);
         if self.tcb.negotiated.ecn() {
             self.reborrow().on_congestion_marks(ecn(), segment, now);
         }
@@ -134,9 +134,6 @@ impl<C: CongestionControl> Conn<'_, C> {
         if is_newer {
             tcb.snd_wl1 = segment.seq;
             tcb.set_peer_window(segment.window);
-            if tcb.snd_wnd >= 2 * u32::from(tcb.mss) {
-                tcb.flags |= Flags::LARGE_WINDOW;
-            }
         }
         if tcb.probes_window() {
             // A peer that answers probes is alive, even if its window stays closed (RFC 6429,
@@ -191,18 +188,7 @@ impl Tcb {
     /// Returns true if the peer's window would allow the segment at SND.UNA if nothing were in
     /// flight. The rule is that of [`bytes_to_send`](Self::bytes_to_send).
     fn fits_window(&self, segment: &StreamSegment) -> bool {
-        segment.len <= self.snd_wnd || !self.flags.intersects(Flags::LARGE_WINDOW)
-    }
-}
-
-/// Updates the peer's latest TSval. A segment that begins after RCV.NXT does not, because the data
-/// before the segment is missing (RFC 7323, section 4.3).
-#[inline(always)]
-fn update_timestamp(tcb: &mut Tcb, segment: Segment) {
-    if let Some(timestamps) = segment.timestamps
-        && !segment.seq.after(tcb.rcv_nxt)
-    {
-        tcb.ts_recent = timestamps.tsval;
+        segment.len <= self.snd_wnd || !self.has_had_large_window()
     }
 }
 

@@ -159,6 +159,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[inline(always)]
     fn establish(&mut self, segment: Segment, now: Moment) {
         self.enter(State::Established);
+        self.note_timestamp(segment);
         let tcb = &mut *self.tcb;
         tcb.snd_una = segment.ack;
         tcb.set_peer_window(segment.window);

@@ -330,8 +330,7 @@ impl Tcb {
         // A segment is cut to the window only if the peer's window was never large and nothing is
         // in flight (RFC 9293, section 3.8.6.2.1). For other peers, the zero-window timer cuts and
         // sends the segment if the window stays small.
-        let may_truncate =
-            flight == 0 && self.snd_wnd > 0 && !self.flags.intersects(Flags::LARGE_WINDOW);
+        let may_truncate = flight == 0 && self.snd_wnd > 0 && !self.has_had_large_window();
         may_truncate.then(|| segment.len.min(burst.usable))
     }
 

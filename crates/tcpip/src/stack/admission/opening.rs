@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use ip::{PROTOCOL_TCP, Packet};
+use ip::{PROTOCOL_TCP, Packet, Path};
 use nmio::Port;
 
-use super::{Admitted, Stack, half_open};
+use super::{Admitted, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Flags, State};
+use crate::connection::{Flags, State, Tcb};
 use crate::content::Family;
 use crate::emit::turn_around;
 use crate::outcome::ControlSegment;
@@ -18,6 +18,7 @@ use crate::wire::{Control, Header, Options, Segment, Seq, Written};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Handles a segment that belongs to no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
+    /// Rarely called functions get a copy of the segment, so that the original stays in registers.
     #[inline(never)]
     pub(in crate::stack) fn handle_unknown<P: Port>(
         &mut self,
@@ -39,14 +40,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let completes = control.has(Control::ACK) && !control.has(Control::SYN | Control::RST);
         if completes && self.awaits_cookies(now) && self.serves(segment.dst_port) {
-            match self.redeem(port, packet, segment, hash, now) {
+            let copy = segment;
+            match self.redeem(port, packet, &copy, hash, now) {
                 Some(other) => packet = other,
                 None => return,
             }
         }
         if is_syn && self.serves(segment.dst_port) {
             if self.is_draining() {
-                return self.refuse(port, packet, segment);
+                let copy = segment;
+                return self.refuse(port, packet, &copy);
             }
             self.open(port, packet, segment, hash, None, now);
         } else if control.has(Control::RST)
@@ -55,7 +58,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         {
             self.cx.counters.no_connection += 1;
         } else {
-            self.reset_unknown(port, packet, segment);
+            let copy = segment;
+            self.reset_unknown(port, packet, &copy);
         }
     }
 
@@ -65,7 +69,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        segment: Segment,
+        segment: &Segment,
     ) {
         let header = if segment.control.has(Control::ACK) {
             Header {
@@ -124,7 +128,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let id = match self.admit_syn(port, addresses.src(), isn.is_some(), now) {
             Admitted::Keep(id) => id,
             Admitted::Bake => {
-                self.send_cookie(port, packet, segment, &options, mss, now);
+                let copy = segment;
+                self.send_cookie(port, packet, &copy, &options, mss, now);
                 return;
             }
             Admitted::Drop => return,
@@ -133,8 +138,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (offset, ts_offset) = self.keys.offsets(&addresses, peer_port, own_port);
         let iss = isn.unwrap_or_else(|| initial_sequence(offset, now.whole_micros));
         let negotiated = self.agree(&options, segment);
-        let agreed = (negotiated, mss);
-        let tcb = half_open(&packet, segment, &options, agreed, (iss, ts_offset), now);
+        let path = Path {
+            link: packet.link_back(),
+            addresses: addresses.reversed(),
+        };
+        let (timestamps, offsets) = (options.timestamps, (iss, ts_offset));
+        let tcb = Tcb::half_open(path, segment, timestamps, negotiated, mss, offsets, now);
         self.insert(id, hash, tcb, now);
         self.answer(port, id, packet, ControlSegment::SynAck, now);
     }
@@ -154,7 +163,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         if self.is_draining() {
-            return self.refuse(port, packet, segment);
+            return self.refuse(port, packet, &segment);
         }
         let (isn, both_use_timestamps) = self.records[id as usize].tcb.reopens(segment);
         if self.cx.states.of(State::SynReceived) >= self.config.max_half_open
@@ -185,7 +194,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.release_all(id);
             self.forget(id);
             if let Some(segment) = Segment::parse(packet.payload()) {
-                self.reset_unknown(port, packet, segment);
+                self.reset_unknown(port, packet, &segment);
             }
             return None;
         }

@@ -58,6 +58,14 @@ fn stamp(bench: &mut Bench, value: u32) {
 }
 
 #[test]
+fn the_ack_that_ends_the_handshake_updates_ts_recent() {
+    let mut bench = Offer::stamped().half_open();
+    stamp(&mut bench, 300);
+    assert_eq!(bench.check(1, 1, "A", 0), Verdict::Establish);
+    assert_eq!(bench.tcb_mut().ts_recent, 300);
+}
+
+#[test]
 fn timestamps_are_compared_modulo_2_to_the_32() {
     // PAWS compares timestamps modulo 2^32 (RFC 7323, section 5.2).
     for (recent, value, is_timely) in [

@@ -3,10 +3,10 @@
 use ip::Packet;
 use nmio::Port;
 
-use super::super::half_open;
 use super::{Bearer, Terms};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::connection::Tcb;
 use crate::content::Family;
 use crate::emit::turn_around;
 use crate::mss::OwnMss;
@@ -22,14 +22,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        segment: Segment,
+        segment: &Segment,
         options: &Options,
         mss: u16,
         now: Moment,
     ) {
         let addresses = packet.addresses();
         let advertised_mss = OwnMss::advertised_or_default(Family::of(&addresses), options.mss);
-        let terms = Terms::new(self.agree(options, segment));
+        let terms = Terms::new(self.agree(options, *segment));
         let bearer = Bearer {
             addresses: &addresses,
             ports: (segment.src_port, segment.dst_port),
@@ -38,13 +38,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let iss = bearer.bake(&self.keys, advertised_mss, self.cx.own_mss, terms, now);
         let (src_port, dst_port) = (segment.src_port, segment.dst_port);
         let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
-        let agreed = (terms.negotiated(), mss);
-        let tcb = half_open(&packet, segment, options, agreed, (iss, ts_offset), now);
+        let (path, negotiated) = (packet.path_back(), terms.negotiated());
+        let (timestamps, offsets) = (options.timestamps, (iss, ts_offset));
+        let tcb = Tcb::half_open(path, *segment, timestamps, negotiated, mss, offsets, now);
         let (mut header, options) = tcb.syn_ack(&self.cx, now);
         if let Some(Timestamps { tsval, .. }) = &mut header.timestamps {
             *tsval = terms.stamp(*tsval);
         }
-        if packet.payload_capacity() < header.len() + options.bytes().len() {
+        if packet.payload_capacity() < header.len() + options.len() {
             return;
         }
         if turn_around(port, packet, &header, &options, tcb.ends()).is_ok() {
@@ -66,7 +67,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        segment: Segment,
+        segment: &Segment,
         hash: u32,
         now: Moment,
     ) -> Option<Packet> {
@@ -107,8 +108,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         };
         let (src_port, dst_port) = (segment.src_port, segment.dst_port);
         let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
-        let agreed = (terms.negotiated(), mss);
-        let tcb = half_open(&packet, segment, &options, agreed, (iss, ts_offset), now);
+        let (path, negotiated) = (packet.path_back(), terms.negotiated());
+        let (timestamps, offsets) = (options.timestamps, (iss, ts_offset));
+        let tcb = Tcb::half_open(path, *segment, timestamps, negotiated, mss, offsets, now);
         self.insert(id, hash, tcb, now);
         let mut conn = self.conn(id);
         let (syn_ack, _) = conn.control_segment(ControlSegment::SynAck, now);
