@@ -37,6 +37,7 @@ use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
 use crate::login::Login;
 use crate::prepared::Replies;
+use crate::recent_cache::Place;
 use crate::session::{RecentAnswers, RecentFields, Session, Step};
 use crate::site::Site;
 use crate::verdict::Sees;
@@ -131,14 +132,19 @@ impl<A: App> Web<A> {
         }
         match self.answers.find(data) {
             Ok(answer) => Step::Answer(answer),
-            Err(place) => {
-                let step = session.next_by(&self.core.site, data, &mut self.fields);
-                if let Step::Answer(answer) = step {
-                    self.answers.remember(place, data, answer);
-                }
-                step
-            }
+            Err(place) => self.next_unknown(session, data, place),
         }
+    }
+
+    /// Answers a request that is not in the cache of answers. It is not inlined, because it needs
+    /// much space on the stack.
+    #[inline(never)]
+    fn next_unknown(&mut self, session: &mut Session, data: &[u8], place: Option<Place>) -> Step {
+        let step = session.next_by(&self.core.site, data, &mut self.fields);
+        if let Step::Answer(answer) = step {
+            self.answers.remember(place, data, answer);
+        }
+        step
     }
 
     /// Answers the complete requests in `data` from the site, as long as there is room to send.
@@ -147,7 +153,8 @@ impl<A: App> Web<A> {
     fn serve(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
         let mut consumed = 0;
         while consumed < data.len() {
-            let answer = match self.next(&mut conn.state().session, &data[consumed..]) {
+            let step = self.next(&mut conn.state().session, &data[consumed..]);
+            let answer = match &step {
                 Step::Answer(answer) => answer,
                 Step::More { consumed: more } => {
                     self.core.expect_more(conn);
@@ -156,7 +163,7 @@ impl<A: App> Web<A> {
             };
             conn.clear_deadline();
             RequestTimes::begin(conn);
-            match self.core.send(conn, &answer, &data[consumed..]) {
+            match self.core.send(conn, answer, &data[consumed..]) {
                 Ok(Continuation::ReadNext) => consumed += answer.consumed(),
                 Ok(Continuation::End) => return data.len(),
                 Ok(Continuation::ReadAgain) => return consumed,
