@@ -9,15 +9,13 @@ pub const CLIENT_LEN: usize = 18;
 /// IPv6 (RFC 4291, section 2.5.5.2).
 #[inline]
 pub fn client_to_bytes(client: SocketAddr) -> [u8; CLIENT_LEN] {
+    // `Ipv4Addr::to_ipv6_mapped` would take the address apart.
+    let ip = match client.ip() {
+        IpAddr::V4(v4) => 0xffff_0000_0000 | u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
     let mut bytes = [0; CLIENT_LEN];
-    match client.ip() {
-        // `Ipv4Addr::to_ipv6_mapped` would take the address apart.
-        IpAddr::V4(v4) => {
-            bytes[10..12].fill(0xff);
-            bytes[12..16].copy_from_slice(&v4.octets());
-        }
-        IpAddr::V6(v6) => bytes[..16].copy_from_slice(&v6.octets()),
-    }
+    bytes[..16].copy_from_slice(&ip.to_be_bytes());
     bytes[16..].copy_from_slice(&client.port().to_be_bytes());
     bytes
 }
