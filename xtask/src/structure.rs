@@ -23,7 +23,6 @@ use weight::TOOLS;
 /// Crates that may still have import circles. The text names the modules involved.
 const CIRCLES: &[(&str, &str)] = &[
     ("control", "still to be cut: args and privileges"),
-    ("ip", "still to be cut: packet and path"),
     (
         "sandstorm",
         "still to be cut: load, root and skipped; recent and session",

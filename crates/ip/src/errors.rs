@@ -8,9 +8,10 @@ use ahash::RandomState;
 use nmio::checksum::Sum;
 use nmio::{Frame, Instant};
 
+use crate::addresses::Addresses;
 use crate::icmp::{CHECKSUM_AT, ICMP_HEADER_LEN};
 use crate::options::walk_ipv6;
-use crate::packet::{Addresses, Packet};
+use crate::packet::Packet;
 use crate::{PROTOCOL_ICMP, PROTOCOL_ICMPV6};
 
 const UNREACHABLE_V4: u8 = 3;

@@ -3,10 +3,11 @@
 use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Mac, Station};
 use nmio::{Frame, Instant};
 
+use crate::addresses::Addresses;
 use crate::errors::{self, Problem, RateLimiter};
 use crate::icmp::{self, ICMP_HEADER_LEN, IcmpError, NEIGHBOUR_SOLICITATION};
 use crate::options::{self, Refusal};
-use crate::packet::{Addresses, Packet};
+use crate::packet::Packet;
 use crate::source::{self, BadSource};
 use crate::{
     IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP,

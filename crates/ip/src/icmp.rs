@@ -3,8 +3,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::addresses::Addresses;
 use crate::checksum;
-use crate::packet::{Addresses, Packet};
+use crate::packet::Packet;
 use crate::{
     IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP,
 };

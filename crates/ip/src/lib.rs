@@ -29,7 +29,9 @@
 //! fragments, and reassembling received fragments invites attacks. An atomic fragment is accepted,
 //! because it is a whole packet (RFC 6946).
 
+mod addresses;
 mod both;
+mod ecn;
 mod errors;
 mod host;
 mod icmp;
@@ -44,13 +46,15 @@ mod source;
 mod testing;
 mod transports;
 
+pub use addresses::Addresses;
 pub use both::Both;
+pub use ecn::Ecn;
 pub use host::{Counters, Host, Input};
 pub use icmp::{ErrorKind, IcmpError};
 pub use many::{Many, Member};
 pub use nmio::checksum::{self, Sum};
-pub use packet::{Addresses, Packet};
-pub use path::{Ecn, Path};
+pub use packet::Packet;
+pub use path::Path;
 pub use segmentation::write_segment;
 pub use server::Server;
 pub use transports::{Inputs, Transports};

@@ -1,123 +1,16 @@
 //! A received packet with a checked IP header.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use eth::Link;
 use nmio::Frame;
 
-use crate::path::{Ecn, Path};
-use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_UDP};
+use crate::addresses::Addresses;
+use crate::ecn::Ecn;
+use crate::path::Path;
+use crate::{IPV4_HEADER_LEN, PROTOCOL_UDP};
 use nmio::checksum::Sum;
 
 const UDP_HEADER_LEN: usize = 8;
 const UDP_CHECKSUM_AT: usize = 6;
-
-/// The source and destination IP addresses of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Addresses {
-    /// The addresses of an IPv4 packet.
-    V4 {
-        /// The source address.
-        src: Ipv4Addr,
-        /// The destination address.
-        dst: Ipv4Addr,
-    },
-    /// The addresses of an IPv6 packet.
-    V6 {
-        /// The source address.
-        src: Ipv6Addr,
-        /// The destination address.
-        dst: Ipv6Addr,
-    },
-}
-
-impl Addresses {
-    /// Reads the addresses of an IPv4 header.
-    #[inline(always)]
-    pub(crate) fn of_v4(header: &[u8; IPV4_HEADER_LEN]) -> Self {
-        let [.., a, b, c, d, e, f, g, h] = *header;
-        Self::V4 {
-            src: Ipv4Addr::new(a, b, c, d),
-            dst: Ipv4Addr::new(e, f, g, h),
-        }
-    }
-
-    /// Reads the addresses of an IPv6 header.
-    #[inline(always)]
-    pub(crate) fn of_v6(header: &[u8; IPV6_HEADER_LEN]) -> Self {
-        let address = |at: usize| {
-            let bytes = header[at..].first_chunk::<16>();
-            Ipv6Addr::from(*bytes.expect("the header has 40 bytes"))
-        };
-        Self::V6 {
-            src: address(8),
-            dst: address(24),
-        }
-    }
-
-    /// Reads the addresses of an IP header without options. The header's length tells its version.
-    #[inline(always)]
-    fn of_header(header: &[u8]) -> Self {
-        if let Some(header) = header.first_chunk::<IPV6_HEADER_LEN>() {
-            Self::of_v6(header)
-        } else {
-            Self::of_v4(header.first_chunk().expect("a header without options"))
-        }
-    }
-
-    /// Swaps source and destination.
-    #[inline(always)]
-    #[must_use]
-    pub const fn reversed(self) -> Self {
-        match self {
-            Self::V4 { src, dst } => Self::V4 { src: dst, dst: src },
-            Self::V6 { src, dst } => Self::V6 { src: dst, dst: src },
-        }
-    }
-
-    /// Returns the source address.
-    #[inline(always)]
-    pub const fn src(&self) -> IpAddr {
-        match self {
-            Self::V4 { src, .. } => IpAddr::V4(*src),
-            Self::V6 { src, .. } => IpAddr::V6(*src),
-        }
-    }
-
-    /// Returns the destination address.
-    #[inline(always)]
-    pub const fn dst(&self) -> IpAddr {
-        match self {
-            Self::V4 { dst, .. } => IpAddr::V4(*dst),
-            Self::V6 { dst, .. } => IpAddr::V6(*dst),
-        }
-    }
-
-    /// Returns the length in bytes of an IP header without options for these addresses.
-    #[inline(always)]
-    pub const fn header_len(&self) -> usize {
-        match self {
-            Self::V4 { .. } => IPV4_HEADER_LEN,
-            Self::V6 { .. } => IPV6_HEADER_LEN,
-        }
-    }
-
-    /// Returns the sum over both addresses, which is part of every transport checksum.
-    #[inline(always)]
-    pub fn sum(&self) -> Sum {
-        match self {
-            Self::V4 { src, dst } => Sum::ZERO.dword(src.to_bits()).dword(dst.to_bits()),
-            Self::V6 { src, dst } => Sum::of(&src.octets()).add(Sum::of(&dst.octets())),
-        }
-    }
-
-    /// Returns the sum over the pseudo-header for an IP payload of `len` bytes (RFC 9293, section
-    /// 3.1; RFC 8200, section 8.1).
-    #[inline(always)]
-    pub fn pseudo_sum(&self, protocol: u8, len: usize) -> Sum {
-        self.sum().word(u16::from(protocol)).dword(len as u32)
-    }
-}
 
 /// An unfragmented packet to one of our addresses, with a checked IP header. The transport's
 /// checksum is not checked yet.
