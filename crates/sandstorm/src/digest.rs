@@ -1,6 +1,6 @@
 //! What the head of a file's response says of its content.
 
-use crate::reply::ETag;
+use crate::etag::ETag;
 use crate::tag_key::{TagHash, TagKey};
 
 /// The entity tag of a content, and whether it is valid UTF-8.

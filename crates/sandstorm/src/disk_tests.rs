@@ -13,10 +13,10 @@ use testkit::noise;
 use testkit::smol::{Client, Talk};
 
 use crate::disk::{CHUNK_LEN, Chunks, Reads};
+use crate::etag::ETag;
 use crate::improving::Done;
 use crate::load::Limits;
 use crate::memory_budget::MemoryBudget;
-use crate::reply::ETag;
 use crate::settings::Settings;
 use crate::site::NextSite;
 use crate::tagging::Tagging;

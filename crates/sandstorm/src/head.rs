@@ -10,10 +10,10 @@ use httparse::{Error, Header, Status as Parsed};
 use httpdate::parse_http_date;
 
 use crate::accept::Accepted;
+use crate::etag::ETag;
 use crate::framing::Framing;
 use crate::host::is_host;
 use crate::list::list;
-use crate::reply::ETag;
 use crate::status::Status;
 
 /// Maximum length of a request head in bytes, including the empty line.

@@ -234,6 +234,7 @@ mod digest;
 mod disk;
 #[cfg(test)]
 mod disk_tests;
+mod etag;
 mod exchange;
 mod fields;
 mod finding;

@@ -3,8 +3,8 @@
 use tcpip::{ContentError, ContentId, Contents, Slot};
 
 use crate::date::SLOT_LEN;
+use crate::etag::ETag;
 use crate::fields::Fields;
-use crate::reply::ETag;
 use crate::response::Response;
 use crate::status::{Status, StatusCode};
 

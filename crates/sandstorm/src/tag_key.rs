@@ -11,7 +11,7 @@ use blake2::digest::consts::U8;
 use blake2::digest::{FixedOutput as _, KeyInit as _, Update as _};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::reply::ETag;
+use crate::etag::ETag;
 
 /// Minimum length of a key in bytes. Nobody can guess a random key of this length.
 const MIN_LEN: usize = 16;

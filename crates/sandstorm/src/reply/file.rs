@@ -5,12 +5,13 @@ use std::sync::Arc;
 use crate::coding::Coding;
 use crate::digest::Digest;
 use crate::disk::DiskFile;
+use crate::etag::ETag;
 use crate::fields::Fields;
 use crate::status::Status;
 use crate::tag_key::TagKey;
 
 use super::partial::{PartialHead, VARY};
-use super::{ETag, Head, Reply};
+use super::{Head, Reply};
 
 /// The values of the fields in a file's response.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use crate::coding::Coding;
 use crate::date::{DATE_LEN, SLOT_FIELD, SLOT_LEN};
-use crate::rules::is_about_caches;
+use crate::etag::ETag;
+use crate::rules::{is_about_caches, is_for_errors};
 use crate::status::Status;
 
-use super::{ALLOWED, ETag, Reply};
+use super::{ALLOWED, Reply};
 
 /// The field that tells caches that a file has several codings (RFC 9110, section 12.5.5).
 pub(super) const VARY: &str = "Vary: Accept-Encoding\r\n";
@@ -213,6 +214,16 @@ impl<'a> PartialHead<'a> {
         write_number(body_len, out);
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(self.last_lines);
+    }
+}
+
+impl Reply {
+    /// The lines of a file's head whose fields an error about this file has too.
+    pub(crate) fn lines_for_errors(&self) -> impl Iterator<Item = (&str, &str)> {
+        let lines = std::str::from_utf8(PartialHead::of(self).own_lines()).unwrap_or_default();
+        let lines = lines.split_inclusive("\r\n");
+        let lines = lines.map(|line| (line.split(':').next().unwrap_or(line), line));
+        lines.filter(|(name, line)| is_for_errors(name) && *line != VARY)
     }
 }
 

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 
 use crate::accept::Accepted;
 use crate::coding::Coding;
-use crate::reply::ETag;
+use crate::etag::ETag;
 
 /// Identifies a [`Reply`](crate::reply::Reply) of one [`Site`](crate::Site).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

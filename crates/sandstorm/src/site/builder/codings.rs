@@ -7,7 +7,8 @@ use arrayvec::ArrayVec;
 use super::Builder;
 use crate::coder::{Coder, Made, is_form_of, is_worthwhile};
 use crate::coding::Coding;
-use crate::reply::{ETag, FileReplies, Form, PartialHead, Reply};
+use crate::etag::ETag;
+use crate::reply::{FileReplies, Form, PartialHead, Reply};
 use crate::site::page::{CodedPage, FilePage, Page, Variants};
 use crate::site::{NextSite, Site};
 

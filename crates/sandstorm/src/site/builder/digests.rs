@@ -7,7 +7,8 @@ use super::Builder;
 use super::codings::Forms;
 use crate::digest::Digest;
 use crate::disk::DiskFile;
-use crate::reply::{ETag, FileFields, FileReplies};
+use crate::etag::ETag;
+use crate::reply::{FileFields, FileReplies};
 use crate::site::page::{FilePage, Page, ReplyId};
 use crate::site::{NextSite, Site};
 
