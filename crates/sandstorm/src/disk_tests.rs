@@ -15,7 +15,7 @@ use testkit::smol::{Client, Talk};
 use crate::disk::{CHUNK_LEN, Chunks, Reads};
 use crate::etag::ETag;
 use crate::improving::Done;
-use crate::load::Limits;
+use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::settings::Settings;
 use crate::site::NextSite;

@@ -38,3 +38,14 @@ pub enum Warning {
         realm: String,
     },
 }
+
+/// Receives what is probably a mistake.
+pub(crate) type Report<'r> = dyn FnMut(Finding) + 'r;
+
+/// The finding that a rule leads to a path that no page has.
+pub(crate) fn no_target(path: &[u8], rule: &str) -> Finding {
+    Finding::NoTarget {
+        path: path.into(),
+        rule: rule.to_owned(),
+    }
+}

@@ -1,150 +1,27 @@
 //! Loads a folder: all its files, except hidden ones and those that cannot be served.
 
+mod error;
 mod files;
 mod loader;
+mod names;
+mod progress;
 mod reading;
 mod rules;
+mod unchanged;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
-use std::{fmt, io};
 
+pub use self::error::LoadError;
 use self::loader::{Folder, Loader};
-pub(crate) use self::rules::RULES;
-use crate::finding::Warning;
+pub(crate) use self::names::RULES;
+pub use self::progress::Progress;
+use crate::limits::Limits;
 use crate::root::{FollowLinks, RealPath, Root};
 use crate::settings::Settings;
-use crate::site::{Builder, NextSite, Site, Totals};
-use crate::skipped::{Reason, Skipped};
-
-/// Maximum depth of nested folders. The served folder itself counts as one.
-pub(crate) const MAX_DEPTH: usize = 64;
-
-/// Limits on what is loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Maximum number of files; 1,000,000 by default.
-    pub files: u64,
-    /// Maximum total size of the files in bytes; 16 GiB by default. Further files are left out.
-    pub bytes: u64,
-    /// Maximum number of folders to search; 1,000,000 by default. A folder counts once per path
-    /// that leads to it, because a few links can create a huge number of paths.
-    pub folders: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            files: 1_000_000,
-            bytes: 16 << 30,
-            folders: 1_000_000,
-        }
-    }
-}
-
-/// Events that are reported while a folder is loaded.
-#[derive(Debug)]
-pub enum Progress<'a> {
-    /// A file was loaded. The totals include this file.
-    Loaded(&'a Totals),
-    /// An entry of a folder was left out because it cannot be served.
-    Skipped(Skipped),
-    /// Something is probably a mistake, but served.
-    Warning {
-        /// The folder.
-        folder: &'a Path,
-        /// What it is.
-        warning: Warning,
-    },
-}
-
-/// Why a folder could not be loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The folder cannot be read.
-    #[error("cannot read {}: {source}; make it readable", path.display())]
-    Unreadable {
-        /// The folder.
-        path: PathBuf,
-        /// The error of the system call.
-        source: io::Error,
-    },
-    /// The folder does not exist.
-    #[error("there is no folder {}; name the folder that the files are in", path.display())]
-    Missing {
-        /// The path that was given.
-        path: PathBuf,
-    },
-    /// The path is not a folder.
-    #[error("{} is not a folder; name the folder that the files are in", path.display())]
-    NotAFolder {
-        /// The path that was given.
-        path: PathBuf,
-    },
-    /// The rules of the folder cannot be read. Nothing is served without them, because they may protect
-    /// files.
-    #[error("{} {reason}", path.display())]
-    Rules {
-        /// The file with the rules.
-        path: PathBuf,
-        /// Why it cannot be read.
-        reason: Reason,
-    },
-    /// A file with users cannot be used.
-    #[error("{}{} {reason}", path.display(), LinkTo(target.as_deref()))]
-    Users {
-        /// The file, as the settings name it.
-        path: PathBuf,
-        /// The file to which it leads, if it is a symbolic link.
-        target: Option<PathBuf>,
-        /// Why it cannot be used.
-        reason: String,
-    },
-    /// A file with the key of entity tags cannot be used.
-    #[error("{}{} {reason}", path.display(), LinkTo(target.as_deref()))]
-    TagKey {
-        /// The file, as the settings name it.
-        path: PathBuf,
-        /// The file to which it leads, if it is a symbolic link.
-        target: Option<PathBuf>,
-        /// Why it cannot be used.
-        reason: String,
-    },
-    /// A text belongs to a path that needs no password.
-    #[error("--basic-auth-realm names {path}, but --basic-auth does not; correct one of them")]
-    NoRealm {
-        /// The path.
-        path: String,
-    },
-    /// The folder contains no file, apart from hidden ones.
-    #[error("there is no file to serve in {}; files whose name begins with a dot do not count", path.display())]
-    Empty {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// No file was loaded, and at least one entry was left out because it cannot be served.
-    #[error("no file in {} can be served; entries left out, each with its reason: {skipped}", path.display())]
-    AllSkipped {
-        /// The folder.
-        path: PathBuf,
-        /// Number of entries that were left out.
-        skipped: u64,
-    },
-}
-
-/// Formats the target of a link behind the link.
-struct LinkTo<'a>(Option<&'a Path>);
-
-impl fmt::Display for LinkTo<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => Ok(()),
-            Some(target) => write!(f, " (a link to {})", target.display()),
-        }
-    }
-}
+use crate::site::{Builder, NextSite, Site};
 
 impl Site {
     /// Loads the files of `folder` and its subfolders, within `limits`. `progress` is called for

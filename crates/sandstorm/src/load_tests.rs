@@ -7,9 +7,8 @@ use std::os::unix::net::UnixListener;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
-use super::files::read_exactly;
 use super::*;
-use crate::site::MAX_FILE_LEN;
+use crate::limits::{MAX_DEPTH, MAX_FILE_LEN};
 
 /// Creates a folder with these files, each of which contains its own name. A name with a trailing
 /// slash creates a folder.
@@ -378,25 +377,6 @@ fn the_number_of_paths_to_folders_is_limited() {
     assert_eq!(site.totals().files, 1);
     let last = lines.last().unwrap();
     assert!(last.contains("more than 1000 paths to folders"), "{last}");
-}
-
-#[test]
-fn a_file_that_changes_while_it_is_read_is_refused() {
-    let folder = folder(&["four"]);
-    let path = folder.path().join("four");
-    let modified = fs::metadata(&path).unwrap().modified().unwrap();
-    let before = modified - std::time::Duration::from_nanos(1);
-    for (len, modified, right) in [
-        (3, modified, false),
-        (4, modified, true),
-        (5, modified, false),
-        (4, before, false),
-    ] {
-        let mut file = File::open(&path).unwrap();
-        let outcome = read_exactly(&mut file, &mut vec![0; len], modified);
-        assert_eq!(outcome.is_ok(), right);
-        assert!(right || matches!(outcome, Err(Reason::Changed)));
-    }
 }
 
 #[test]

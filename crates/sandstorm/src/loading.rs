@@ -7,7 +7,8 @@ use control::{OptionError, StartError, progress, report};
 
 use crate::fields::FieldError;
 use crate::hosts::HostName;
-use crate::load::{Limits, LoadError, Progress};
+use crate::limits::Limits;
+use crate::load::{LoadError, Progress};
 use crate::settings::Settings;
 use crate::site::{NextSite, Site, Totals};
 use crate::skipped::Skipped;

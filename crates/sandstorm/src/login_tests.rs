@@ -14,7 +14,8 @@ use tcpip::SendMode;
 
 use crate::app::App;
 use crate::exchange::Exchange;
-use crate::load::{Limits, LoadError, Progress};
+use crate::limits::Limits;
+use crate::load::{LoadError, Progress};
 use crate::login::{Checks, LoginCounts, Logins};
 use crate::request::Request;
 use crate::settings::Settings;

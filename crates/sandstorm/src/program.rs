@@ -25,7 +25,7 @@ use crate::app::{App, SiteOnly};
 use crate::disk::{Chunks, Reads};
 use crate::hosts::HostName;
 use crate::improving::Done;
-use crate::load::Limits;
+use crate::limits::Limits;
 use crate::login::{Checks, Logins};
 use crate::memory_budget::MemoryBudget;
 use crate::part::Part;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use crate::date::{SlotWriter, Stamp};
-use crate::load::Limits;
+use crate::limits::Limits;
 use crate::sending::SPARE_RESIDENTS;
 use crate::session::{Session, Step};
 use control::Secret;

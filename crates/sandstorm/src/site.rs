@@ -6,6 +6,8 @@ mod by_query;
 mod errors;
 mod media_type;
 mod page;
+mod rule_index;
+mod totals;
 
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU64;
@@ -19,59 +21,25 @@ use percent_encoding::percent_encode;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::accept::Accepted;
-use crate::fields::{Fields, MAX_FIELDS_LEN};
+use crate::coding::Coding;
+use crate::fields::Fields;
 use crate::head::HEAD_LIMIT;
+use crate::hosts::Hosts;
 use crate::login::Realm;
 use crate::percent::{self, BadEncoding, ENCODED_SLASH, PATH};
 use crate::reply::Reply;
-use crate::rules::{HeaderRules, Pattern, Template};
+use crate::rules::{HeaderRules, Pattern, QueryPattern, Template};
 use crate::settings::Settings;
 use crate::status::Status;
 use crate::tag_key::TagKey;
 pub use builder::Builder;
+pub(crate) use by_host::HostedId;
 pub use by_host::HostedSite;
-pub(crate) use by_host::{ByHost, HostedId};
-use by_query::{QueryRule, query_rule_index};
-use errors::ErrorPage;
 pub(crate) use media_type::MediaTypes;
 pub use page::ReplyId;
 pub(crate) use page::{FilePage, Page, Variants};
-
-/// Totals of a loaded site.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Number of files.
-    pub files: u64,
-    /// Number of folders with an `index.html`.
-    pub indexes: u64,
-    /// Total length of the files, in bytes.
-    pub content_bytes: u64,
-    /// Number of files that are not kept in memory. They are among the files.
-    pub disk_files: u64,
-    /// Total length of these files, in bytes.
-    pub disk_bytes: u64,
-    /// Number of hidden files and folders, which were left out.
-    pub hidden: u64,
-    /// Number of entries that were left out because they cannot be served.
-    pub skipped: u64,
-    /// Number of replies: two for each form of a file, two for each redirect, and the shared ones.
-    pub replies: u64,
-    /// Number of coded forms of files, such as gzip.
-    pub coded: u64,
-    /// Total length of all replies in memory, in bytes.
-    pub reply_bytes: u64,
-}
-
-/// Memory of the tables for each reply, in bytes, if there is one worker. It was measured with a million
-/// short files.
-const TABLES_PER_REPLY: u64 = 320;
-
-impl Totals {
-    /// The memory for all replies, with their tables, in bytes.
-    pub(crate) fn memory(&self) -> u64 {
-        self.reply_bytes + TABLES_PER_REPLY * self.replies
-    }
-}
+use rule_index::{WITHOUT_SLASH, query_rule_index};
+pub use totals::Totals;
 
 /// The server's own prepared replies: files, redirects and error pages. A site is immutable and
 /// shared by all workers.
@@ -123,10 +91,6 @@ pub struct Site {
     without_slash: Option<Page>,
 }
 
-/// Stands in the place of a rule's index for the redirect to a path without its final slash.
-pub(crate) const WITHOUT_SLASH: u16 = u16::MAX;
-const _: () = assert!(crate::rules::MAX_PATTERN_RULES < WITHOUT_SLASH as usize);
-
 /// A rule for the paths that match a pattern.
 #[derive(Clone, Debug)]
 struct PathRule {
@@ -140,6 +104,39 @@ impl PathRule {
     fn matches(&self, path: &[u8]) -> bool {
         self.from.captures(path).is_some()
     }
+}
+
+/// A redirect for the paths that match a pattern, if their query does too.
+#[derive(Clone, Debug)]
+struct QueryRule {
+    from: Pattern,
+    query: QueryPattern,
+    to: Template,
+    /// Whether it also holds for paths that have a file.
+    forced: bool,
+    page: Page,
+}
+
+/// A page of the site that is sent for an error.
+#[derive(Clone, Debug)]
+struct ErrorPage {
+    status: Status,
+    /// The first reply of the file in its plain form.
+    file: ReplyId,
+    /// Further lines of the head.
+    more: Box<str>,
+    /// The coded forms, shortest first.
+    coded: ArrayVec<CodedError, { Coding::ALL.len() }>,
+}
+
+/// A coded form of an error's page.
+#[derive(Clone, Copy, Debug)]
+struct CodedError {
+    coding: Coding,
+    /// The reply for GET. The next reply is the one for HEAD.
+    first: ReplyId,
+    /// Length of the body in bytes.
+    len: usize,
 }
 
 /// A hash of a [`FileVersion`], which is much shorter. Two versions have the same one with a probability of
@@ -160,6 +157,14 @@ impl Fingerprint {
         let hash = xxh3_64(words.as_flattened());
         Self(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }
+}
+
+/// Sites for different hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct ByHost {
+    hosts: Hosts,
+    /// Each site, with the number of replies before its own.
+    sites: Vec<(Arc<Site>, u32)>,
 }
 
 /// Marks a reply of a [`NextSite`] that the previous site does not have.
@@ -515,12 +520,6 @@ pub(crate) fn errors_with_page() -> impl Iterator<Item = Status> {
 /// Maximum number of targets outside the folder to which links lead. The server's threads get the right
 /// to read each of them.
 pub(crate) const MAX_TARGETS: usize = 1_000;
-
-/// Maximum length of a file in bytes. A file and its head must fit into one content item of the TCP
-/// stack.
-pub const MAX_FILE_LEN: u64 = (tcpip::MAX_CONTENT_LEN - MAX_HEAD_LEN) as u64;
-/// An upper bound for the length of a file's head, in bytes.
-const MAX_HEAD_LEN: usize = 4_096 + 2 * MAX_FIELDS_LEN;
 
 #[cfg(test)]
 #[path = "site_tests.rs"]

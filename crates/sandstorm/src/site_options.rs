@@ -15,7 +15,7 @@ use crate::app::{App, SiteOnly};
 use crate::coder::Coder;
 use crate::fields::Fields;
 use crate::hosts::HostName;
-use crate::load::Limits;
+use crate::limits::Limits;
 use crate::loading::{NotLoaded, load};
 use crate::memory_budget::MemoryBudget;
 use crate::prepared::Replies;

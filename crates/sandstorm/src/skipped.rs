@@ -6,9 +6,8 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-use crate::load::MAX_DEPTH;
+use crate::limits::{MAX_DEPTH, MAX_FILE_LEN};
 use crate::rules::RuleError;
-use crate::site::MAX_FILE_LEN;
 
 /// An entry that is left out of the site.
 #[derive(Debug)]

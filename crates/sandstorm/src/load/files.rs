@@ -1,21 +1,22 @@
 //! Adds files to the site that is being loaded.
 
 use std::fs::File;
-use std::io::{self, IoSliceMut, Read as _};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use control::FileVersion;
 use rustix::fs::Stat;
 
-use super::Progress;
-use super::loader::Loader;
+use super::loader::{Late, Loader};
+use super::names::key_of;
+use super::progress::Progress;
 use super::reading::{self, Content, Job, Read, Reading};
+use super::unchanged::read_exactly;
 use crate::disk::DiskFile;
+use crate::limits::MAX_FILE_LEN;
 use crate::root::{FilePlace, RealPath};
-use crate::site::MAX_FILE_LEN;
 use crate::skipped::{Reason, unreadable};
 
 /// Memory of the heads and tables of a file, in bytes, as long as it is only estimated.
@@ -23,14 +24,6 @@ const MEMORY_PER_FILE: u64 = 1_300;
 
 /// Number of files after which further ones are read on other threads.
 pub(super) const MANY: u64 = 1_000;
-
-/// A file that is loaded later.
-pub(super) struct Late {
-    path: PathBuf,
-    real: RealPath,
-    len: u64,
-    version: FileVersion,
-}
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Adds a file: from the previous site if it has not changed, and else by reading it. A file that is
@@ -232,48 +225,5 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         self.site.note_version(key, FileVersion::of(&metadata));
         (self.progress)(Progress::Loaded(self.site.totals()));
         Ok(())
-    }
-}
-
-/// Returns the path in URLs for a path that is relative to the folder.
-pub(super) fn key_of(path: &Path) -> Vec<u8> {
-    [b"/", path.as_os_str().as_bytes()].concat()
-}
-
-/// Fills `buffer` from a file. Returns true if the file has more bytes. A single call reads a short file
-/// and finds its end.
-fn read_all(file: &mut File, buffer: &mut [u8]) -> io::Result<bool> {
-    let mut next = [0];
-    let mut both = [IoSliceMut::new(buffer), IoSliceMut::new(&mut next)];
-    let len = loop {
-        match file.read_vectored(&mut both) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            outcome => break outcome?,
-        }
-    };
-    if len < buffer.len() {
-        file.read_exact(&mut buffer[len..])?;
-        return Ok(file.read(&mut next)? > 0);
-    }
-    Ok(len > buffer.len())
-}
-
-/// Reads a file into `buffer`. Fails if the file's length differs from that of `buffer`, or its
-/// modification time from `modified`.
-pub(super) fn read_exactly(
-    file: &mut File,
-    buffer: &mut [u8],
-    modified: SystemTime,
-) -> Result<(), Reason> {
-    let has_more = read_all(file, buffer).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => Reason::Changed,
-        _ => Reason::Unreadable(error),
-    })?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    let now = metadata.modified().map_err(unreadable)?;
-    if !has_more && metadata.len() == buffer.len() as u64 && now == modified {
-        Ok(())
-    } else {
-        Err(Reason::Changed)
     }
 }

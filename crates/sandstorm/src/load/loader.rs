@@ -6,26 +6,19 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use control::FileVersion;
 use rustix::fs::{FileType, Stat};
 
-use super::files::{Late, key_of};
+use super::names::{RULES, is_hidden, key_of};
+use super::progress::Progress;
 use super::reading::Reading;
-use super::rules::RULES;
-use super::{Limits, MAX_DEPTH, Progress};
 use crate::finding::Finding;
+use crate::limits::{Limits, MAX_DEPTH};
 use crate::listing::Entry;
 use crate::root::{FilePlace, List, RealPath, Root, file_type};
 use crate::settings::Settings;
 use crate::site::{Builder, MAX_TARGETS, Site};
 use crate::skipped::{Reason, Skipped, unreadable};
-
-/// The only name with a leading dot that is served (RFC 8615).
-const WELL_KNOWN: &[u8] = b".well-known";
-
-/// Returns true if an entry's name begins with a dot, so that it is left out without a warning.
-pub(super) fn is_hidden(name: &[u8]) -> bool {
-    name.starts_with(b".") && name != WELL_KNOWN
-}
 
 /// A folder that is being loaded.
 pub(super) struct Folder {
@@ -63,6 +56,14 @@ impl Folder {
             path => [b"/", path, b"/"].concat(),
         }
     }
+}
+
+/// A file that is loaded later.
+pub(super) struct Late {
+    pub(super) path: PathBuf,
+    pub(super) real: RealPath,
+    pub(super) len: u64,
+    pub(super) version: FileVersion,
 }
 
 pub(super) struct Loader<'a, P> {

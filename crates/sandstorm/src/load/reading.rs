@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use control::FileVersion;
 
-use super::files::read_exactly;
+use super::unchanged::read_exactly;
 use crate::root::FilePlace;
 use crate::skipped::{Reason, unreadable};
 

@@ -9,20 +9,16 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Stat};
 
-use super::loader::{Loader, is_hidden};
-use super::{LoadError, Progress};
+use super::error::LoadError;
+use super::loader::Loader;
+use super::names::{HEADERS, REDIRECTS, is_hidden};
+use super::progress::Progress;
 use crate::login::{RealmFile, RealmText, Users};
 use crate::root::file_type;
 use crate::rules::{LineError, parse_headers, parse_redirects};
 use crate::skipped::{Reason, unreadable};
 use crate::tag_key::TagKey;
 
-/// The file with a folder's redirects. Like [`HEADERS`], it is read at load and not served.
-const REDIRECTS: &str = "_redirects";
-/// The file with rules for the fields of a folder's files.
-const HEADERS: &str = "_headers";
-/// The files with a folder's rules.
-pub(crate) const RULES: [&str; 2] = [REDIRECTS, HEADERS];
 /// Why a file with users or a key is refused.
 const IN_FOLDER: &str = "is in the served folder; move it out, because it has secrets";
 /// Maximum length of these files in bytes.

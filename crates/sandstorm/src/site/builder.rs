@@ -17,7 +17,6 @@ use ahash::RandomState;
 use control::FileVersion;
 use httpdate::fmt_http_date;
 
-use self::rules::Report;
 use super::media_type::MediaType;
 use super::page::{FilePage, Page, ReplyId};
 use super::{Fingerprint, MAX_TARGETS, NEW, SHARED, Site, Totals, encoded};
@@ -26,6 +25,7 @@ use crate::coding::Coding;
 use crate::date::LAST_SECOND;
 use crate::disk::DiskFile;
 use crate::fields::Fields;
+use crate::finding::Report;
 use crate::listing::{self, Entry};
 use crate::login::{RealmPath, Users};
 use crate::reply::{FileFields, FileReplies, Reply, redirect, status_page};

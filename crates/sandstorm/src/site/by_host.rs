@@ -3,17 +3,9 @@
 use std::sync::Arc;
 
 use super::page::ReplyId;
-use super::{NEW, NextSite, SHARED, Site, Totals};
+use super::{ByHost, NEW, NextSite, SHARED, Site};
 use crate::hosts::{HostName, Hosts};
 use crate::site::Builder;
-
-/// Sites for different hosts.
-#[derive(Clone, Debug)]
-pub(crate) struct ByHost {
-    hosts: Hosts,
-    /// Each site, with the number of replies before its own.
-    sites: Vec<(Arc<Site>, u32)>,
-}
 
 /// The number of a site among those for different hosts, from 1. 0 stands for none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,33 +128,6 @@ impl Site {
             origins: origins.into(),
             site: Arc::new(site),
         }
-    }
-}
-
-impl Totals {
-    fn add(&mut self, other: &Self) {
-        let Self {
-            files,
-            indexes,
-            content_bytes,
-            disk_files,
-            disk_bytes,
-            hidden,
-            skipped,
-            replies,
-            coded,
-            reply_bytes,
-        } = self;
-        *files += other.files;
-        *indexes += other.indexes;
-        *content_bytes += other.content_bytes;
-        *disk_files += other.disk_files;
-        *disk_bytes += other.disk_bytes;
-        *hidden += other.hidden;
-        *skipped += other.skipped;
-        *replies += other.replies;
-        *coded += other.coded;
-        *reply_bytes += other.reply_bytes;
     }
 }
 

@@ -1,35 +1,8 @@
 //! Redirects that are about the query of a request.
 
-use super::{Page, Site, WITHOUT_SLASH, decoded};
-use crate::rules::{MAX_PATTERN_RULES, Pattern, Query, QueryPattern, Template};
-
-/// The index of the first of these redirects among all rules.
-const FIRST: u16 = WITHOUT_SLASH / 2;
-const _: () = assert!(MAX_PATTERN_RULES < FIRST as usize);
-
-/// A redirect for the paths that match a pattern, if their query does too.
-#[derive(Clone, Debug)]
-pub(super) struct QueryRule {
-    pub(super) from: Pattern,
-    pub(super) query: QueryPattern,
-    pub(super) to: Template,
-    /// Whether it also holds for paths that have a file.
-    pub(super) forced: bool,
-    pub(super) page: Page,
-}
-
-/// Returns the index among all rules of the redirect with this index. Returns `None` if there are too
-/// many.
-pub(super) fn rule_of(index: usize) -> Option<u16> {
-    let rule = u16::try_from(index).ok()?.checked_add(FIRST)?;
-    (rule < WITHOUT_SLASH).then_some(rule)
-}
-
-/// Returns the index of a redirect by its index among all rules.
-pub(super) fn query_rule_index(rule: u16) -> Option<usize> {
-    let is_one = (FIRST..WITHOUT_SLASH).contains(&rule);
-    is_one.then(|| usize::from(rule - FIRST))
-}
+use super::page::Page;
+use super::{Site, decoded};
+use crate::rules::Query;
 
 impl Site {
     /// Finds the redirect for the path and the query of a request target.

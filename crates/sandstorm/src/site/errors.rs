@@ -1,35 +1,10 @@
 //! Pages of the site that are sent for errors, and the fields that rules give to errors.
 
-use arrayvec::ArrayVec;
-
 use super::page::ReplyId;
-use super::{Site, decoded};
+use super::{CodedError, ErrorPage, Site, decoded};
 use crate::accept::Accepted;
 use crate::coding::Coding;
 use crate::reply::Reply;
-use crate::status::Status;
-
-/// A page of the site that is sent for an error.
-#[derive(Clone, Debug)]
-pub(super) struct ErrorPage {
-    pub(super) status: Status,
-    /// The first reply of the file in its plain form.
-    pub(super) file: ReplyId,
-    /// Further lines of the head.
-    pub(super) more: Box<str>,
-    /// The coded forms, shortest first.
-    pub(super) coded: ArrayVec<CodedError, { Coding::ALL.len() }>,
-}
-
-/// A coded form of an error's page.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CodedError {
-    coding: Coding,
-    /// The reply for GET. The next reply is the one for HEAD.
-    first: ReplyId,
-    /// Length of the body in bytes.
-    len: usize,
-}
 
 impl ErrorPage {
     pub(super) fn has(&self, coding: Coding) -> bool {

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::rules::{Report, no_target};
 use super::{Builder, paths_of};
+use crate::finding::{Report, no_target};
 use crate::reply::{Reply, error_page, status_page};
-use crate::site::errors::ErrorPage;
 use crate::site::page::{ReplyId, Variants};
-use crate::site::{SHARED, Site};
+use crate::site::{ErrorPage, SHARED, Site};
 use crate::status::Status;
 
 /// The page about a missing file, unless the settings name another one. Other hosts have the same

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::Builder;
-use super::rules::{Report, no_target};
-use crate::finding::{Finding, Warning};
+use crate::finding::{Finding, Report, Warning, no_target};
 use crate::login::{Realm, RealmPath};
 use crate::reply::challenge;
 use crate::rules::Pattern;

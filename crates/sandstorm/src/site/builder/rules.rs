@@ -4,24 +4,13 @@ use std::collections::HashSet;
 
 use super::errors::ErrorPages;
 use super::{Builder, PAGE_SUFFIX};
-use crate::finding::Finding;
+use crate::finding::{Report, no_target};
 use crate::reply::open_redirect;
 use crate::rules::{Action, Captures, Redirect};
-use crate::site::by_query::{QueryRule, rule_of};
 use crate::site::page::Page;
-use crate::site::{PathRule, Site, WITHOUT_SLASH};
+use crate::site::rule_index::{WITHOUT_SLASH, rule_of};
+use crate::site::{PathRule, QueryRule, Site};
 use crate::status::{Status, StatusCode};
-
-/// Receives what is probably a mistake.
-pub(super) type Report<'r> = dyn FnMut(Finding) + 'r;
-
-/// The finding that a rule leads to a path that no page has.
-pub(super) fn no_target(path: &[u8], rule: &str) -> Finding {
-    Finding::NoTarget {
-        path: path.into(),
-        rule: rule.to_owned(),
-    }
-}
 
 /// What the paths of a rule lead to.
 #[derive(Clone, Copy)]
