@@ -5,18 +5,14 @@
 //! scheme, a host or a query. In text, characters with a meaning in HTML are escaped, and control
 //! characters are replaced by visible ones.
 
+mod entry;
 mod order;
+mod text;
 
-use std::fmt::Write as _;
-use std::time::{Duration, UNIX_EPOCH};
-
-use control::report;
-use humantime::format_rfc3339_seconds;
-use percent_encoding::percent_encode;
 use serde_json::{Value, json};
 
-use crate::date::LAST_SECOND;
-use crate::percent::NAME;
+pub(crate) use self::entry::Entry;
+use self::text::write_text;
 
 /// The beginning of the page, before its title.
 const BEFORE_TITLE: &str = "\
@@ -70,64 +66,6 @@ const AFTER_ROWS: &str = "</tbody>
 /// The row that leads to the parent folder.
 const PARENT: &str = "<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n";
 
-/// An entry of a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// The name in its folder, which need not be UTF-8.
-    pub(crate) name: Vec<u8>,
-    /// False for a file.
-    pub(crate) is_folder: bool,
-    /// The length of a file in bytes. The lists do not show the length of a folder.
-    pub(crate) len: u64,
-    /// The time of the last modification, in seconds since 1970.
-    pub(crate) modified: u64,
-}
-
-impl Entry {
-    /// Returns the link to the entry, relative to its folder.
-    fn link(&self) -> String {
-        let slash = if self.is_folder { "/" } else { "" };
-        format!("./{}{slash}", percent_encode(&self.name, NAME))
-    }
-
-    /// Returns the time of the last modification, for example `2026-11-27T14:05:09Z`.
-    fn modified(&self) -> String {
-        let since_epoch = Duration::from_secs(self.modified.min(LAST_SECOND));
-        format_rfc3339_seconds(UNIX_EPOCH + since_epoch).to_string()
-    }
-
-    fn write_row(&self, page: &mut String) {
-        let _ = write!(page, "<tr><td><a href=\"{}\">", self.link());
-        write_text(&self.name, page);
-        page.push_str(if self.is_folder { "/" } else { "" });
-        page.push_str("</a></td><td>");
-        if !self.is_folder {
-            let exact = report::counted(self.len, "byte");
-            let rounded = report::bytes(self.len);
-            let _ = write!(page, "<span title=\"{exact}\">{rounded}</span>");
-        }
-        let modified = self.modified();
-        let (date, time) = (&modified[..10], &modified[11..16]);
-        let _ = writeln!(
-            page,
-            "</td><td><time datetime=\"{modified}\">{date} {time}</time></td></tr>"
-        );
-    }
-
-    fn to_json(&self) -> Value {
-        let mut object = json!({
-            "name": String::from_utf8_lossy(&self.name),
-            "href": self.link(),
-            "type": if self.is_folder { "folder" } else { "file" },
-            "modified": self.modified(),
-        });
-        if !self.is_folder {
-            object["size"] = self.len.into();
-        }
-        object
-    }
-}
-
 /// Makes a page in HTML that lists `entries`. `path` is the decoded path of the folder, with a slash
 /// at both ends.
 ///
@@ -168,38 +106,6 @@ pub(crate) fn json(path: &[u8], entries: &[Entry]) -> String {
 fn write_heading(path: &[u8], page: &mut String) {
     page.push_str("Index of ");
     write_text(path, page);
-}
-
-/// Writes a name or path as text that has no meaning in HTML and hides nothing.
-fn write_text(text: &[u8], page: &mut String) {
-    for char in String::from_utf8_lossy(text).chars() {
-        match char {
-            '&' => page.push_str("&amp;"),
-            '<' => page.push_str("&lt;"),
-            '>' => page.push_str("&gt;"),
-            '"' => page.push_str("&quot;"),
-            '\'' => page.push_str("&#39;"),
-            // Unicode has a symbol for each control character of ASCII.
-            '\0'..=' ' if char != ' ' => page.extend(char::from_u32(0x2400 + u32::from(char))),
-            '\x7f' => page.push('\u{2421}'),
-            _ if is_invisible(char) => page.extend(char.escape_unicode()),
-            _ => page.push(char),
-        }
-    }
-}
-
-/// Returns true for control characters, line separators, and characters that change the direction
-/// of text. The latter can make `exe.txt` out of `txt.exe`.
-fn is_invisible(char: char) -> bool {
-    char.is_control()
-        || matches!(
-            char,
-            '\u{61c}'
-                | '\u{200e}'
-                | '\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2066}'..='\u{2069}'
-        )
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::Entry;
+use super::entry::Entry;
 
 /// Sorts folders before files, and each kind by name in natural order: without regard to case, and
 /// digits by the value of their number. Names that are equal in this order are sorted by their
