@@ -1,6 +1,7 @@
 //! Runs the web server as a `control` program.
 
 mod choosing;
+mod site_tallies;
 mod tallies;
 
 use std::io;
