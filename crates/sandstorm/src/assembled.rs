@@ -7,12 +7,12 @@
 use std::io::Write as _;
 use std::ops::Range;
 
+use crate::answer::{Answer, Form};
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::fields::Fields;
 use crate::ranges::Selection;
 use crate::reply::{PartialHead, Reply, write_query};
 use crate::response::{head_len, write_head_with};
-use crate::session::{Answer, Form};
 use crate::site::Site;
 use crate::status::Status;
 
@@ -311,6 +311,44 @@ impl Assembler<'_> {
             let head = self.out.split_off(at);
             let (stamp, slots) = (self.stamp, &mut *self.slots);
             write_head_with(&head, slot_at, self.extra, stamp, slots, self.out);
+        }
+    }
+}
+
+impl Answer {
+    /// Appends the complete response to `out`, with `stamp` in its slot. `data` must be the bytes
+    /// that were passed to [`Session::next`](crate::Session::next).
+    pub fn write(
+        &self,
+        site: &Site,
+        data: &[u8],
+        stamp: Stamp,
+        slots: &mut SlotWriter,
+        out: &mut Vec<u8>,
+    ) {
+        let mut assembled = Vec::new();
+        let mut assembler = Assembler {
+            site,
+            extra: &Fields::new(),
+            stamp,
+            slots,
+            out: &mut assembled,
+        };
+        let rest = assembler.assemble(self, data).rest;
+        let prepared = self.of(site).bytes();
+        match rest {
+            Rest::Nothing => out.extend(assembled),
+            Rest::Slice(range) => {
+                out.extend(assembled);
+                let from = out.len();
+                out.extend_from_slice(slice(prepared, &range));
+                // A response that begins with the prepared head has the slot of that head.
+                if range.start == 0 {
+                    let slot_at = from + self.of(site).slot_at() as usize;
+                    slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
+                }
+            }
+            Rest::Pieces(pieces) => out.extend(join(&pieces, &assembled, prepared)),
         }
     }
 }

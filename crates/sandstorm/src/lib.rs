@@ -223,6 +223,7 @@
 
 mod accept;
 mod access_log;
+mod answer;
 mod app;
 mod assembled;
 mod background;
@@ -287,6 +288,7 @@ mod verdict;
 mod web;
 
 pub use access_log::{AccessLogArgs, AccessLogSenders, AccessLogs};
+pub use answer::Answer;
 pub use app::{App, BODY_LIMIT, Clients, SiteOnly};
 pub use exchange::{Exchange, Ticket};
 pub use fields::{FieldError, Fields, MAX_FIELDS_LEN};
@@ -305,7 +307,7 @@ pub use root::FollowLinks;
 pub use rules::RuleError;
 pub use serve::{Congestion, SiteArgs, own_defaults, port_of_site, same_congestion, serve};
 pub use server::{Http, PacketTotals, Server, packets};
-pub use session::{Answer, Session, Step};
+pub use session::{Session, Step};
 pub use settings::Settings;
 pub use site::{Builder, HostedSite, ReplyId, Site, Totals};
 pub use site_options::{SiteOptions, SiteSource};

@@ -6,15 +6,13 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 
 use crate::accept::Accepted;
-use crate::assembled::{Assembler, Rest, join, slice};
-use crate::date::{SLOT_LEN, SlotWriter, Stamp};
+use crate::answer::{Answer, Form};
 use crate::head::{
     FieldBuffer, Fields, HEAD_LIMIT, Head, Method, NotRead, Refusal, field_buffer, line_len, parse,
     parse_line,
 };
 use crate::ranges::Selection;
 use crate::recent_cache::RecentCache;
-use crate::reply::Reply;
 use crate::site::{ByHost, NoPage, Page, ReplyId, Site};
 use crate::status::Status;
 
@@ -41,50 +39,6 @@ pub enum Step {
     },
     /// A complete request has arrived. The value is its answer.
     Answer(Answer),
-}
-
-/// The answer to one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The reply to send.
-    pub reply: ReplyId,
-    /// Whether the connection must be closed after this reply. If so, no later request is read.
-    pub close: bool,
-    /// See [`consumed`](Self::consumed). It has 32 bits, because caches hold many answers.
-    pub(crate) consumed: u32,
-    /// How the response differs from the reply.
-    pub(crate) form: Form,
-}
-
-/// How a response differs from its prepared reply. Positions in the request are distances in bytes
-/// from the end of the consumed bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Not at all.
-    Whole,
-    /// It is only the head of a file's reply.
-    Head,
-    /// It lists the methods for a file, with the fields of its head. Browsers ask for them before some
-    /// requests from other sites.
-    Options,
-    /// It is a redirect that keeps the request's query, which begins at `from_end`.
-    WithQuery { from_end: u16 },
-    /// It is a redirect whose location follows from the request's path, by the rule with this index.
-    /// The path begins at `from_end` and is `len` bytes long. It is `/` if `len` is 0.
-    ByRule { rule: u16, from_end: u16, len: u16 },
-    /// It has only the bytes of the file from `first` to `end`.
-    Part { first: u32, end: u32 },
-    /// It has several parts of the file, or one that ends beyond 4 GiB. The value of `Range`, which begins at `from_end` and is `len`
-    /// bytes long, names them.
-    Parts { from_end: u16, len: u16 },
-    /// The file has none of the bytes that the client asks for. This page of the file's own site says so.
-    NoPart { page: ReplyId },
-    /// It is an error with the fields that rules have for the request's path. The path begins at
-    /// `from_end` and is `len` bytes long. It is `/` if `len` is 0.
-    Error { from_end: u16, len: u16 },
-    /// The reply asks for a name and a password, and the request may have the right ones. They are the
-    /// value of `Authorization`, which begins at `from_end` and is `len` bytes long.
-    Login { from_end: u16, len: u16 },
 }
 
 /// The HTTP state of one connection.
@@ -524,82 +478,6 @@ fn path_place(len: usize, path: &str, data: &[u8]) -> (u16, u16) {
         ((len - at) as u16, path.len() as u16)
     } else {
         (0, 0)
-    }
-}
-
-impl Answer {
-    /// The answer to `request` with this reply.
-    #[inline(always)]
-    fn with(reply: ReplyId, request: &Head<'_>) -> Self {
-        Self {
-            reply,
-            close: !request.keep_alive,
-            consumed: request.len as u32,
-            form: Form::Whole,
-        }
-    }
-
-    /// Returns the answer whose prepared reply is sent unchanged.
-    pub(crate) fn whole(&self) -> Self {
-        Self {
-            form: Form::Whole,
-            ..*self
-        }
-    }
-
-    /// Number of bytes to consume: empty lines before the request, and its head. After an invalid
-    /// head, the bytes that follow it are also included.
-    #[inline(always)]
-    pub fn consumed(&self) -> usize {
-        self.consumed as usize
-    }
-
-    /// Returns the prepared reply. In a redirect, it lacks the request's query. If the client asks for
-    /// the head or for a part of a file, it has the whole file. [`write`](Self::write) writes the actual response.
-    pub fn of<'s>(&self, site: &'s Site) -> &'s Reply {
-        site.reply(self.reply)
-    }
-
-    /// Returns true if the prepared reply is sent unchanged.
-    #[inline(always)]
-    pub(crate) fn is_whole(&self) -> bool {
-        self.form == Form::Whole
-    }
-
-    /// Appends the complete response to `out`, with `stamp` in its slot. `data` must be the bytes
-    /// that were passed to [`Session::next`].
-    pub fn write(
-        &self,
-        site: &Site,
-        data: &[u8],
-        stamp: Stamp,
-        slots: &mut SlotWriter,
-        out: &mut Vec<u8>,
-    ) {
-        let mut assembled = Vec::new();
-        let mut assembler = Assembler {
-            site,
-            extra: &crate::fields::Fields::new(),
-            stamp,
-            slots,
-            out: &mut assembled,
-        };
-        let rest = assembler.assemble(self, data).rest;
-        let prepared = self.of(site).bytes();
-        match rest {
-            Rest::Nothing => out.extend(assembled),
-            Rest::Slice(range) => {
-                out.extend(assembled);
-                let from = out.len();
-                out.extend_from_slice(slice(prepared, &range));
-                // A response that begins with the prepared head has the slot of that head.
-                if range.start == 0 {
-                    let slot_at = from + self.of(site).slot_at() as usize;
-                    slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
-                }
-            }
-            Rest::Pieces(pieces) => out.extend(join(&pieces, &assembled, prepared)),
-        }
     }
 }
 

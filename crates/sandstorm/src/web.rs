@@ -14,6 +14,7 @@ mod prepared_reply;
 mod request_times;
 mod shares;
 mod streaming;
+mod writing;
 
 pub use self::conversation::Conversation;
 pub use self::core::{ANSWER_TIMEOUT, REQUEST_TIMEOUT, UNREAD_LIMIT};
@@ -30,8 +31,9 @@ use tcpip::{
 };
 
 use self::conversation::Conn;
-use self::core::{Continuation, Core};
+use self::core::Core;
 use self::request_times::RequestTimes;
+use self::writing::Continuation;
 use crate::access_log::AccessLogSenders;
 use crate::app::{App, SiteOnly};
 use crate::date::Stamp;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use tcpip::{Connection, Contents, MAX_WRITE_LEN, Part, WriteError};
 
 use super::conversation::Conn;
-use super::core::{Continuation, Core};
+use super::core::Core;
+use super::writing::{Written, write};
+use crate::answer::{Answer, Form};
 use crate::assembled::{Assembler, MAX_JOINED_LEN, Piece, Rest, slice};
 use crate::date::Stamp;
 use crate::fields::{Fields, MAX_FIELDS_LEN};
 use crate::pending::{Outgoing, OutgoingContent};
-use crate::session::{Answer, Form};
 use crate::status::Status;
 
 /// Maximum memory of one worker for the text between the parts of files, in bytes. While clients that
@@ -20,14 +21,6 @@ const MAX_TEMPORARY_BYTES: u64 = 16 << 20;
 
 // A short part of a file fits into one write together with its head.
 const _: () = assert!(MAX_JOINED_LEN + 2 * MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_LEN);
-
-/// What was written.
-pub(super) enum Written {
-    /// A response with this status and a body of so many bytes.
-    Response(Status, usize),
-    /// Nothing yet, or a response with a file on the disk. It is counted and logged when it begins.
-    Other(Continuation),
-}
 
 impl Core {
     /// Writes an answer that differs from its prepared reply, or whose file is on the disk.
@@ -152,33 +145,6 @@ impl Core {
         let outgoing = Outgoing::new(rest, stamp);
         (assembled.status, assembled.body_len, outgoing)
     }
-}
-
-/// Writes `bytes`, and then the part of a content item that `outgoing` names, if any. If there is
-/// no room for both, writes neither.
-pub(super) fn write<S>(
-    conn: &mut Connection<'_, S>,
-    bytes: &[u8],
-    outgoing: &Outgoing,
-) -> Result<(), WriteError> {
-    let params = outgoing.stamp.as_u64();
-    let slice = match &outgoing.content {
-        OutgoingContent::Parts(parts) => return conn.write_parts(bytes.into(), parts, params),
-        OutgoingContent::Slice(content, range) if !range.is_empty() => Some((content, range)),
-        OutgoingContent::Slice(..) | OutgoingContent::None => None,
-        // Downloads are not written in one piece.
-        OutgoingContent::Disk(..) => return Err(WriteError::NoSuchContent),
-    };
-    let entries = usize::from(!bytes.is_empty()) + usize::from(slice.is_some());
-    conn.ensure_room(entries)?;
-    if bytes.len() <= MAX_WRITE_LEN {
-        conn.write_bytes(bytes)?;
-    } else {
-        conn.write_once(bytes.into())?;
-    }
-    slice.map_or(Ok(()), |(content, range)| {
-        conn.write_slice(*content, range.clone(), params)
-    })
 }
 
 /// Returns the pieces of a response, of which `out_len` bytes are assembled. Prepared pieces become

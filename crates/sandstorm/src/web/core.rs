@@ -8,12 +8,13 @@ use tcpip::{
     Connection, ConnectionId, ContentError, Contents, Deadline, MAX_WRITE_LEN, WriteError,
 };
 
-use super::assembling::{Written, write};
 use super::conversation::Conn;
 use super::counters::Counters;
 use super::downloads::Downloads;
 use super::prepared_reply::PreparedReply;
+use super::writing::{Continuation, Written, write};
 use crate::access_log::AccessLogSenders;
+use crate::answer::{Answer, Form};
 use crate::date::{SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::MAX_FIELDS_LEN;
@@ -23,7 +24,7 @@ use crate::pending::{Busy, Exhausted, Outgoing, OutgoingContent, Pending, Phase,
 use crate::prepared::PreparedId;
 use crate::request::Request;
 use crate::response::{Response, write_head_with};
-use crate::session::{self, Answer, Form};
+use crate::session;
 use crate::site::{HostedId, ReplyId, Site};
 use crate::status::{Status, StatusCode};
 use crate::verdict::Verdict;
@@ -46,21 +47,6 @@ pub const UNREAD_LIMIT: u64 = 64 << 10;
 /// Default maximum time that the application may take for a deferred answer. To change this time,
 /// use [`Http::with_answer_timeout`](crate::Http::with_answer_timeout).
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What happens to a connection after an answer was written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Continuation {
-    /// The answer is complete, so the next request may be processed.
-    ReadNext,
-    /// The next request must wait, because the answer to this one is not yet complete.
-    Wait,
-    /// The next request must wait, because the application will send more of this response.
-    Stream,
-    /// The request is not answered, and must be read again when its credentials are checked.
-    ReadAgain,
-    /// The connection ends, so there is no next request.
-    End,
-}
 
 /// The parts of [`Web`](super::Web) other than the application and the caches.
 #[derive(Debug)]

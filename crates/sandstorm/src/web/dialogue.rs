@@ -4,14 +4,16 @@ use tcpip::WriteError;
 
 use super::Web;
 use super::conversation::Conn;
-use super::core::{Continuation, Core};
+use super::core::Core;
 use super::request_times::RequestTimes;
+use super::writing::Continuation;
+use crate::answer::Answer;
 use crate::app::App;
 use crate::body::{BodyReader, Part};
 use crate::head::field_buffer;
 use crate::pending::{Body, Phase, Place};
 use crate::request::Request;
-use crate::session::{self, Answer, HeadSearch, Step, as_http_1_1, refuse};
+use crate::session::{self, HeadSearch, Step, as_http_1_1, refuse};
 use crate::status::Status;
 use crate::verdict::{Intake, Sees};
 

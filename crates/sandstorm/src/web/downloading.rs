@@ -5,8 +5,9 @@ use tcpip::{CongestionControl, Connections};
 
 use super::Web;
 use super::conversation::{Conn, Conversation};
-use super::core::{Continuation, Core};
+use super::core::Core;
 use super::downloads::{Download, Pumped, owed};
+use super::writing::Continuation;
 use crate::app::App;
 use crate::disk::Chunks;
 use crate::pending::{Outgoing, OutgoingContent, Place};

@@ -3,15 +3,16 @@
 use tcpip::{CongestionControl, Connections, Deadline, WriteError};
 
 use super::Web;
-use super::assembling::Written;
 use super::conversation::{Conn, Conversation};
-use super::core::{Continuation, Core};
+use super::core::Core;
+use super::writing::{Continuation, Written};
+use crate::answer::{Answer, Form};
 use crate::app::App;
 use crate::date::Stamp;
 use crate::login::{Credentials, Login, LoginCounts, Logins, Standing};
 use crate::pending::{Phase, network};
 use crate::request::Request;
-use crate::session::{self, Answer, Form, Session, Step, Visitor};
+use crate::session::{self, Session, Step, Visitor};
 use crate::status::Status;
 use crate::verdict::Verdict;
 

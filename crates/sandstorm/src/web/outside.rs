@@ -5,7 +5,8 @@ use std::time::Duration;
 use tcpip::{CongestionControl, Connections, Timer};
 
 use super::conversation::Conversation;
-use super::core::{Continuation, Core};
+use super::core::Core;
+use super::writing::Continuation;
 use crate::app::Clients;
 use crate::exchange::{Exchange, Ticket};
 use crate::pending::Phase;

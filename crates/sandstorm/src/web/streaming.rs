@@ -6,7 +6,8 @@ use tcpip::{CongestionControl, Connections};
 
 use super::Web;
 use super::conversation::{Conn, Conversation};
-use super::core::{Continuation, Core};
+use super::core::Core;
+use super::writing::Continuation;
 use crate::app::App;
 use crate::date::SLOT_LEN;
 use crate::pending::{Outgoing, OutgoingContent, Phase, Stream};
