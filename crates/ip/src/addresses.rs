@@ -118,7 +118,8 @@ impl Addresses {
         self.sum().word(u16::from(protocol)).dword(len as u32)
     }
 
-    /// See [`Path::patch_marked`](crate::Path::patch_marked). `packet` starts with the IP header, whose length is returned.
+    /// See [`Path::patch_marked`](crate::Path::patch_marked). `packet` starts with the IP header, whose
+    /// length is returned.
     #[inline(always)]
     pub(crate) fn patch(
         &self,

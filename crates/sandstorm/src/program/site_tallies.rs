@@ -1,4 +1,4 @@
-//! Adds what a worker has counted for each of several sites to its tally.
+//! Adds what belongs to each folder's site to the tally of a worker.
 
 use control::Tally;
 
