@@ -97,7 +97,7 @@ fn both(src_port: u16, dst_port: u16) -> u64 {
 }
 
 /// Feeds a connection to a hasher. `ports` has the width that suits the hasher: the fast hash takes
-/// 64 bits at a time, and SipHash needs fewer rounds for 32 bits.
+/// 64 bits at a time, and `SipHash` needs fewer rounds for 32 bits.
 #[inline(always)]
 fn feed(hasher: &mut impl Hasher, addresses: &Addresses, ports: impl Hash) {
     match addresses {
