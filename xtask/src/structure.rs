@@ -24,7 +24,7 @@ use weight::TOOLS;
 const CIRCLES: &[(&str, &str)] = &[("control", "still to be cut: args and privileges")];
 /// Maximum number of open items per crate. An open item has restricted visibility, or is public but
 /// not reachable from outside the crate. A crate that is not listed has no limit.
-const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 252)];
+const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 245)];
 /// Folder of the product's crates.
 const CRATES: &str = "crates";
 /// Documents in the top folder whose sentences are checked.

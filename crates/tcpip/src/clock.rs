@@ -40,13 +40,14 @@ impl Moment {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace(u64);
 
-impl Pace {
+impl From<u32> for Pace {
     /// Converts a rate in bytes per second. A rate of 0 is treated as 1.
-    pub(crate) const fn of(rate: u32) -> Self {
-        let rate = if rate == 0 { 1 } else { rate };
-        Self((1_000 << 20) / rate as u64)
+    fn from(rate: u32) -> Self {
+        Self((1_000 << 20) / u64::from(rate.max(1)))
     }
+}
 
+impl Pace {
     /// Returns how many milliseconds `bytes` bytes take at this rate.
     #[inline(always)]
     pub(crate) const fn millis(self, bytes: u32) -> u64 {

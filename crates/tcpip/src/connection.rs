@@ -1,13 +1,13 @@
 //! One connection: a [`Tcb`] with its congestion control, and the rules of TCP.
 //!
-//! A [`Conn`] is independent of the application and of the port. It processes a segment's header
+//! A [`Conn`](conn::Conn) is independent of the application and of the port. It processes a segment's header
 //! ([`Conn::on_segment`]), a segment's data ([`Conn::on_data`]), and an expired deadline
 //! ([`Conn::on_deadline`]). It also chooses what to send ([`Conn::next_segment`]). Between these
 //! calls, the stack calls the application.
 
 mod close_reason;
 mod condition;
-mod conn;
+pub(crate) mod conn;
 #[cfg(test)]
 mod reordering_window_tests;
 mod state_counts;
@@ -17,7 +17,7 @@ use ip::{Ecn, Path};
 
 use crate::clock::Moment;
 use crate::congestion::Event;
-use crate::content::NO_CLASS;
+use crate::content::Contents;
 use crate::negotiated::Negotiated;
 use crate::pools::NONE;
 use crate::rto::Rtt;
@@ -26,7 +26,6 @@ use crate::wire::{Block, Control, Header, Segment, Seq, Timestamps};
 
 pub use close_reason::CloseReason;
 pub use condition::Condition;
-pub(crate) use conn::{Conn, Context, Record, SendInfo};
 pub use conn::{Info, MAX_RANGES};
 pub use state_counts::StateCounts;
 
@@ -252,7 +251,7 @@ pub(crate) struct Tcb {
     sum: u16,
     /// Maximum payload of a segment, in bytes.
     pub(crate) mss: u16,
-    /// Class of prepared segments that match this connection's segment size, or [`NO_CLASS`].
+    /// Class of prepared segments that match this connection's segment size, or [`Contents::NO_CLASS`].
     pub(crate) class: u8,
     pub(crate) state: State,
     pub(crate) flags: Flags,
@@ -655,7 +654,7 @@ impl StreamSegment {
         let ahead = slice.from - index * mss;
         let len = (mss - ahead).min(slice.len);
         let prepared = ahead == 0
-            && tcb.class != NO_CLASS
+            && tcb.class != Contents::NO_CLASS
             && (slice.source.ends_content() || len == mss && slice.source.buffer().is_none());
         Some(Self {
             slice,

@@ -4,7 +4,6 @@
 
 mod contents;
 
-pub(crate) use contents::NO_CLASS;
 pub use contents::{
     ContentError, ContentId, Contents, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS, Totals,
 };

@@ -17,7 +17,8 @@ use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
 use nmio::super_segment::{GsoType, MAX_OVER_V6};
 use nmio::{Port, SendError, SuperSegment};
 
-use crate::connection::{Context, Plan, Tcb};
+use crate::connection::conn::Context;
+use crate::connection::{Plan, Tcb};
 use crate::content::{Contents, MAX_SLOT_LEN, SendMode, Slot, payload_sum};
 use crate::counters::Counters;
 use crate::stream::Slice;

@@ -142,15 +142,10 @@ impl Peers {
         self.sizes[pool as usize]
     }
 
-    /// Returns the number of slots of a pool that were ever taken.
-    pub(crate) fn slots(&self, pool: Pool) -> usize {
-        self.owners[pool as usize].len()
-    }
-
-    /// Returns the connection that holds a slot of a pool, or `None` if the slot is free.
-    pub(crate) fn holder(&self, pool: Pool, slot: u32) -> Option<u32> {
-        let owner = self.owners[pool as usize].get(slot as usize)?;
-        (owner.id != NONE).then_some(owner.id)
+    /// Returns the owners of all slots of a pool that were ever taken. The owner of a free slot has
+    /// the id [`NONE`].
+    pub(crate) fn owners(&self, pool: Pool) -> &[Owner] {
+        &self.owners[pool as usize]
     }
 
     /// Records that `owner` takes a free slot.

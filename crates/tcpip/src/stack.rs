@@ -35,8 +35,9 @@ use nmio::{Instant, Mailbox, Port, TimerWheel, Timers};
 use crate::clock::{Moment, Pace};
 use crate::config::Config;
 use crate::congestion::{CongestionControl, Cubic};
-use crate::connection::{CloseReason, Conn, Context, Flags, Plan, Record, SendInfo, State, Tcb};
-use crate::content::{Contents, Family, NO_CLASS};
+use crate::connection::conn::{Conn, Context, Record, SendInfo};
+use crate::connection::{CloseReason, Flags, Plan, State, Tcb};
+use crate::content::{Contents, Family};
 use crate::emit::{Emitter, NoRoom, send_control, turn_around};
 use crate::outcome::ControlSegment;
 use crate::pools::{NONE, Peers, Pool};
@@ -501,7 +502,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.conn(id).release();
         let tcb = &mut self.records[id as usize].tcb;
-        let class = std::mem::replace(&mut tcb.class, NO_CLASS);
+        let class = std::mem::replace(&mut tcb.class, Contents::NO_CLASS);
         self.contents.release_class(class);
         self.states[id as usize] = A::State::default();
     }

@@ -17,12 +17,10 @@ pub const MAX_CONTENTS: usize = 1 << 30;
 /// IP family and maximum segment size. For a client that finds no class free, the stack assembles
 /// segments when it sends them.
 pub const MAX_CLASSES: usize = 32;
-/// Class index of a connection that belongs to no class.
-pub(crate) const NO_CLASS: u8 = u8::MAX;
 /// Number of permanent classes: one for IPv4 and one for IPv6, each with our own MSS.
 const PINNED_CLASSES: usize = 2;
 
-const _: () = assert!(MAX_CLASSES < NO_CLASS as usize);
+const _: () = assert!(MAX_CLASSES < Contents::NO_CLASS as usize);
 
 /// Identifies a content item within one [`Contents`] collection. A collection never reuses an id,
 /// but two collections may assign the same id.
@@ -127,6 +125,9 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// Class index of a connection that belongs to no class.
+    pub(crate) const NO_CLASS: u8 = u8::MAX;
+
     /// Creates an empty collection. `mss_v4` and `mss_v6` are the payload lengths of our own full
     /// segments. `budget` limits the memory for segments of other lengths, in bytes.
     pub(crate) fn new(mode: SendMode, mss_v4: u16, mss_v6: u16, budget: usize) -> Self {
@@ -357,7 +358,7 @@ impl Contents {
 
     /// Adds a connection to the class of `family` and `mss`, and returns the class. If the class
     /// does not exist, creates it in an unused place, or else in place of a class without
-    /// connections. Returns [`NO_CLASS`] if neither is possible.
+    /// connections. Returns [`Self::NO_CLASS`] if neither is possible.
     pub(crate) fn acquire_class(&mut self, family: Family, mss: u16) -> u8 {
         self.uses += 1;
         let known = self
@@ -372,7 +373,7 @@ impl Contents {
             }
             None => {
                 let Some(idle) = self.idle_class() else {
-                    return NO_CLASS;
+                    return Self::NO_CLASS;
                 };
                 self.empty_class(idle);
                 self.classes[idle] = Class::new(family, mss);
@@ -387,7 +388,7 @@ impl Contents {
     /// Removes a connection from its class.
     #[inline]
     pub(crate) fn release_class(&mut self, class: u8) {
-        if class != NO_CLASS {
+        if class != Self::NO_CLASS {
             self.uses += 1;
             let class = &mut self.classes[usize::from(class)];
             class.connections -= 1;
@@ -436,10 +437,10 @@ impl Contents {
 
     /// Allocates the segments of a content item in a class if they do not exist yet, without
     /// computing checksums. To stay within the memory budget, frees the segments of classes without
-    /// connections. Returns `false` for [`NO_CLASS`], or if the budget does not suffice.
+    /// connections. Returns `false` for [`Self::NO_CLASS`], or if the budget does not suffice.
     #[cold]
     fn ensure_segments(&mut self, index: u32, class: u8) -> bool {
-        if class == NO_CLASS {
+        if class == Self::NO_CLASS {
             return false;
         }
         let at = usize::from(class);

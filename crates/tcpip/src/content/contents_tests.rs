@@ -129,7 +129,7 @@ fn classes_are_shared_and_our_own_classes_are_permanent() {
     assert_eq!(other, 2);
     assert_eq!(all.acquire_class(Family::V4, 1440), 2);
     all.release_class(0);
-    all.release_class(NO_CLASS);
+    all.release_class(Contents::NO_CLASS);
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn the_least_recently_used_class_without_connections_is_replaced_first() {
     }
     assert_eq!(
         all.acquire_class(Family::V4, 1000),
-        NO_CLASS,
+        Contents::NO_CLASS,
         "all classes are in use"
     );
-    assert!(!all.ensure_segments(index, NO_CLASS));
+    assert!(!all.ensure_segments(index, Contents::NO_CLASS));
     all.release_class(9);
     all.release_class(5);
     assert_eq!(

@@ -7,7 +7,8 @@ use nmio::Instant;
 
 use super::{Accessed, Connection, ConnectionId, Connections, Timer};
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, State};
+use crate::connection::State;
+use crate::connection::conn::Conn;
 use crate::content::Contents;
 
 impl<S, C: CongestionControl> Connections<'_, S, C> {

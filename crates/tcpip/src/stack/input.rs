@@ -9,7 +9,8 @@ use nmio::{Instant, Port};
 use super::Stack;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Conn, Flags, State};
+use crate::connection::conn::Conn;
+use crate::connection::{CloseReason, Flags, State};
 use crate::outcome::{AfterFin, ControlSegment, Route, Verdict};
 use crate::stack::Application;
 use crate::stream::Source;
@@ -64,7 +65,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         });
         match found {
             Some(id) if !segment.has_more_options() && self.conn(id).expects(segment) => {
-                self.cx.dsack = None;
                 let after = self.process(port, id, &packet, segment, &[], now);
                 self.finish_segment(port, id, packet, after, now);
             }
@@ -96,7 +96,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         };
         let mut sack = ArrayVec::new();
-        self.cx.dsack = None;
         if segment.has_more_options() {
             let header = &packet.payload()[..usize::from(segment.data_at)];
             (segment.timestamps, sack) = self.conn(id).read_options(header);

@@ -148,19 +148,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn slots(&self, pool: Pool) -> usize {
         match pool {
             Pool::Connections => self.records.len(),
-            _ => self.cx.peers.slots(pool),
+            _ => self.cx.peers.owners(pool).len(),
         }
     }
 
     /// Returns the connection that holds a slot of a pool, or `None` if the slot is free.
     fn holder(&self, pool: Pool, slot: u32) -> Option<u32> {
-        match pool {
-            Pool::Connections => {
-                let state = self.records[slot as usize].tcb.state;
-                (state != State::Closed).then_some(slot)
-            }
-            _ => self.cx.peers.holder(pool, slot),
+        if pool == Pool::Connections {
+            let state = self.records[slot as usize].tcb.state;
+            return (state != State::Closed).then_some(slot);
         }
+        let owner = self.cx.peers.owners(pool).get(slot as usize)?;
+        (owner.id != NONE).then_some(owner.id)
     }
 
     /// Returns the number of slots that is one address's share of a pool: see [`SHARE`].

@@ -9,7 +9,8 @@ use super::overview::History;
 use super::{Connections, Flood, Housekeeping, Pace, Requests, Stack};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
-use crate::connection::{Context, Record, StateCounts};
+use crate::connection::StateCounts;
+use crate::connection::conn::{Context, Record};
 use crate::content::{Contents, Family};
 use crate::counters::Counters;
 use crate::emit::Render;
@@ -125,7 +126,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             requests,
             mailbox: None,
             cx,
-            pace: Pace::of(config.min_rate),
+            pace: Pace::from(config.min_rate),
             config,
             opened: 0,
             accessed: Vec::new(),

@@ -334,7 +334,7 @@ impl CongestionControl for Cubic {
             cwnd: window,
             ssthresh: u32::MAX,
             validation: Validation::default(),
-            phase: Phase::SlowStart(HyStart::new()),
+            phase: Phase::SlowStart(HyStart::default()),
             flags: EpochFlags::default(),
             loss_state: LossState::Open,
         }
@@ -454,7 +454,7 @@ impl CongestionControl for Cubic {
         self.shrink(initial_window(event.mss));
         if let Phase::SlowStart(start) = &mut self.phase {
             // `HyStart++` starts over, because the path may have changed.
-            *start = HyStart::new();
+            *start = HyStart::default();
         }
     }
 }

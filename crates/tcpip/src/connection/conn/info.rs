@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::congestion::CongestionControl;
 use crate::connection::condition::Condition;
+use crate::connection::conn::Conn;
 use crate::connection::conn::SendInfo;
-use crate::connection::{Conn, Flags, State, Tcb};
+use crate::connection::{Flags, State, Tcb};
 use crate::negotiated::Negotiated;
 use crate::wire::Seq;
 

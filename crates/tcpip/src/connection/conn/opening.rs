@@ -9,7 +9,7 @@ use super::{Conn, DeadlineKind, Flags, NONE, Record, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::ReorderingWindow;
-use crate::content::NO_CLASS;
+use crate::content::Contents;
 use crate::mss::MIN_MSS;
 use crate::negotiated::Negotiated;
 use crate::rto::Rtt;
@@ -63,7 +63,7 @@ impl Default for Tcb {
             peer_port: 0,
             sum: 0,
             mss: 0,
-            class: NO_CLASS,
+            class: Contents::NO_CLASS,
             state: State::Closed,
             flags: Flags::empty(),
             retries: 0,

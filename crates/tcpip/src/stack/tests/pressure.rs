@@ -331,7 +331,14 @@ fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
     let mut rig = Rig::new(&pools_of(16));
     rig.load(&noise(100_000), None);
     let holders = |rig: &Rig| {
-        let of = |pool| rig.stack.cx.peers.holder(pool, 0);
+        let of = |pool| {
+            rig.stack
+                .cx
+                .peers
+                .owners(pool)
+                .first()
+                .map(|owner| owner.id)
+        };
         [Pool::Boards, Pool::LargeBoards].map(of)
     };
     let first = loser(&mut rig, from_v4(20), 1000);

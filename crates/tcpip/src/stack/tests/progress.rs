@@ -14,7 +14,7 @@ fn at(millis: u64) -> Moment {
 fn a_reader_at_the_minimum_rate_gains_no_lag() {
     let mut housekeeping = Housekeeping::new(at(0));
     for second in 1..100 {
-        housekeeping.advance(16_000, Pace::of(16_000), at(second * 1_000));
+        housekeeping.advance(16_000, Pace::from(16_000), at(second * 1_000));
         assert_eq!(housekeeping.lag(at(second * 1_000)), 0);
     }
 }
@@ -23,7 +23,7 @@ fn a_reader_at_the_minimum_rate_gains_no_lag() {
 fn five_hundred_bytes_in_nine_seconds_are_little_progress() {
     let mut housekeeping = Housekeeping::new(at(0));
     for n in 1..=10 {
-        housekeeping.advance(500, Pace::of(16_000), at(n * 9_000));
+        housekeeping.advance(500, Pace::from(16_000), at(n * 9_000));
     }
     assert_eq!(housekeeping.lag(at(90_000)), 90_000 - 310);
 }
@@ -31,7 +31,7 @@ fn five_hundred_bytes_in_nine_seconds_are_little_progress() {
 #[test]
 fn fast_reading_gives_twenty_seconds_of_credit() {
     let mut housekeeping = Housekeeping::new(at(0));
-    housekeeping.advance(u32::MAX, Pace::of(16_000), at(0));
+    housekeeping.advance(u32::MAX, Pace::from(16_000), at(0));
     assert_eq!(housekeeping.lag(at(20_000)), 0);
     assert_eq!(housekeeping.lag(at(20_001)), 1);
     // A renewal sets the virtual clock to the real time, but never sets it back if it is ahead.
@@ -53,7 +53,7 @@ proptest! {
         for (wait, bytes, rate) in steps {
             now += u64::from(wait);
             let before = housekeeping.lag(at(now));
-            housekeeping.advance(bytes, Pace::of(rate), at(now));
+            housekeeping.advance(bytes, Pace::from(rate), at(now));
             prop_assert!(housekeeping.lag(at(now)) <= before);
             prop_assert!(u64::from(before) <= now - u64::from(start));
             let credit = u64::from(CREDIT_MS);

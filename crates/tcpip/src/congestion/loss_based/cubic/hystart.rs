@@ -62,8 +62,8 @@ const TRAIN_SEGMENTS: u32 = 16;
 /// ACK train, not delay, began conservative slow start.
 const SHORTEST: u16 = 1;
 
-impl HyStart {
-    pub(super) const fn new() -> Self {
+impl Default for HyStart {
+    fn default() -> Self {
         Self {
             round_end: 0,
             last_min: 0,
@@ -76,7 +76,9 @@ impl HyStart {
             train_end: 0,
         }
     }
+}
 
+impl HyStart {
     /// Returns the growth of the window in slow start, in bytes, for an ACK of `acked` bytes.
     #[inline(always)]
     pub(super) fn slow_start(acked: u32, event: &Event) -> u32 {

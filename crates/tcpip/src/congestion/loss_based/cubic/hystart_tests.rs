@@ -20,7 +20,7 @@ struct Rounds {
 impl Rounds {
     fn new() -> Self {
         Self {
-            start: HyStart::new(),
+            start: HyStart::default(),
             // Start close to the end of the sequence space, so that the tests cover the
             // wrap-around.
             una: u32::MAX - 20 * MSS,
@@ -153,7 +153,7 @@ fn growth_per_ack_is_limited_to_eight_segments_or_the_data_just_delivered() {
             nxt: 10 * MSS,
             ..Event::default()
         };
-        HyStart::new().on_ack(acked, &event).growth
+        HyStart::default().on_ack(acked, &event).growth
     };
     assert_eq!(growth(8 * MSS, MSS), 8 * MSS);
     assert_eq!(growth(44 * MSS, MSS), 8 * MSS, "the ACK fills a gap");

@@ -2,7 +2,8 @@
 
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, DeadlineKind, Flags, NONE, State, Tcb};
+use crate::connection::conn::Conn;
+use crate::connection::{DeadlineKind, Flags, NONE, State, Tcb};
 use crate::outcome::Route;
 use crate::pools::Owner;
 use crate::wire::{Segment, Seq};

@@ -3,7 +3,8 @@
 use super::{Delivery, Flight, Frto, Losses, Mark, Phase, Prr, Recovery};
 use crate::clock::Moment;
 use crate::congestion::{Congestion, CongestionControl, Event};
-use crate::connection::{Conn, DeadlineKind, Flags, StreamSegment, Tcb};
+use crate::connection::conn::Conn;
+use crate::connection::{DeadlineKind, Flags, StreamSegment, Tcb};
 use crate::counters::Counters;
 use crate::stream::Lists;
 use crate::wire::{Block, Control, Segment};

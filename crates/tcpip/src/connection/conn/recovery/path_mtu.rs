@@ -11,8 +11,9 @@ use ip::Ecn;
 use super::MtuProbe;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, Flags, NONE, Plan, SegmentKind, State, StreamSegment};
-use crate::content::{Family, NO_CLASS};
+use crate::connection::conn::Conn;
+use crate::connection::{Flags, NONE, Plan, SegmentKind, State, StreamSegment};
+use crate::content::{Contents, Family};
 use crate::mss::OwnMss;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 
@@ -106,7 +107,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Sets the segment size, and unsets the class until the stack finds one for this size.
     fn set_mss(&mut self, mss: u16) {
         self.tcb.mss = mss;
-        let class = std::mem::replace(&mut self.tcb.class, NO_CLASS);
+        let class = std::mem::replace(&mut self.tcb.class, Contents::NO_CLASS);
         self.cx.old_class.get_or_insert(class);
     }
 

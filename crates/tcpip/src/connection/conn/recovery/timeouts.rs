@@ -3,7 +3,8 @@
 use super::{Frto, Mark, Phase, Recovery, TailProbe};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, DeadlineKind, Flags, Plan, SegmentKind, Tcb};
+use crate::connection::conn::Conn;
+use crate::connection::{DeadlineKind, Flags, Plan, SegmentKind, Tcb};
 use crate::outcome::Expiry;
 use crate::pools::NONE;
 use crate::wire::Seq;

@@ -2,7 +2,7 @@
 
 use super::Recovery;
 use crate::congestion::CongestionControl;
-use crate::connection::Conn;
+use crate::connection::conn::Conn;
 use crate::wire::Seq;
 
 impl<C: CongestionControl> Conn<'_, C> {

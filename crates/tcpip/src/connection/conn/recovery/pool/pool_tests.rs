@@ -51,7 +51,7 @@ fn larger_scoreboards_are_reused() {
         [1, 0, 0, 0, 1, 1],
         "each board is counted once"
     );
-    assert_eq!(peers.holder(Pool::Boards, 0), Some(7));
+    assert_eq!(peers.owners(Pool::Boards)[0].id, 7);
     // A reused recovery begins with a small, empty scoreboard.
     let again = pool.take(Seq(0));
     assert_eq!(again, second);

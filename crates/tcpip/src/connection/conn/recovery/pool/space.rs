@@ -1,7 +1,8 @@
 //! How a connection uses the pool of loss recovery states.
 
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, Context, Tcb};
+use crate::connection::Tcb;
+use crate::connection::conn::{Conn, Context};
 use crate::pools::{NONE, Owner, Pool};
 use crate::wire::{Block, Segment, Seq};
 
