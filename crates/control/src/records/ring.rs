@@ -12,8 +12,8 @@ const MIN_CAPACITY: usize = 256 << 10;
 /// Size of the length in front of each record, in bytes.
 const LEN: usize = size_of::<u32>();
 
-/// Maximum length of the first part of a record, in bytes.
-const MAX_HEAD: usize = 44;
+/// Maximum length of the first part of a record, in bytes. The longest one is that of the access log.
+const MAX_HEAD: usize = 38;
 
 /// The worker's end of a ring.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ fn ring_of(capacity: usize) -> (RecordSender, RecordReader) {
 
 impl RecordSender {
     /// Puts a record that consists of two parts into the ring. If there is no room, counts it as
-    /// lost. The first part has at most 44 bytes.
+    /// lost. The first part has at most 38 bytes.
     #[inline]
     pub fn send<const N: usize>(&mut self, head: &[u8; N], body: &[u8]) {
         const { assert!(N <= MAX_HEAD) };
