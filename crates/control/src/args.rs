@@ -1,10 +1,7 @@
 //! The command-line options that all servers have in common.
 
-use std::fmt::Display;
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
@@ -14,7 +11,9 @@ use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 use crate::config::{self, ConfigArgs};
 use crate::endpoint::EndpointArgs;
 use crate::error::Error;
+pub use crate::log::{LogFormat, LogLevel};
 use crate::privileges::{Plan, Sandbox, UserSpec};
+pub use crate::units::number;
 use crate::units::{microseconds, seconds};
 
 /// Maximum number of workers per server. Each worker serves one queue, so this limit equals the
@@ -154,20 +153,6 @@ pub struct ServeArgs {
     pub fault: Option<FaultConfig>,
 }
 
-/// Returns a parser for whole numbers in `range`. Its error messages name the range.
-pub fn number<T: FromStr + PartialOrd + Display>(
-    range: RangeInclusive<T>,
-) -> impl Fn(&str) -> Result<T, String> + Clone
-where
-    RangeInclusive<T>: Clone,
-{
-    move |text| {
-        let parsed = text.parse().ok().filter(|number| range.contains(number));
-        let (min, max) = (range.start(), range.end());
-        parsed.ok_or_else(|| format!("give a whole number from {min} to {max}"))
-    }
-}
-
 /// Parses the address of a host.
 ///
 /// # Errors
@@ -302,32 +287,6 @@ impl From<WaitArg> for Wait {
             WaitArg::BusyPoll => Self::BusyPoll,
         }
     }
-}
-
-/// Values of `--log`: the lowest severity that is logged.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Log nothing.
-    Off,
-    /// Errors that end the program.
-    Error,
-    /// Problems that need attention.
-    Warn,
-    /// Events outside of packet processing.
-    Info,
-    /// Details for developers of the program.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-/// Values of `--log-format`: the form of the log, the start block and the summary.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Lines for people.
-    Text,
-    /// One JSON object for each event, on a line of its own.
-    Json,
 }
 
 /// Serves on its own network stack until Ctrl-C.

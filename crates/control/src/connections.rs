@@ -5,11 +5,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use tcpip::{Config, SynCookies, WhenFull};
 
-use crate::args::number;
 use crate::config::OwnDefaults;
 use crate::program::StartError;
 use crate::report;
-use crate::units::{seconds, size};
+use crate::units::{number, seconds, size};
 
 /// The command-line options that limit connections, for use with `#[command(flatten)]`. An option
 /// that is not given keeps the program's own default.

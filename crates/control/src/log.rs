@@ -5,12 +5,12 @@ use std::fmt::{self, Display};
 use std::io::{self, IsTerminal as _, Write, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::ValueEnum;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
-use crate::args::{LogFormat, LogLevel};
 use crate::report::Block;
 
 /// Whether the log is JSON. Like the subscriber of log events, this belongs to the whole process.
@@ -21,6 +21,45 @@ static SHARES_LINE: AtomicBool = AtomicBool::new(false);
 
 /// Moves the cursor to the start of the terminal's line, and empties the line (ECMA-48, `CR` and `EL`).
 const CLEAR_LINE: &[u8] = b"\r\x1b[2K";
+
+/// Values of `--log`: the lowest severity that is logged.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Log nothing.
+    Off,
+    /// Errors that end the program.
+    Error,
+    /// Problems that need attention.
+    Warn,
+    /// Events outside of packet processing.
+    Info,
+    /// Details for developers of the program.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Off => Self::OFF,
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}
+
+/// Values of `--log-format`: the form of the log, the start block and the summary.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object for each event, on a line of its own.
+    Json,
+}
 
 /// Writes log lines of `level` and above to standard error. Only the first call of a process has an
 /// effect.
@@ -169,19 +208,6 @@ fn write_json(out: &mut impl Write, level: Level, message: &str, block: Option<&
         line.push(b'\n');
         // If the stream cannot be written, there is no better place for the event.
         let _ = out.write_all(&line).and_then(|()| out.flush());
-    }
-}
-
-impl From<LogLevel> for LevelFilter {
-    fn from(level: LogLevel) -> Self {
-        match level {
-            LogLevel::Off => Self::OFF,
-            LogLevel::Error => Self::ERROR,
-            LogLevel::Warn => Self::WARN,
-            LogLevel::Info => Self::INFO,
-            LogLevel::Debug => Self::DEBUG,
-            LogLevel::Trace => Self::TRACE,
-        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::args::number;
 use crate::named::Named;
+use crate::units::number;
 
 /// The option `--NAME-port`, with the name and the default port of `T`. Use it with
 /// `#[command(flatten)]` together with [`ServeArgs`](crate::ServeArgs). `--port` sets the port of

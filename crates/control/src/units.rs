@@ -1,4 +1,4 @@
-//! Times and sizes on the command line and in configuration files.
+//! Numbers, times and sizes on the command line and in configuration files.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -8,6 +8,20 @@ use std::time::Duration;
 use bytesize::ByteSize;
 
 use crate::report;
+
+/// Returns a parser for whole numbers in `range`. Its error messages name the range.
+pub fn number<T: FromStr + PartialOrd + fmt::Display>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    RangeInclusive<T>: Clone,
+{
+    move |text| {
+        let parsed = text.parse().ok().filter(|number| range.contains(number));
+        let (min, max) = (range.start(), range.end());
+        parsed.ok_or_else(|| format!("give a whole number from {min} to {max}"))
+    }
+}
 
 /// Returns a parser for times in whole seconds: a number of seconds, or a number with a unit, such
 /// as `90 s` and `2 min`. Its error messages name the range.

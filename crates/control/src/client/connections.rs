@@ -6,9 +6,9 @@ use clap::Args;
 
 use super::lines::ListLine;
 use super::socket::SocketArgs;
-use crate::args::number;
 use crate::table::filter::ConnectionFilter;
 use crate::table::line::Line;
+use crate::units::number;
 
 /// The options of `connections`.
 #[derive(Args, Clone, Debug)]

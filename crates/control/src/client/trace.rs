@@ -11,10 +11,10 @@ use clap::Args;
 use hyper::{HeaderMap, Method, StatusCode};
 
 use super::socket::{SocketArgs, Wait, cut, read, runtime};
-use crate::args::{host_address, number};
+use crate::args::host_address;
 use crate::report;
 use crate::trace::session::{DROPPED, MAX_SECONDS, MAX_SNAP, MIN_SNAP, PACKETS};
-use crate::units::{seconds, size};
+use crate::units::{number, seconds, size};
 
 /// The options of `trace`.
 #[derive(Args, Clone, Debug)]

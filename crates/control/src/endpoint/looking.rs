@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 use super::body::WAITING_FRAMES;
 use super::query::for_each_part;
 use super::reply::{Reply, set, stream, text};
-use crate::args::number;
 use crate::observed::Observed;
 use crate::program::ContentList;
 use crate::table::filter::ConnectionFilter;
 use crate::table::list::ListRequest;
 use crate::trace::session::{MAX_SECONDS, MAX_SNAP, MIN_SNAP, TRAILERS, TraceRequest};
+use crate::units::number;
 
 /// Maximum number of connections in a list, if the query sets no other.
 const DEFAULT_LIMIT: u64 = 10_000;

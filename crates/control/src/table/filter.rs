@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use clap::{Args, ValueEnum};
 use tcpip::{Overview, State};
 
-use crate::args::number;
 use crate::prefix::Prefix;
+use crate::units::number;
 
 /// The options that choose connections. A connection must match all that are given.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]

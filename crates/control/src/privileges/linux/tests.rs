@@ -13,6 +13,7 @@ use landlock::{
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::*;
+use crate::log::{self, LogFormat, LogLevel};
 use crate::privileges::reading::Unreadable;
 use crate::privileges::*;
 
@@ -283,7 +284,7 @@ fn child() {
     };
     let (kind, attempt) = words.split_once(' ').unwrap();
     let kind = kind.to_owned();
-    crate::log::init(crate::args::LogLevel::Trace, crate::args::LogFormat::Text);
+    log::init(LogLevel::Trace, LogFormat::Text);
     // The choice of the file depends on the user, so it is made before the thread changes its user.
     secret();
     let mut attempts = ATTEMPTS.iter().chain(&ALLOWED).chain(&ENDS);
