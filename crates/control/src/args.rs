@@ -240,7 +240,15 @@ impl ServeArgs {
     /// # Errors
     /// [`Error`], a message for the operator.
     pub fn check(&self, program: &str) -> Result<(), Error> {
-        Plan::new(self, program).map(|_| ())
+        self.plan(program).map(|_| ())
+    }
+
+    /// Returns the settings for privileges. Looks up the user that the threads of `program` become.
+    ///
+    /// # Errors
+    /// If the requested user or group does not exist, or if the system cannot look it up.
+    pub(crate) fn plan(&self, program: &str) -> Result<Plan, Error> {
+        Plan::new(program, self.user.as_ref(), self.sandbox())
     }
 
     /// Returns the requested sandbox.

@@ -17,20 +17,18 @@ mod table;
 mod user;
 
 use std::backtrace::Backtrace;
-use std::io;
 
 use clap::ValueEnum;
-use rustix::process::{Gid, Uid, geteuid};
+use rustix::process::{Gid, Uid};
 
-use crate::args::ServeArgs;
 use crate::error::Error;
 #[cfg(target_os = "freebsd")]
 use freebsd as system;
 #[cfg(target_os = "linux")]
 use linux as system;
 pub(crate) use table::{HelperTasks, Kind, Table};
-use user::NewUser;
 pub use user::UserSpec;
+use user::{NewUser, same_user};
 
 /// Values of `--sandbox`: what to do if parts of the sandbox are missing.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +50,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Looks up the user that the threads become: the one in `args`, or else the default.
+    /// Looks up the user that the threads of `program` become: `user`, or else the default.
     ///
     /// # Errors
-    /// If the user or group in `args` does not exist, or if the system cannot look it up.
-    pub(crate) fn new(args: &ServeArgs, program: &str) -> Result<Self, Error> {
+    /// If `user` or its group does not exist, or if the system cannot look it up.
+    pub(crate) fn new(
+        program: &str,
+        user: Option<&UserSpec>,
+        sandbox: Sandbox,
+    ) -> Result<Self, Error> {
         Ok(Self {
-            user: NewUser::find(args.user.as_ref(), program)?,
-            sandbox: args.sandbox(),
+            user: NewUser::find(user, program)?,
+            sandbox,
         })
     }
 
@@ -172,16 +174,19 @@ impl Privileges {
 
     fn change_user(&self, missing: &mut Vec<String>) -> Result<String, Error> {
         match &self.plan.user {
-            NewUser::Account { account, required } => match account.assume() {
-                Ok(()) => return Ok(format!("{account}, no supplementary groups")),
-                Err(source) if *required => {
-                    return Err(Error::User {
-                        user: account.to_string(),
-                        source,
-                    });
+            NewUser::Account { account, required } => {
+                let (uid, gid) = account.ids();
+                match system::assume(uid, gid) {
+                    Ok(()) => return Ok(format!("{account}, no supplementary groups")),
+                    Err(source) if *required => {
+                        return Err(Error::User {
+                            user: account.to_string(),
+                            source,
+                        });
+                    }
+                    Err(error) => missing.push(format!("user {account} ({})", error.kind())),
                 }
-                Err(error) => missing.push(format!("user {account} ({})", text(&error))),
-            },
+            }
             NewUser::Same => {}
             NewUser::NoneFound => missing.push(
                 "a user other than root (neither the program's own user nor nobody exists; name \
@@ -203,14 +208,4 @@ impl Privileges {
 /// Later, a thread in the sandbox could not open the file that contains them.
 fn keep_symbols() {
     drop(Backtrace::capture().to_string());
-}
-
-/// Describes the present user of this thread, if it stays the same.
-fn same_user() -> String {
-    format!("uid {}, the user who started the server", geteuid())
-}
-
-/// Returns a short description of an error, without the error number.
-fn text(error: &io::Error) -> String {
-    error.kind().to_string()
 }

@@ -82,7 +82,7 @@ fn load_and_run<P: Program, E: Into<StartError>>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
 ) -> Result<(), Error> {
-    let plan = Plan::new(args, P::NAME)?;
+    let plan = args.plan(P::NAME)?;
     // The fork must come before any thread is started and any content is loaded.
     let helper = Helper::start(args, P::NAME, &plan)?;
     // Loading may take minutes. During this time, SIGINT still ends the process, but SIGHUP is

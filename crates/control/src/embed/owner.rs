@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::launch::{Launch, services};
 use crate::live::Published;
 use crate::observed::Observed;
-use crate::privileges::{Plan, Privileges, Table};
+use crate::privileges::{Privileges, Table};
 use crate::program::Program;
 use crate::readers::Reading;
 use crate::report::Block;
@@ -99,7 +99,7 @@ fn serve<P: Program>(
 ) -> Result<Option<Summary>, Error> {
     refuse_what_is_missing(args, program)?;
     block_signals().map_err(Error::system("blocking signals"))?;
-    let plan = Plan::new(args, P::NAME)?;
+    let plan = args.plan(P::NAME)?;
     let privileges = plan.privileges(Table::for_embedded())?;
     let services = services(program, args.port)?;
     let mut interface = ReturningInterface::new(args.interface(P::NAME, services));

@@ -8,6 +8,7 @@ use rustix::process::{Gid, Uid};
 
 use super::reading;
 use super::table::{Kind, Table};
+use super::user::same_user;
 use crate::error::Error;
 
 /// Stands for the capability mode of Capsicum, which needs no preparation.
@@ -41,14 +42,14 @@ pub(super) fn drop_all(
                     .to_owned(),
             );
         }
-        return Ok(super::same_user());
+        return Ok(same_user());
     }
     let user = change_user(missing)?;
     reading::warn(table.to_read_again(kind), &user);
     if limits.is_some()
         && let Err(error) = enter_capability_mode()
     {
-        missing.push(format!("Capsicum ({})", super::text(&error)));
+        missing.push(format!("Capsicum ({})", error.kind()));
     }
     Ok(user)
 }

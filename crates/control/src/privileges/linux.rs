@@ -107,7 +107,7 @@ pub(super) fn drop_all(
     if let Err(errno) = capabilities::empty_bounding_set() {
         missing.push(format!(
             "an empty bounding set ({}; it needs CAP_SETPCAP)",
-            super::text(&errno.into())
+            io::Error::from(errno).kind()
         ));
     }
     let user = change_user(missing)?;

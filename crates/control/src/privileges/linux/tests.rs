@@ -11,8 +11,10 @@ use landlock::{
     ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
 };
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::geteuid;
 
 use super::*;
+use crate::args::ServeArgs;
 use crate::log::{self, LogFormat, LogLevel};
 use crate::privileges::reading::Unreadable;
 use crate::privileges::*;
@@ -29,7 +31,7 @@ fn privileges(line: &str) -> Privileges {
 
 fn privileges_with(line: &str, table: Table) -> Privileges {
     let words = std::iter::once("server").chain(line.split_whitespace());
-    let plan = Plan::new(&Cli::parse_from(words).serve, "no-such-user").unwrap();
+    let plan = Cli::parse_from(words).serve.plan("no-such-user").unwrap();
     plan.privileges(table).unwrap()
 }
 
