@@ -16,9 +16,10 @@ use crate::args::{ServeArgs, with_usage};
 use crate::named::Named;
 use crate::place::Place;
 use crate::port_args::{PortArgs, long_option, port_arg, port_of};
+use crate::port_owner::PORT_OPTION;
 use crate::program::{
-    ContentList, ContentNames, Counted, Listening, PORT_OPTION, PortOwner, PreparedPackets,
-    Program, Reloaded, StartError, Tally, Watched, WorkerContext,
+    ContentList, ContentNames, Counted, Listening, PortOwner, PreparedPackets, Program, Reloaded,
+    StartError, Tally, Watched, WorkerContext,
 };
 use crate::readers::Readers;
 use crate::records::RecordLog;

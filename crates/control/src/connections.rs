@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use tcpip::{Config, SynCookies, WhenFull};
 
 use crate::config::OwnDefaults;
-use crate::program::StartError;
+use crate::error::StartError;
 use crate::report;
 use crate::units::{number, seconds, size};
 

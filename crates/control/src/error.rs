@@ -4,7 +4,10 @@ use nmio::PcapError;
 use nmio::device::{DeviceError, Transport};
 
 use crate::config::place_of;
-use crate::program::{PORT_KEY, StartError};
+use crate::port_owner::PORT_KEY;
+
+/// Why content could not be loaded or a worker could not be prepared: a message for the operator.
+pub type StartError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a server did not start, or why it ended without a request to stop. Each message says what is
 /// wrong, and most say how to fix it. `Debug` prints the message as well, because a `main` that

@@ -114,6 +114,7 @@ mod observed;
 mod peers;
 mod place;
 mod port_args;
+mod port_owner;
 mod prefix;
 mod privileges;
 pub mod program;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use nmio::mailbox::{SendMessageError, Sender};
 use nmio::{Bell, Mailbox, PortCounters, PortLevels, Times};
 
-use crate::program::{Counted, Tally};
 use crate::questions::{MAX_WAITING, Question};
+use crate::tally::{Counted, Tally};
 
 /// Counts of one worker since its start, as the worker last published them.
 #[derive(Clone, Debug, Default)]

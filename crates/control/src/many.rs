@@ -10,9 +10,10 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 
 use crate::place::Place;
+use crate::port_owner::{PORT_KEY, PORT_OPTION};
 use crate::program::{
-    ContentList, ContentNames, Counted, Listening, PORT_KEY, PORT_OPTION, PortOwner,
-    PreparedPackets, Program, Reloaded, StartError, Tally, Watched, WorkerContext,
+    ContentList, ContentNames, Counted, Listening, PortOwner, PreparedPackets, Program, Reloaded,
+    StartError, Tally, Watched, WorkerContext,
 };
 use crate::readers::Readers;
 use crate::records::RecordLog;

@@ -1,6 +1,5 @@
 //! The interface between a server and the code that starts it, runs it and reports its counts.
 
-use std::error::Error;
 use std::net::IpAddr;
 use std::ops::Add;
 use std::path::PathBuf;
@@ -13,15 +12,15 @@ use ip::{Host, Transports};
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Bell, Capabilities, Instant, Port};
 
+pub use crate::error::StartError;
 use crate::place::Place;
+use crate::port_owner::PORT_OPTION;
+pub use crate::port_owner::PortOwner;
 use crate::readers::Readers;
 use crate::records::RecordLog;
 use crate::secret::Secret;
 use crate::table::walk::Walk;
-pub use crate::tally::{Count, CountKind, Labels, MeasuredTimes, Tally};
-
-/// Why content could not be loaded or a worker could not be prepared: a message for the operator.
-pub type StartError = Box<dyn Error + Send + Sync>;
+pub use crate::tally::{Count, CountKind, Counted, Labels, MeasuredTimes, Tally};
 
 /// A server program whose content is loaded. Workers serve it on their ports.
 ///
@@ -328,12 +327,6 @@ impl Reloaded {
     }
 }
 
-/// The option that sets the port of a program, or of the first of several programs.
-pub(crate) const PORT_OPTION: &str = "--port";
-
-/// The key that sets the port of a site. Messages about the ports of several sites name it.
-pub(crate) const PORT_KEY: &str = "port";
-
 /// Files whose changes cause a reload. A change of a symbolic link beside them causes one too, because
 /// they may lead through it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -351,17 +344,6 @@ pub enum Watched {
     },
     /// The folder and everything below it.
     Tree(PathBuf),
-}
-
-/// The services of one program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortOwner {
-    /// The program's name.
-    pub program: &'static str,
-    /// The option that sets the program's port, such as `--port`.
-    pub option: String,
-    /// The services, as [`Program::services`] returns them.
-    pub services: Vec<(Transport, u16)>,
 }
 
 /// What a worker knows when it is created.
@@ -435,17 +417,6 @@ pub(crate) fn station(mac: [u8; 6], addresses: &[AddressPrefix], vlans: &[u16]) 
     let addresses = addresses.iter().map(|one| (one.address, one.prefix));
     let addresses: Vec<_> = addresses.collect();
     Station::with_prefixes(Mac(mac), &addresses).with_vlans(vlans)
-}
-
-/// One worker's counts since its start. The log reports these counts while the worker serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Packets dropped because their checksums cover only the pseudo-header.
-    pub partial_checksums: u64,
-    /// Connections that were evicted to make room for other connections.
-    pub evicted: u64,
-    /// Requests that failed because the application or hook returned an error.
-    pub app_errors: u64,
 }
 
 /// The number and size of the packets that are prepared for sending.

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use tcpip::{Application, Contents};
 use udpip::Service;
 
+use crate::error::StartError;
 use crate::named::Named;
 use crate::new_worker::NewWorker;
-use crate::program::StartError;
 use crate::tcp::Tcp;
 use crate::udp::Udp;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::live::Published;
-use crate::program::Counted;
+use crate::tally::Counted;
 
 /// Interval between two readings of counts.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! Counts of a server's events and dropped packets, each with a name.
+//! Counts of a server's events and dropped packets, each with a name, and the few that the log
+//! reports.
 
 use std::fmt;
 
@@ -333,6 +334,17 @@ fn merge(sums: &mut Vec<Count>, counts: &[Count]) {
         }
         next = at.unwrap_or(sums.len() - 1) + 1;
     }
+}
+
+/// One worker's counts since its start. The log reports these counts while the worker serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets dropped because their checksums cover only the pseudo-header.
+    pub partial_checksums: u64,
+    /// Connections that were evicted to make room for other connections.
+    pub evicted: u64,
+    /// Requests that failed because the application or hook returned an error.
+    pub app_errors: u64,
 }
 
 #[cfg(test)]
