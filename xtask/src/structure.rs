@@ -20,8 +20,6 @@ use texts::MAX_WORDS;
 use tree::{Files, Tree};
 use weight::TOOLS;
 
-/// Crates that may still have import circles. The text names the modules involved.
-const CIRCLES: &[(&str, &str)] = &[("control", "still to be cut: args and privileges")];
 /// Maximum number of open items per crate. An open item has restricted visibility, or is public but
 /// not reachable from outside the crate. A crate that is not listed has no limit.
 const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 245)];
@@ -154,7 +152,7 @@ fn needs_test_kit(manifest: &str) -> bool {
 fn crate_faults(crates: &BTreeMap<String, Files>) -> Vec<Vec<String>> {
     let of_crate = |(name, files): (&String, &Files)| {
         [
-            circle_faults(name, files, CIRCLES.iter().any(|(other, _)| other == name)),
+            circle_faults(name, files),
             open_item_faults(name, files),
             length_faults(name, files),
         ]
@@ -162,9 +160,8 @@ fn crate_faults(crates: &BTreeMap<String, Files>) -> Vec<Vec<String>> {
     crates.iter().flat_map(of_crate).collect()
 }
 
-/// Reports the import circles of a crate. An `excepted` crate may have circles, and has a fault if
-/// there are none any more.
-fn circle_faults(name: &str, files: &Files, excepted: bool) -> Vec<String> {
+/// Reports the import circles of a crate.
+fn circle_faults(name: &str, files: &Files) -> Vec<String> {
     let mut circles = vec![];
     for tree in trees(files) {
         let edges = circles::edges(&tree);
@@ -177,13 +174,7 @@ fn circle_faults(name: &str, files: &Files, excepted: bool) -> Vec<String> {
             )
         }));
     }
-    match (excepted, circles.is_empty()) {
-        (true, false) => vec![],
-        (true, true) => vec![format!(
-            "{name} has no circle any more: take it off the list in {LISTS}"
-        )],
-        (false, _) => circles,
-    }
+    circles
 }
 
 fn open_item_faults(name: &str, files: &Files) -> Vec<String> {

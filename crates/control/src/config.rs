@@ -28,6 +28,7 @@ mod merge;
 mod origin;
 mod problem;
 mod show;
+mod value;
 
 pub use example::example;
 pub use merge::{Parsed, parse, parse_sites};

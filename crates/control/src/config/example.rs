@@ -6,7 +6,7 @@ use clap::Command;
 
 use super::command::prepared;
 use super::keys::{Key, SECTIONS, keys};
-use super::show::toml_value;
+use super::value::toml_value;
 
 /// Width of the file in characters.
 const WIDTH: usize = 98;

@@ -10,7 +10,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::keys::{Key, SECTIONS, Section, keys};
 use super::problem::{Problem, Problems, nearest, place};
-use super::show::toml_value;
+use super::value::toml_value;
 
 /// Maximum number of errors that are reported.
 const MAX_PROBLEMS: usize = 100;

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Command, CommandFactory, FromArgMatches};
 
 use super::command::prepared;
 use super::file::{self, File};
 use super::keys::{Key, keys};
-use super::origin;
+use super::origin::{self, Origins};
 
 /// A parsed command line, with the origin of each value.
 #[derive(Debug)]
@@ -37,16 +37,6 @@ impl<T> Parsed<T> {
         let more = self.more.iter();
         more.filter_map(|site| of(&site.cli)).collect()
     }
-}
-
-/// The options of the subcommand that was given, and where their values come from.
-#[derive(Debug)]
-pub(super) struct Origins {
-    pub(super) command: Command,
-    pub(super) matches: ArgMatches,
-    pub(super) file: File,
-    /// Identifiers of the options on the command line.
-    pub(super) given: Vec<String>,
 }
 
 /// Why there is no [`Parsed`].

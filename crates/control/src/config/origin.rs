@@ -1,11 +1,37 @@
-//! Which options of this process come from its configuration file, for messages after parsing.
+//! Where the values of options come from: the defaults, a file, or the command line.
+//!
+//! The process keeps what comes from its file, for messages after parsing.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use clap::{ArgMatches, Command};
+
+use super::file::File;
 use super::keys::keys;
-use super::merge::Origins;
+
+/// The options of the subcommand that was given, and where their values come from.
+#[derive(Debug)]
+pub(super) struct Origins {
+    pub(super) command: Command,
+    pub(super) matches: ArgMatches,
+    pub(super) file: File,
+    /// Identifiers of the options on the command line.
+    pub(super) given: Vec<String>,
+}
+
+impl Origins {
+    /// Whether the command line has the option, or one that excludes it.
+    pub(super) fn is_overridden(&self, id: &str) -> bool {
+        self.is_given(id) || id == "sandbox" && self.is_given("no_sandbox")
+    }
+
+    /// Whether the command line has the option.
+    pub(super) fn is_given(&self, id: &str) -> bool {
+        self.given.iter().any(|given| given == id)
+    }
+}
 
 /// What messages say of the file that this process has read.
 static READ: OnceLock<Read> = OnceLock::new();

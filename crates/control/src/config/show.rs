@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use super::file::Setting;
 use super::keys::{Key, SECTIONS, keys};
-use super::merge::{Origins, Parsed};
+use super::merge::Parsed;
+use super::origin::Origins;
+use super::value::toml_value;
 
 /// Width of a key with its value, so that the origins stand in a column.
 const WIDTH: usize = 40;
@@ -192,24 +194,5 @@ impl Origins {
             return format!("{}:{}", file.escape_debug(), setting.line);
         }
         "default".to_owned()
-    }
-
-    /// Whether the command line has the option, or one that excludes it.
-    pub(super) fn is_overridden(&self, id: &str) -> bool {
-        self.is_given(id) || id == "sandbox" && self.is_given("no_sandbox")
-    }
-
-    fn is_given(&self, id: &str) -> bool {
-        self.given.iter().any(|given| given == id)
-    }
-}
-
-/// Returns a value in TOML: a number as it is, and any other text in quotes.
-pub(super) fn toml_value(text: &str) -> String {
-    let is_number = text == "0" || !text.starts_with(['0', '+']) && text.parse::<u64>().is_ok();
-    if is_number {
-        text.to_owned()
-    } else {
-        toml::Value::String(text.to_owned()).to_string()
     }
 }
