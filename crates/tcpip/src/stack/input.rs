@@ -134,7 +134,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             Verdict::Process => return Some(packet),
             Verdict::Establish => {
                 let packet = self.establish(port, id, packet, now)?;
-                let has_work = segment.sequence_len() > 0 || self.has_work(id);
+                let has_work = segment.sequence_len() > 0 || self.has_work(id, &packet);
                 return has_work.then_some(packet);
             }
             Verdict::Drop => {}
@@ -150,13 +150,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         None
     }
 
-    /// Returns true if a connection that has just been established has something to send, or has
-    /// called for something in `on_accept`.
+    /// Returns true if the connection that `packet` has just established has something to do. It may
+    /// have something to send, or `on_accept` has called for something. The packet may also have come
+    /// from another router than the SYN.
     #[inline(always)]
-    fn has_work(&mut self, id: u32) -> bool {
+    fn has_work(&mut self, id: u32, packet: &Packet) -> bool {
         let conn = self.conn(id);
         let flags = Flags::ABORT | Flags::WANTS_ROOM | Flags::ACK_PENDING;
-        conn.has_new() || conn.tcb.flags.intersects(flags)
+        conn.has_new() || conn.tcb.flags.intersects(flags) || !packet.came_over(&conn.tcb.path.link)
     }
 
     /// Processes an acceptable segment: its acknowledgement, its data and its FIN. Returns what

@@ -542,3 +542,14 @@ fn pacing_works_after_a_cookie() {
     rig.pass_ms(20);
     assert!(!rig.sent_all().is_empty(), "{sent} before");
 }
+
+#[test]
+fn the_end_of_a_handshake_may_come_from_another_router() {
+    let mut rig = Rig::new(&Config::default());
+    rig.syn(Some(MSS));
+    rig.sent_one();
+    let router = [2, 0, 0, 0, 0, 0x77];
+    rig.route.src.mac = router;
+    rig.recv(1, 1, "A", b"");
+    assert_eq!(rig.stack.records[0].tcb.path.link.peer.0, router);
+}
