@@ -163,6 +163,11 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         tcb.snd_una = segment.ack;
         tcb.set_peer_window(segment.window);
+        if tcb.snd_wnd < 2 * u32::from(tcb.mss) && tcb.has_had_large_window() {
+            // The SYN's window was much larger. A middlebox that removes the window scale of one side
+            // makes all later windows small, so the SYN's window does not count.
+            tcb.max_snd_wnd = segment.window;
+        }
         tcb.snd_wl1 = segment.seq;
         if tcb.flags.intersects(Flags::TIMING) {
             self.cx.counters.rtts.count(tcb.end_timing(now));

@@ -531,6 +531,21 @@ fn a_window_that_stays_small_is_used_at_least_once_a_second() {
 }
 
 #[test]
+fn windows_that_are_small_since_the_syn_are_used_at_once() {
+    let mut rig = Rig::new(&Config::default());
+    rig.load(&noise(10_000), None);
+    rig.syn(Some(MSS));
+    rig.sent_one();
+    rig.window = 500;
+    rig.recv(1, 1, "A", b"");
+    rig.recv(1, 1, "PA", b"g");
+    for acked in [501, 1_001] {
+        assert_eq!(rig.sent_one().data.len(), 500);
+        rig.recv(2, acked, "A", b"");
+    }
+}
+
+#[test]
 fn paced_segments_are_spread_over_the_round_trip() {
     let mut rig = Rig::new(&Config {
         pacing: true,
