@@ -77,10 +77,10 @@ impl List {
         Ok(statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// The place of the file with this name, which is no link. `real` is its path.
-    pub(crate) fn place(&self, name: &OsStr, real: RealPath) -> FilePlace {
+    /// The place of the file with this name, which is no link. `real` returns its path.
+    pub(crate) fn place(&self, name: &OsStr, real: impl FnOnce() -> RealPath) -> FilePlace {
         if self.len < MIN_ENTRIES {
-            return FilePlace::Real(real);
+            return FilePlace::Real(real());
         }
         FilePlace::InFolder(Arc::clone(&self.folder), name.to_owned())
     }

@@ -27,13 +27,12 @@ pub(super) const MANY: u64 = 1_000;
 
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Adds a file: from the previous site if it has not changed, and else by reading it. A file that is
-    /// long for the memory left is added later. `is_linked` says whether a link leads to the file.
+    /// long for the memory left is added later. If a link leads to the file, `target` is its path.
     pub(super) fn add_file(
         &mut self,
         path: &Path,
-        real: RealPath,
+        target: Option<&RealPath>,
         stat: &Stat,
-        is_linked: bool,
     ) -> Result<(), Reason> {
         let key = key_of(path);
         let len = stat.st_size.cast_unsigned();
@@ -54,16 +53,15 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         if memory.is_some_and(|memory| memory.is_big(len, used)) {
             self.late.push(Late {
                 path: path.to_owned(),
-                real,
+                real: self.real(path, target),
                 len,
                 version,
             });
             return Ok(());
         }
-        let is_inside = !is_linked && real.outside().is_none();
-        let place = match self.open.last() {
-            Some(folder) if !is_linked => folder.place(path, real),
-            _ => FilePlace::Real(real),
+        let (place, is_inside) = match self.open.last() {
+            Some(folder) if target.is_none() => (folder.place(path), folder.is_inside()),
+            _ => (FilePlace::Real(self.real(path, target)), false),
         };
         if is_inside && len <= reading::MAX_LEN && self.reads_on_threads() {
             self.read_later(path, place, len);

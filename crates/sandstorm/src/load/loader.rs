@@ -42,10 +42,25 @@ impl Folder {
         }
     }
 
+    /// The real path of the entry with the last name of this path, which is no link.
+    fn real(&self, path: &Path) -> RealPath {
+        self.real.join(path.file_name().unwrap_or_default())
+    }
+
     /// The place of the file with the last name of this path, which is no link.
-    pub(super) fn place(&self, path: &Path, real: RealPath) -> FilePlace {
+    pub(super) fn place(&self, path: &Path) -> FilePlace {
         let name = path.file_name().unwrap_or_default();
-        self.entries.place(name, real)
+        self.entries.place(name, || self.real(path))
+    }
+
+    /// Returns true if the folder is inside the served one, whatever links lead to it.
+    pub(super) fn is_inside(&self) -> bool {
+        self.real.outside().is_none()
+    }
+
+    /// Returns true if a link leads to the folder, or to one around it.
+    fn is_linked(&self) -> bool {
+        self.real.below_root().as_os_str() != self.path.as_os_str()
     }
 
     /// Returns the path in URLs, with its slashes.
@@ -124,6 +139,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 
     pub(super) fn load_all(&mut self) {
+        let mut path = PathBuf::new();
         while let Some(folder) = self.open.last_mut() {
             let Some(name) = folder.entries.next() else {
                 self.leave();
@@ -136,10 +152,10 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             if folder.path.as_os_str().is_empty() && RULES.iter().any(|rules| name == *rules) {
                 continue;
             }
-            let path = folder.path.join(&name);
-            let real = folder.real.join(&name);
+            path.clone_from(&folder.path);
+            path.push(&name);
             let stat = folder.entries.stat(&name).map_err(unreadable);
-            let outcome = stat.and_then(|stat| self.load(&path, real, stat));
+            let outcome = stat.and_then(|stat| self.load(&path, stat));
             if let Err(reason) = outcome {
                 let ends = matches!(
                     reason,
@@ -176,25 +192,35 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             .add_listing(&folder.url_path(), modified, &folder.listed);
     }
 
-    /// Loads one entry. `path` is its path in URLs. `real` is its path in the file system, in which
-    /// only the last component may be a symbolic link. `stat` is the entry's status. If the entry is a folder, its entries are
-    /// loaded next.
-    fn load(&mut self, path: &Path, mut real: RealPath, mut stat: Stat) -> Result<(), Reason> {
-        let is_linked = file_type(&stat) == FileType::Symlink;
-        if is_linked {
-            real = self.follow(&real)?;
+    /// Loads one entry of the innermost folder. `path` is its path in URLs, and `stat` its status. If the
+    /// entry is a folder, its entries are loaded next.
+    fn load(&mut self, path: &Path, mut stat: Stat) -> Result<(), Reason> {
+        let mut target = None;
+        if file_type(&stat) == FileType::Symlink {
+            let real = self.follow(&self.real(path, None))?;
             stat = real.stat().map_err(unreadable)?;
+            target = Some(real);
         }
-        let outside = real.outside();
-        self.load_real(path, real, &stat, is_linked)
-            .map_err(|reason| match (reason, outside) {
-                (Reason::Unreadable(error), Some(target))
-                    if error.kind() == io::ErrorKind::PermissionDenied =>
-                {
-                    Reason::TargetClosed { target }
-                }
-                (reason, _) => reason,
-            })
+        let outcome = self.load_real(path, target.as_ref(), &stat);
+        outcome.map_err(|reason| match reason {
+            Reason::Unreadable(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let outside = self.real(path, target.as_ref()).outside();
+                outside.map_or(Reason::Unreadable(error), |target| Reason::TargetClosed {
+                    target,
+                })
+            }
+            reason => reason,
+        })
+    }
+
+    /// Returns the path of an entry in the file system: the `target` of a link, or the entry itself. Only
+    /// its last component may be a symbolic link.
+    pub(super) fn real(&self, path: &Path, target: Option<&RealPath>) -> RealPath {
+        match (target, self.open.last()) {
+            (Some(target), _) => target.clone(),
+            (None, Some(folder)) => folder.real(path),
+            (None, None) => self.root.join(path),
+        }
     }
 
     /// Resolves a link. Notes the target if it is outside the folder.
@@ -209,26 +235,28 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    /// Loads one entry, which is no link. `is_linked` says whether a link leads to it.
+    /// Loads one entry, which is no link. If a link leads to it, `target` is its path.
     fn load_real(
         &mut self,
         path: &Path,
-        real: RealPath,
+        target: Option<&RealPath>,
         stat: &Stat,
-        is_linked: bool,
     ) -> Result<(), Reason> {
-        if real.outside().is_none() && real.below_root() != path {
-            self.site
-                .note_link(&key_of(path), &key_of(real.below_root()));
+        if target.is_some() || self.open.last().is_some_and(Folder::is_linked) {
+            let real = self.real(path, target);
+            if real.outside().is_none() && real.below_root() != path {
+                self.site
+                    .note_link(&key_of(path), &key_of(real.below_root()));
+            }
         }
         match file_type(stat) {
             FileType::RegularFile => {
                 self.note_secret(path, stat);
-                self.add_file(path, real, stat, is_linked)?;
+                self.add_file(path, target, stat)?;
                 self.list_file(path, stat);
                 Ok(())
             }
-            FileType::Directory => self.enter(path, real),
+            FileType::Directory => self.enter(path, self.real(path, target)),
             kind => Err(Reason::Special {
                 kind: name_of(kind),
             }),

@@ -87,14 +87,16 @@ impl Builder {
         let own = self.site.pages.iter().chain(&self.site.aliases);
         let mut pairs = Vec::new();
         for (path, page) in own {
+            let mut groups = Group::of(page, &self.site);
+            // A file that has not changed was kept before.
+            groups.retain(|group| self.origins[group.first.index()] == NEW);
+            if groups.is_empty() {
+                continue;
+            }
             let old = previous.pages.get(path);
             let old = old.or_else(|| previous.aliases.get(path));
             let olds = old.map(|page| Group::of(page, previous));
-            for group in Group::of(page, &self.site) {
-                // A file that has not changed was kept before.
-                if self.origins[group.first.index()] != NEW {
-                    continue;
-                }
+            for group in groups {
                 let mut olds = olds.iter().flatten();
                 let old = olds.find(|old| old.kind == group.kind);
                 pairs.extend(old.map(|old| (group, *old)));
