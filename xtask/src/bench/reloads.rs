@@ -1,11 +1,13 @@
 //! `xtask bench reloads`: what a reload costs the clients.
 //!
-//! Each server answers an open loop at half of its capacity. The first run is undisturbed. During
-//! the second run, content changes and is reloaded once a second. The reload thread shares the
-//! generator's core, and every reply may have the old or the new content. The thread does some work
-//! after the new content is served, so the time of a reload is not only that until then.
+//! Each server answers an open loop at half of its capacity, in ten parts. In every other part content
+//! changes, and is reloaded once a second. The reload thread shares the generator's core, and every reply
+//! may have the old or the new content. The thread does some work after the new content is served, so
+//! the time of a reload is not only that until then.
 //!
-//! A run that the host of a virtual machine holds up is repeated: see [`witness`].
+//! A shared host changes latencies from minute to minute. So quiet parts and those with reloads take
+//! turns, and the medians of their latencies are compared. A part that the host of a virtual machine holds
+//! up is repeated: see [`witness`].
 
 mod content;
 
@@ -17,6 +19,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 
 use super::content::{Content, HOSTER};
+use super::report::Spread;
 use super::results::Load;
 use super::rig::{self, CLIENT_CORE, Interrupts, Rig};
 use super::servers::{Program, SANDSTORM, Serves, Spec, TURNAROUND};
@@ -37,8 +40,10 @@ pub(crate) struct Options {
     filter: String,
 }
 
-/// Duration of the measured part of a run in seconds.
+/// Total duration of the parts with reloads, and of the quiet ones, in seconds.
 const SECONDS: f64 = 60.0;
+/// Number of parts of either kind.
+const PARTS: usize = 5;
 /// Duration of the run that measures a server's capacity, in seconds.
 const CAPACITY_SECONDS: f64 = 3.0;
 /// Duration of the load during which `find` is timed, in seconds.
@@ -88,15 +93,24 @@ const CASES: &[Case] = &[
     Case { name: "hoster's queries, 1 of 100,000 zones is reloaded by name", program: &TURNAROUND, serves: Serves::ZoneOf(HOSTER, Some(100_000)), load: HOSTER_QUERIES, change: Change::Named },
 ];
 
-/// What a case found out.
-struct Findings {
-    quiet: Load,
-    reloading: Load,
-    /// Times of the reloads that succeeded, from SIGHUP or the command until all workers serve the new
-    /// content.
-    reloads: Vec<Duration>,
+/// The reloads of a server so far.
+#[derive(Default)]
+struct Reloads {
+    /// Times of those that succeeded, from SIGHUP or the command until all workers serve the new content.
+    times: Vec<Duration>,
+    /// Number of those with a broken version.
     broken: u32,
-    /// Number of runs that the host of the machine has held up: see [`witness::undisturbed`].
+}
+
+/// What a case found out.
+#[derive(Default)]
+struct Findings {
+    quiet: Vec<Load>,
+    reloading: Vec<Load>,
+    reloads: Reloads,
+    /// How long `find` takes for the same files under the same load.
+    find: Option<Duration>,
+    /// Number of parts that the host of the machine has held up: see [`witness::undisturbed`].
     held_up: u32,
     /// The packets that the server has dropped, by its own account. Other losses are the generator's.
     dropped: String,
@@ -114,12 +128,12 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
         "dropped by the server",
         "p50, p99, p99.9 µs, quiet",
         "p50, p99, p99.9 µs, reloading",
-        "maximum µs",
         "reloads",
         "broken versions",
         "a reload takes, ms",
         "longest, ms",
-        "runs held up by the host",
+        "`find` takes, ms",
+        "parts held up by the host",
     ];
     let (busy, share) = machine::busy_before()?;
     let mut rows = Vec::new();
@@ -183,61 +197,57 @@ impl Case {
             _ => server.signal(Signal::HUP),
         };
         let capacity = load(None, CAPACITY_SECONDS)?.rate;
-        let (quiet, quiet_held_up) = witness::undisturbed(|| load(Some(capacity / 2.0), seconds))?;
+        let mut findings = Findings::default();
         if self.change == Change::Part && self.serves == Serves::Files {
-            let alone = served.time_of_find(&["find"])?;
             let core = CLIENT_CORE.to_string();
             // As the reload thread.
-            let nice = ["nice", "-n", "10", "taskset", "-c", &core, "find"];
-            let loaded = std::thread::scope(|scope| {
-                let find = scope.spawn(|| served.time_of_find(&nice));
+            let find = ["nice", "-n", "10", "taskset", "-c", &core, "find"];
+            findings.find = Some(std::thread::scope(|scope| {
+                let find = scope.spawn(|| served.time_of_find(&find));
                 load(Some(capacity / 2.0), FIND_SECONDS)?;
                 find.join().expect("this thread does not panic")
-            })?;
-            println!(
-                "{}: find takes {alone:.1} ms without load, and {loaded:.1} ms with it",
-                self.name
-            );
+            })?);
         }
-        let (changing, held_up) = witness::undisturbed(|| {
-            let load = || load(Some(capacity / 2.0), seconds);
-            self.load_during_reloads(load, &served, &server, ask)
-        })?;
-        let (reloading, reloads, broken) = changing;
+        for _ in 0..PARTS {
+            let part = || load(Some(capacity / 2.0), seconds / PARTS as f64);
+            let (quiet, held_up) = witness::undisturbed(part)?;
+            findings.quiet.push(quiet);
+            findings.held_up += held_up;
+            let (reloading, held_up) = witness::undisturbed(|| {
+                self.load_during_reloads(part, &served, &server, ask, &mut findings.reloads)
+            })?;
+            findings.reloading.push(reloading);
+            findings.held_up += held_up;
+        }
         let summary = server.stop_well()?;
         let dropped = summary
             .lines()
             .find_map(|line| line.strip_prefix("dropped:"))
             .context("the server has printed no summary")?;
-        Ok(Findings {
-            quiet,
-            reloading,
-            reloads,
-            broken,
-            held_up: quiet_held_up + held_up,
-            dropped: dropped.trim().to_owned(),
-        })
+        dropped.trim().clone_into(&mut findings.dropped);
+        Ok(findings)
     }
 
-    /// Calls `load` while the content changes once a second. Returns what `load` has measured, how long
-    /// the reloads took, and the number of broken versions.
+    /// Calls `load` while the content changes once a second. Returns what `load` has measured, and adds to
+    /// `reloads`.
     fn load_during_reloads(
         &self,
         load: impl FnOnce() -> Result<Load>,
         served: &Served,
         server: &Server,
         ask: impl Fn() -> Result<()> + Send,
-    ) -> Result<(Load, Vec<Duration>, u32)> {
+        reloads: &mut Reloads,
+    ) -> Result<Load> {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let changer = scope.spawn(|| self.change_until(&ended, served, server, ask));
+            let changer = scope.spawn(|| self.change_until(&ended, served, server, ask, reloads));
             let writer = scope.spawn(|| self.keep_writing_until(&ended, served));
             let load = load();
             ended.store(true, Ordering::Relaxed);
             let written = writer.join().expect("the writer does not panic");
             let changed = changer.join().expect("the changer does not panic");
-            let (reloads, broken) = written.and(changed)?;
-            Ok((load?, reloads, broken))
+            written.and(changed)?;
+            load
         })
     }
 
@@ -251,40 +261,40 @@ impl Case {
         rate.map_or(String::new(), |rate| format!(" {option} {rate:.0}"))
     }
 
-    /// Changes the content and calls `ask` for a reload once a second, until `ended` is set. Returns how
-    /// long the reloads took, and the number of broken versions.
+    /// Changes the content and calls `ask` for a reload once a second, until `ended` is set. Adds to
+    /// `reloads`.
     fn change_until(
         &self,
         ended: &AtomicBool,
         served: &Served,
         server: &Server,
         ask: impl Fn() -> Result<()>,
-    ) -> Result<(Vec<Duration>, u32)> {
+        Reloads { times, broken }: &mut Reloads,
+    ) -> Result<()> {
         pin_reloads(server)?;
-        let (mut reloads, mut broken) = (Vec::new(), 0);
         for turn in 0_usize.. {
             let start = Instant::now();
             let is_broken = self.change == Change::Broken && turn % 3 == 2;
             let word = if is_broken {
-                broken += 1;
+                *broken += 1;
                 served.break_it()?;
                 "not reloaded, the old content stays"
             } else {
-                served.change((reloads.len() + 1) % 2)?;
+                served.change((times.len() + 1) % 2)?;
                 "\nreloaded: "
             };
             let taken = server.time_until(word, RELOAD_LIMIT, &ask)?;
             if is_broken {
                 served.mend()?;
             } else {
-                reloads.push(taken);
+                times.push(taken);
             }
             if ended.load(Ordering::Relaxed) {
                 break;
             }
             std::thread::sleep(PERIOD.saturating_sub(start.elapsed()));
         }
-        Ok((reloads, broken))
+        Ok(())
     }
 
     /// With [`Change::Broken`], writes a served file in place until `ended` is set.
@@ -298,53 +308,81 @@ impl Case {
 
 impl Findings {
     fn row(&self, name: &str) -> Vec<String> {
-        let mut sorted = self.reloads.clone();
-        sorted.sort_unstable();
+        let mut times = self.reloads.times.clone();
+        times.sort_unstable();
         let millis = |at: Option<&Duration>| {
             at.map_or("none".to_owned(), |time| {
                 format!("{:.1}", time.as_secs_f64() * 1e3)
             })
         };
-        let latencies = |load: &Load| match load.latency_us {
-            [_, _, 0.0, _] => "not reported".to_owned(),
-            [p50, p99, p999, _] => format!("{p50:.0}, {p99:.0}, {p999:.0}"),
-        };
+        let rate = self.reloading.iter().map(|load| load.rate).sum::<f64>();
         vec![
             name.to_owned(),
-            format!("{:.0}", self.reloading.rate),
+            format!("{:.0}", rate / PARTS as f64),
             self.errors().to_string(),
             self.dropped.clone(),
             latencies(&self.quiet),
             latencies(&self.reloading),
-            format!("{:.0}", self.reloading.latency_us[3]),
-            self.reloads.len().to_string(),
-            self.broken.to_string(),
-            millis(sorted.get(sorted.len() / 2)),
-            millis(sorted.last()),
+            times.len().to_string(),
+            self.reloads.broken.to_string(),
+            millis(times.get(times.len() / 2)),
+            millis(times.last()),
+            millis(self.find.as_ref()),
             self.held_up.to_string(),
         ]
     }
 
-    /// Returns the number of requests in both runs that had no answer or a wrong one.
+    /// Returns the number of requests in all parts that had no answer or a wrong one.
     fn errors(&self) -> u64 {
-        let errors = [&self.quiet, &self.reloading].map(|load| load.errors.values().sum::<u64>());
-        errors.iter().sum()
+        let loads = self.quiet.iter().chain(&self.reloading);
+        loads.flat_map(|load| load.errors.values()).sum()
     }
 
+    /// Returns the marks that are missed.
     fn faults(&self, name: &str) -> Vec<String> {
         let mut faults = Vec::new();
         if self.errors() > 0 {
-            let errors = [&self.quiet.errors, &self.reloading.errors];
+            let loads = self.quiet.iter().chain(&self.reloading);
+            let errors: Vec<_> = loads.map(|load| &load.errors).collect();
             faults.push(format!("{name}: not every answer is right: {errors:?}"));
         }
-        let [quiet, reloading] = [&self.quiet, &self.reloading].map(|load| load.latency_us[2]);
+        let [quiet, reloading] =
+            [&self.quiet, &self.reloading].map(|loads| latency(loads, 2).median);
         if reloading > 2.0 * quiet {
             faults.push(format!(
                 "{name}: p99.9 is {reloading:.0} µs during reloads, more than twice {quiet:.0} µs"
             ));
         }
+        let times = self.reloads.times.iter().map(Duration::as_secs_f64);
+        if let (Some(find), Some(times)) = (self.find, Spread::of(times))
+            && times.median > 3.0 * find.as_secs_f64()
+        {
+            faults.push(format!(
+                "{name}: a reload takes {:.0} ms, more than three times the {} ms of find",
+                times.median * 1e3,
+                find.as_millis()
+            ));
+        }
         faults
     }
+}
+
+/// Returns one of [`Load::latency_us`] in these parts.
+fn latency(loads: &[Load], which: usize) -> Spread {
+    let values = loads.iter().map(|load| load.latency_us[which]);
+    Spread::of(values).expect("there are parts")
+}
+
+/// Formats p50, p99 and p99.9: medians, and the smallest and the greatest p99.9.
+fn latencies(loads: &[Load]) -> String {
+    let [p50, p99, p999] = [0, 1, 2].map(|which| latency(loads, which));
+    if p999.max == 0.0 {
+        return "not reported".to_owned();
+    }
+    format!(
+        "{:.0}, {:.0}, {:.0} ({:.0} to {:.0})",
+        p50.median, p99.median, p999.median, p999.min, p999.max
+    )
 }
 
 /// Moves the server's reload thread to the generator's core.

@@ -20,8 +20,8 @@ use crate::markdown::{escape, owned, write_table};
 use anyhow::{Context as _, Result};
 use chart::Series;
 use lines::{Line, is_same, lines, place};
-use numbers::{Spread, percentile, x_shown};
-pub(super) use numbers::{digits, thousands};
+pub(super) use numbers::{Spread, digits, thousands};
+use numbers::{percentile, x_shown};
 
 /// Pages in the folder of the raw results: the Markdown page and the HTML page.
 const SHORT: &str = "RESULTS.md";

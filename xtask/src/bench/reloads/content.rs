@@ -173,9 +173,9 @@ impl Served {
         Ok(())
     }
 
-    /// Returns how long `find`, started by `command`, takes to print the size and time of every file,
-    /// in milliseconds.
-    pub(super) fn time_of_find(&self, command: &[&str]) -> Result<f64> {
+    /// Returns how long `find`, started by `command`, takes to print the size and time of every file.
+    /// The time is a median of five.
+    pub(super) fn time_of_find(&self, command: &[&str]) -> Result<Duration> {
         let mut times = Vec::new();
         for _ in 0..5 {
             let mut find = Command::new(command[0]);
@@ -191,7 +191,7 @@ impl Served {
             times.push(start.elapsed());
         }
         times.sort_unstable();
-        Ok(times[times.len() / 2].as_secs_f64() * 1e3)
+        Ok(times[times.len() / 2])
     }
 
     fn version(&self, version: usize) -> PathBuf {

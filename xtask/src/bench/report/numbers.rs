@@ -4,16 +4,16 @@ use crate::bench::results::{Quantity, Run};
 
 /// Median, minimum and maximum of some values, usually one value from each repeat of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
     repeats: usize,
 }
 
 impl Spread {
     /// Returns the spread of the finite values, or `None` if there are none.
-    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values
             .into_iter()
             .filter(|value| value.is_finite())
