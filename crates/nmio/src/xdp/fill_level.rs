@@ -5,16 +5,18 @@
 //! processor's cache. If there are many, even a large burst finds enough frames while the worker is
 //! not running, so no packets are lost.
 //!
-//! A burst that uses more than three quarters of the frames raises the level. After `CALM_FRAMES`
-//! received frames without another burst, the level falls. Something that has held up the worker
-//! once, such as the host of a virtual machine, is likely to do so again. If the RX ring does not
-//! become empty for `OVERLOAD_FRAMES`, the level falls too. Under such an overload, more frames
-//! would only delay each packet.
+//! A burst that uses more than three quarters of the frames of the low level raises the level. After
+//! `CALM_FRAMES` received frames without another burst, the level falls. Something that has held up the
+//! worker once, such as the host of a virtual machine, is likely to do so again. If the RX ring does not
+//! become empty for `OVERLOAD_FRAMES`, the level falls too. Under such an overload, more frames would
+//! only delay each packet.
 
 /// Number of slots in the fill ring. This is also the level after a burst.
 pub(super) const FILL_RING: u32 = 8192;
 /// The level otherwise, in frames.
 const LOW_LEVEL: u32 = 2048;
+/// More frames than this, used when the worker comes to refill the ring, are a burst.
+const BURST: u32 = LOW_LEVEL / 4 * 3;
 /// The level falls when this many frames have been received since the last burst: half a minute at
 /// 280,000 frames a second.
 const CALM_FRAMES: u32 = 1_024 * FILL_RING;
@@ -54,7 +56,7 @@ impl FillLevel {
     #[inline(always)]
     pub(super) fn update(&mut self, received: u32, more: bool, remaining: u32) {
         self.since_burst = self.since_burst.saturating_add(received);
-        if self.drained && remaining < self.frames / 4 {
+        if self.drained && remaining + BURST < self.frames {
             *self = Self {
                 frames: FILL_RING,
                 drained: false,
@@ -82,24 +84,24 @@ mod tests {
     #[test]
     fn a_burst_raises_the_fill_level_until_a_long_calm() {
         let mut level = FillLevel::new();
-        level.update(BATCH, true, LOW_LEVEL / 4);
+        level.update(BATCH, true, LOW_LEVEL - BURST);
         assert_eq!(level.frames(), LOW_LEVEL, "a quarter of the frames is left");
-        level.update(BATCH, true, LOW_LEVEL / 4 - 1);
+        level.update(BATCH, true, LOW_LEVEL - BURST - 1);
         assert_eq!(level.frames(), FILL_RING);
         for _ in 1..CALM_FRAMES / BATCH {
-            level.update(BATCH, false, FILL_RING - BATCH);
+            level.update(BATCH, false, FILL_RING - BURST);
             assert_eq!(level.frames(), FILL_RING);
         }
-        level.update(BATCH, false, FILL_RING - BATCH);
+        level.update(BATCH, false, FILL_RING - BURST);
         assert_eq!(level.frames(), LOW_LEVEL);
     }
 
     #[test]
-    fn another_burst_keeps_the_fill_level_high() {
+    fn a_burst_that_the_low_level_could_not_take_keeps_the_fill_level_high() {
         let mut level = FillLevel::new();
         level.update(BATCH, true, 0);
         level.update(CALM_FRAMES - BATCH - 1, false, FILL_RING);
-        level.update(BATCH, true, FILL_RING / 4 - 1);
+        level.update(BATCH, true, FILL_RING - BURST - 1);
         level.update(CALM_FRAMES - 1, false, FILL_RING);
         assert_eq!(level.frames(), FILL_RING);
     }
