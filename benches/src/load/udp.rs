@@ -27,8 +27,9 @@ const CATCH_UP: u32 = 64;
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between two searches for lost requests.
 const SWEEP: Duration = Duration::from_millis(50);
-/// Lowest source port. Each slot uses this port and all higher ports in turn.
-const FIRST_PORT: u16 = 1024;
+/// Lowest source port. Each slot uses this port and all higher ports in turn. No service with one of them
+/// replies to any message, so servers do not drop requests because of their port.
+const FIRST_PORT: u16 = 16_384;
 
 /// Supplies the requests and checks the replies.
 pub trait Questions {
