@@ -1,5 +1,6 @@
 //! Tests loading a folder while an attacker with write access keeps swapping its entries.
 
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,4 +70,27 @@ fn a_link_changed_to_point_outside_the_folder_publishes_nothing() {
     symlink("../secret.txt", site.join("b")).unwrap();
     symlink("a", site.join("way")).unwrap();
     never_published(&site, ["a", "b"], &["/a", "/b", "/way"]);
+}
+
+#[test]
+fn a_file_that_is_being_written_keeps_its_content_and_is_counted() {
+    let folder = folder(&["file"]);
+    let path = folder.path().join("file");
+    fs::write(&path, vec![b'a'; 1 << 20]).unwrap();
+    let site = load(folder.path()).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = fs::File::options().append(true).open(&path).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                file.write_all(b"b").unwrap();
+            }
+        });
+        let loads = (0..LOADS).map(|_| site.load_next(folder.path(), &Limits::default(), |_| {}));
+        let mut sites = loads.map(|next| next.unwrap().site);
+        let outdated = sites.find(|site| site.totals().outdated == 1);
+        stop.store(true, Ordering::Relaxed);
+        let outdated = outdated.expect("no load found the file being written");
+        assert_eq!(body(&outdated, b"/file"), body(&site, b"/file"));
+    });
 }

@@ -342,11 +342,8 @@ impl<A, F, C> Sandstorm<A, F, C> {
         };
         let files = report::counted(totals.files, "file");
         let size = report::bytes(totals.content_bytes);
-        let left_out = match totals.skipped {
-            0 => String::new(),
-            n => format!("; left out, see the log: {}", report::count(n)),
-        };
-        Ok(format!("{files}, {size}; {changes}{left_out}"))
+        let deviations = totals.deviations();
+        Ok(format!("{files}, {size}; {changes}{deviations}"))
     }
 
     /// The memory of the site, if not all files have to be in memory.

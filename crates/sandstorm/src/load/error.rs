@@ -10,7 +10,11 @@ use crate::skipped::Reason;
 #[non_exhaustive]
 pub enum LoadError {
     /// The folder cannot be read.
-    #[error("cannot read {}: {source}; make it readable", path.display())]
+    #[error(
+        "cannot read {}: {source}; make it readable, or restart the server if the folder was replaced after \
+         the start",
+        path.display()
+    )]
     Unreadable {
         /// The folder.
         path: PathBuf,

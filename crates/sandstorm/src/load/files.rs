@@ -176,6 +176,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         let key = key_of(path);
         match (self.read_file(&key, file), self.previous) {
             (Err(Reason::Changed), Some(previous)) if self.site.keep_file(&key, previous, None) => {
+                self.site.add_outdated();
                 let path = self.folder.join(path);
                 tracing::warn!(
                     "{} changed while it was read, so it keeps its old content; reload again",

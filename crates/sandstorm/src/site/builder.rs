@@ -475,6 +475,10 @@ impl Builder {
         self.site.totals.skipped += 1;
     }
 
+    pub(crate) fn add_outdated(&mut self) {
+        self.site.totals.outdated += 1;
+    }
+
     pub(crate) fn totals(&self) -> &Totals {
         &self.site.totals
     }

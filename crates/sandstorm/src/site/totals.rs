@@ -1,5 +1,7 @@
 //! Totals of a loaded site.
 
+use control::report;
+
 /// Totals of a loaded site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -17,6 +19,8 @@ pub struct Totals {
     pub hidden: u64,
     /// Number of entries that were left out because they cannot be served.
     pub skipped: u64,
+    /// Number of files that changed while they were read, and keep the content that they had before.
+    pub outdated: u64,
     /// Number of replies: two for each form of a file, two for each redirect, and the shared ones.
     pub replies: u64,
     /// Number of coded forms of files, such as gzip.
@@ -35,6 +39,18 @@ impl Totals {
         self.reply_bytes + TABLES_PER_REPLY * self.replies
     }
 
+    /// Says how many entries are not served as they are on the disk, for the result of a reload.
+    pub(crate) fn deviations(&self) -> String {
+        let counts = [
+            ("left out, see the log", self.skipped),
+            ("changed while they were read, so reload again", self.outdated),
+        ];
+        let counts = counts.iter().filter(|(_, count)| *count > 0);
+        counts
+            .map(|(what, count)| format!("; {what}: {}", report::count(*count)))
+            .collect()
+    }
+
     /// Adds the totals of another site.
     pub(super) fn add(&mut self, other: &Self) {
         let Self {
@@ -45,6 +61,7 @@ impl Totals {
             disk_bytes,
             hidden,
             skipped,
+            outdated,
             replies,
             coded,
             reply_bytes,
@@ -56,8 +73,26 @@ impl Totals {
         *disk_bytes += other.disk_bytes;
         *hidden += other.hidden;
         *skipped += other.skipped;
+        *outdated += other.outdated;
         *replies += other.replies;
         *coded += other.coded;
         *reply_bytes += other.reply_bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_says_what_is_not_served_as_it_is() {
+        let mut totals = Totals::default();
+        assert_eq!(totals.deviations(), "");
+        totals.outdated = 2;
+        let outdated = "; changed while they were read, so reload again: 2";
+        assert_eq!(totals.deviations(), outdated);
+        totals.skipped = 1_000;
+        let left_out = "; left out, see the log: 1,000";
+        assert_eq!(totals.deviations(), [left_out, outdated].concat());
     }
 }
