@@ -33,7 +33,7 @@ mod value;
 pub use example::example;
 pub use merge::{Parsed, parse, parse_sites};
 pub(crate) use origin::file;
-pub use origin::{place_of, with_places};
+pub use origin::{place_from, place_of, with_places};
 pub use show::{OwnDefaults, show};
 
 use std::fmt::{self, Write as _};

@@ -129,8 +129,7 @@ impl SiteArgs {
     /// process are those of this site.
     pub fn serve_only<C: CongestionControl>(&self, more: &[&Self]) -> ExitCode {
         control::serve(&self.network, || {
-            let sources = more.iter().map(|site| site.source());
-            load_sites::<C>(self.source(), sources)
+            load_sites::<C>(self.source(0), Self::sources(more))
         })
     }
 
@@ -140,7 +139,7 @@ impl SiteArgs {
     pub fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
         control::log::init(self.network.log, self.network.log_format);
         let options = self.network.check("sandstorm").map(|()| Lines::new());
-        let (mut found, sites) = check_sites(self.source(), more.iter().map(|site| site.source()));
+        let (mut found, sites) = check_sites(self.source(0), Self::sources(more));
         if let Some(sites) = sites {
             let together = control::check_program(&self.network, &sites);
             found.push(together.map(|()| Lines::new()));
@@ -149,8 +148,14 @@ impl SiteArgs {
         found
     }
 
-    fn source(&self) -> SiteSource<'_> {
+    /// Returns the sources of the sites after the first one.
+    fn sources<'s>(more: &'s [&'s Self]) -> impl Iterator<Item = SiteSource<'s>> {
+        (1..).zip(more).map(|(number, site)| site.source(number))
+    }
+
+    fn source(&self, number: usize) -> SiteSource<'_> {
         SiteSource {
+            number,
             folder: &self.root,
             port: self.network.port,
             options: &self.site,

@@ -103,6 +103,8 @@ enum ModeArg {
 /// The options of a site.
 #[derive(Clone, Copy, Debug)]
 pub struct SiteSource<'o> {
+    /// The number of the site among those of the configuration file, from 0. It is for messages.
+    pub number: usize,
     /// The folder with the site's files.
     pub folder: &'o Path,
     /// The site's port, or `None` for the default one.
@@ -126,8 +128,7 @@ impl SiteSource<'_> {
         let coder = options.rules.coder(memory.kept())?;
         let source = (self.folder, memory);
         let loaded = options.load_with(source, self.connections, &[], coder, make);
-        let place = || config::place_of(self.folder.to_str()?);
-        let sandstorm = loaded.map_err(|error| match place() {
+        let sandstorm = loaded.map_err(|error| match self.place() {
             Some(place) => NotLoaded::At {
                 place,
                 error: Box::new(error),
@@ -150,10 +151,15 @@ impl SiteSource<'_> {
     /// The name of the site, and the line of the configuration file that has it.
     pub(crate) fn with_place(&self) -> String {
         let name = self.name();
-        match config::place_of(&name) {
+        match self.place() {
             Some(place) => format!("{name} ({place})"),
             None => name,
         }
+    }
+
+    /// The line of the configuration file that has the folder.
+    fn place(&self) -> Option<String> {
+        config::place_from(self.number, self.folder.to_str()?)
     }
 
     /// The hosts for which the site is served.

@@ -150,13 +150,19 @@ impl Serve {
         more: &[&Self],
         dns: &Self,
     ) -> Result<impl Program + use<C>, StartError> {
-        let web = load_sites::<C>(self.source(), more.iter().map(|site| site.source()))?;
+        let web = load_sites::<C>(self.source(0), Self::sources(more))?;
         let both = Both::<Storm, _, _>::new(web, dns.load_zones(&self.network)?);
         Ok(both.with_port_args(&self.dns))
     }
 
-    fn source(&self) -> SiteSource<'_> {
+    /// Returns the sources of the sites after the first one.
+    fn sources<'s>(more: &'s [&'s Self]) -> impl Iterator<Item = SiteSource<'s>> {
+        (1..).zip(more).map(|(number, site)| site.source(number))
+    }
+
+    fn source(&self, number: usize) -> SiteSource<'_> {
         SiteSource {
+            number,
             folder: &self.root,
             port: self.network.port,
             options: &self.site,
@@ -185,7 +191,7 @@ impl Serve {
         let options = self.network.check(Storm::NAME).map(|()| Lines::new());
         let congestion = self.congestion(more).map(|_| Lines::new());
         let mut found = vec![options.map_err(Into::into), congestion.map_err(Into::into)];
-        let (of_sites, web) = check_sites(self.source(), more.iter().map(|site| site.source()));
+        let (of_sites, web) = check_sites(self.source(0), Self::sources(more));
         found.extend(of_sites);
         let zones = dns.load_zones(&self.network);
         found.push(match &zones {

@@ -244,6 +244,11 @@ fn wrong_sites_are_refused_with_their_names() {
             web("one", "hosts = [\"[::1]\"]\n") + &web("two", "hosts = [\"[0:0::1]\"]\n"),
             "the host [::1] leads to ",
         ),
+        (
+            "check",
+            web("one", "hosts = [\"a.test\"]\n") + &web("one", "hosts = [\"a.test\"]\n"),
+            "/one (FILE:5); give it to one of them",
+        ),
         ("check", web("one", "port = 53\n"), "both have TCP port 53"),
         (
             "check",

@@ -40,8 +40,8 @@ static READ: OnceLock<Read> = OnceLock::new();
 struct Read {
     file: PathBuf,
     places: Places,
-    /// The line of the first key with each value.
-    lines: HashMap<String, usize>,
+    /// For each site, the line of the first key with each value.
+    lines: Vec<HashMap<String, usize>>,
 }
 
 /// The options that come from a file: `--OPTION`, and the key with its places.
@@ -60,21 +60,19 @@ pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>) {
     let _ = READ.set(Read {
         file: file.clone(),
         places: places(&sites),
-        lines: lines(&sites),
+        lines: sites.iter().map(|origins| lines(origins)).collect(),
     });
 }
 
 /// Returns the line of the first key with each value.
-fn lines(sites: &[&Origins]) -> HashMap<String, usize> {
+fn lines(origins: &Origins) -> HashMap<String, usize> {
     let mut lines = HashMap::new();
-    for origins in sites {
-        let settings = origins.file.settings.iter();
-        for setting in settings.filter(|setting| !origins.is_overridden(&setting.id)) {
-            for word in &setting.words {
-                lines
-                    .entry(value_of(word).to_owned())
-                    .or_insert(setting.line);
-            }
+    let settings = origins.file.settings.iter();
+    for setting in settings.filter(|setting| !origins.is_overridden(&setting.id)) {
+        for word in &setting.words {
+            lines
+                .entry(value_of(word).to_owned())
+                .or_insert(setting.line);
         }
     }
     lines
@@ -124,8 +122,14 @@ pub(crate) fn file() -> Option<&'static PathBuf> {
 /// Returns the place in this process's configuration file where a key has this value, such as
 /// `storm.toml:4`. The first such place counts.
 pub fn place_of(value: &str) -> Option<String> {
+    place_from(0, value)
+}
+
+/// Same as [`place_of`], for a value of the site with this number, from 0, or else of a later one.
+pub fn place_from(site: usize, value: &str) -> Option<String> {
     let read = READ.get()?;
-    let line = read.lines.get(value)?;
+    let mut lines = read.lines.iter().skip(site);
+    let line = lines.find_map(|lines| lines.get(value))?;
     Some(format!("{}:{line}", read.file.display()))
 }
 

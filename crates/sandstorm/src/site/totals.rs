@@ -43,12 +43,14 @@ impl Totals {
     pub(crate) fn deviations(&self) -> String {
         let counts = [
             ("left out, see the log", self.skipped),
-            ("changed while they were read, so reload again", self.outdated),
+            (
+                "changed while they were read, so reload again",
+                self.outdated,
+            ),
         ];
         let counts = counts.iter().filter(|(_, count)| *count > 0);
-        counts
-            .map(|(what, count)| format!("; {what}: {}", report::count(*count)))
-            .collect()
+        let texts = counts.map(|(what, count)| format!("; {what}: {}", report::count(*count)));
+        texts.collect::<Vec<_>>().concat()
     }
 
     /// Adds the totals of another site.
