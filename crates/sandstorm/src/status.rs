@@ -198,7 +198,7 @@ impl Status {
             Self::ExpectationFailed => "This server meets no expectation but 100-continue.",
             Self::HeadTooLarge => "The request has more fields than this server reads.",
             Self::InternalServerError => "This server has no answer that it can send.",
-            Self::ServiceUnavailable => "This server has too much to do; try again later.",
+            Self::ServiceUnavailable => "The server cannot send this now; try again later.",
             Self::GatewayTimeout => "The answer did not come in time.",
             Self::NotImplemented => {
                 "This server does not know the request's method, or its transfer coding."

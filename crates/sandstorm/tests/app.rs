@@ -431,7 +431,7 @@ fn a_body_that_exceeds_the_memory_gets_503() {
         "",
     );
     let received = talk([head.into_bytes(), long].concat());
-    let busy = "This server has too much to do; try again later.";
+    let busy = "The server cannot send this now; try again later.";
     assert_eq!(received, page("503 Service Unavailable", false, busy));
 }
 
@@ -455,7 +455,7 @@ fn a_request_whose_body_stalls_is_evicted_for_another() {
         &config(),
         &[visit(stalled, Vec::new(), false), visit(bytes, cuts, true)],
     );
-    let busy = "This server has too much to do; try again later.";
+    let busy = "The server cannot send this now; try again later.";
     let expected = page("503 Service Unavailable", false, busy);
     assert_eq!(outcomes[0].received, expected);
     assert!(outcomes[0].closed_by_server);
@@ -483,7 +483,7 @@ fn a_waiting_request_of_an_address_beyond_its_share_is_evicted() {
     let (mut outcomes, server) = visits::<true>(&config(), &all);
     let other = outcomes.pop().unwrap().received;
     assert!(other.ends_with(&(text("7000000 bytes") + &text("later 1"))));
-    let busy = "This server has too much to do; try again later.";
+    let busy = "The server cannot send this now; try again later.";
     let busy = page("503 Service Unavailable", true, busy);
     let evicted = outcomes.iter().filter(|one| one.received == busy);
     assert_eq!(evicted.count(), 1);

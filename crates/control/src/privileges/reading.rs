@@ -47,7 +47,8 @@ impl<'a> Unreadable<'a> {
     fn warning(&self, user: &str) -> String {
         format!(
             "these files are served, although the server's user cannot read them: {self}; the server \
-             read them with the privileges of its start, and its user is now {user}; move private \
+             read them with the privileges of its start, its user is now {user}, and only what it \
+             keeps in memory can be sent; move private \
              files to a place that is not served; make the others readable with chmod, or name another \
              user with --user"
         )
@@ -97,7 +98,7 @@ mod tests {
         let warning = found.warning("nobody");
         for words in [
             "these files are served, although the server's user cannot read them: /www/key.pem;",
-            "its user is now nobody;",
+            "its user is now nobody, and only what it keeps in memory",
             "move private files",
             "chmod",
             "--user",
