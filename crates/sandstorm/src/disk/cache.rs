@@ -122,10 +122,12 @@ impl Cache {
     /// Removes the entry that is least likely to be used again. Passes over those for which `is_in_use`
     /// returns true. Returns `None` if no such entry is found in time.
     pub(super) fn evict(&mut self, is_in_use: impl Fn(ContentId) -> bool) -> Option<Entry> {
-        for _ in 0..MAX_EXAMINED {
-            let is_small =
-                self.main.is_empty() || self.small_bytes * SMALL_SHARE >= self.bytes.max(1);
-            let is_small = is_small && !self.small.is_empty();
+        // Entries of one queue that are in use must not hide free ones of the other.
+        let mut small_left = self.small.len().min(MAX_EXAMINED / 2);
+        let mut main_left = self.main.len().min(MAX_EXAMINED / 2);
+        for examined in 0..MAX_EXAMINED {
+            let is_large = self.small_bytes * SMALL_SHARE >= self.bytes.max(1);
+            let is_small = small_left > 0 && (is_large || main_left == 0);
             let queue = if is_small {
                 &mut self.small
             } else {
@@ -134,10 +136,14 @@ impl Cache {
             let place = queue.pop_front()?;
             let entry = self.entries[place as usize].as_mut()?;
             let (is_wanted, len) = (is_in_use(entry.content), entry.buffer.len());
+            small_left -= usize::from(is_small);
             if !is_small {
-                if entry.uses == 0 && !is_wanted {
+                // If many entries were used lately, a use no longer counts.
+                let is_used = entry.uses > 0 && examined < MAX_EXAMINED / 2;
+                if !is_used && !is_wanted {
                     return self.remove(place);
                 }
+                main_left -= usize::from(is_wanted && main_left > 0);
                 entry.uses = entry.uses.saturating_sub(1);
                 self.main.push_back(place);
             } else if is_wanted {
@@ -203,6 +209,15 @@ mod tests {
         fn evict(&mut self) -> Option<u32> {
             Some(self.cache.evict(|_| false)?.key.0)
         }
+
+        /// Adds entries to the main queue, as those that return soon. Each was used `uses` times.
+        fn insert_in_main(&mut self, files: std::ops::Range<u32>, uses: u8) {
+            for file in files {
+                self.cache.remember((file, 0));
+                self.insert(file);
+                (0..uses).for_each(|_| assert!(self.cache.find((file, 0)).is_some()));
+            }
+        }
     }
 
     #[test]
@@ -261,6 +276,52 @@ mod tests {
             let (sent, _) = filled.cache.find((0, 0)).unwrap();
             let evicted = filled.cache.evict(|content| content == sent).unwrap();
             assert_ne!(evicted.key, (0, 0));
+        });
+    }
+
+    #[test]
+    fn entries_that_were_all_used_lately_leave_in_time() {
+        with_contents(|contents| {
+            let cache = Cache::new(1_000);
+            let mut filled = Filled { cache, contents };
+            filled.insert_in_main(0..300, MAX_USES);
+            assert_eq!(filled.cache.len(), 300);
+            for left in (0..300).rev() {
+                assert!(filled.evict().is_some());
+                assert_eq!(filled.cache.len(), left);
+            }
+        });
+    }
+
+    #[test]
+    fn new_entries_that_are_being_sent_do_not_hide_free_ones() {
+        with_contents(|contents| {
+            let cache = Cache::new(1_000);
+            let mut filled = Filled { cache, contents };
+            filled.insert_in_main(0..20, 0);
+            for file in 100..130 {
+                filled.insert(file);
+            }
+            let sent = (100..130).map(|file| filled.cache.find((file, 0)).unwrap().0);
+            let sent: Vec<_> = sent.collect();
+            for _ in 0..20 {
+                let evicted = filled.cache.evict(|content| sent.contains(&content));
+                assert!(evicted.unwrap().key.0 < 20);
+            }
+            assert!(filled.cache.evict(|_| true).is_none());
+        });
+    }
+
+    #[test]
+    fn old_entries_that_are_being_sent_do_not_hide_a_new_one() {
+        with_contents(|contents| {
+            let cache = Cache::new(1_000);
+            let mut filled = Filled { cache, contents };
+            filled.insert_in_main(0..100, 0);
+            filled.insert(200);
+            let (new, _) = filled.cache.find((200, 0)).unwrap();
+            let evicted = filled.cache.evict(|content| content != new);
+            assert_eq!(evicted.unwrap().key, (200, 0));
         });
     }
 }
