@@ -26,37 +26,41 @@ struct Group<'o, C> {
 }
 
 /// Loads sites to check them. Returns the lines about the content of each in the start block, or a
-/// message for the operator. If all can be served, also returns the program that serves them.
+/// message for the operator. Messages about wrong options follow. Also returns the program that serves
+/// those without a mistake, if there are any.
 pub fn check_sites<'o>(
     first: SiteSource<'o>,
     more: impl IntoIterator<Item = SiteSource<'o>>,
 ) -> (Vec<Result<Lines, StartError>>, Option<Sites>) {
-    let mut found = Vec::new();
-    let mut loaded = Vec::new();
+    let (mut found, mut wrong, mut loaded) = (Vec::new(), Vec::new(), Vec::new());
     let sources: Vec<_> = std::iter::once(first).chain(more).collect();
-    for &source in &sources {
-        found.push(
-            source
-                .load(sources.len())
-                .map_err(Into::into)
-                .map(|program| {
-                    let mut lines = program.loaded();
-                    lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
-                    loaded.push((source, program));
-                    lines
-                }),
-        );
+    for (number, source) in sources.iter().enumerate() {
+        let before = wrong.len();
+        let others = sources[..number].iter();
+        wrong.extend(others.filter_map(|other| conflict(other, source)));
+        let program = source.load(sources.len());
+        found.push(program.map_err(Into::into).map(|program| {
+            let mut lines = program.loaded();
+            lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
+            if wrong.len() == before {
+                loaded.push((*source, program));
+            }
+            lines
+        }));
     }
-    if loaded.len() < found.len() {
-        return (found, None);
-    }
-    match together(loaded) {
-        Ok(sites) => (found, Some(sites)),
-        Err(error) => {
-            found.push(Err(error.into()));
-            (found, None)
-        }
-    }
+    wrong.extend(check_logs(&sources).err());
+    let sites = if loaded.is_empty() {
+        None
+    } else {
+        together(loaded).map_err(|error| wrong.push(error)).ok()
+    };
+    found.extend(wrong.into_iter().map(|error| Err(error.into())));
+    (found, sites)
+}
+
+/// Checks the options for access logs of all sites.
+fn check_logs(sources: &[SiteSource<'_>]) -> Result<(), NotLoaded> {
+    Ok(AccessLogArgs::check(sources.iter().map(SiteSource::log))?)
 }
 
 /// Loads sites for a program that serves all of them. Each is named after its folder, and also after
@@ -72,17 +76,16 @@ pub fn load_sites<'o, C: CongestionControl>(
     let sources: Vec<_> = std::iter::once(first).chain(more).collect();
     let load = |source: &SiteSource<'o>| {
         let program = source.load(sources.len())?;
-        Ok((*source, program.with_congestion::<C>()))
+        Ok::<_, NotLoaded>((*source, program.with_congestion::<C>()))
     };
-    let loaded = sources.iter().map(load).collect::<Result<_, NotLoaded>>();
-    loaded
+    check_logs(&sources)
+        .and_then(|()| sources.iter().map(load).collect())
         .and_then(together)
         .map_err(NotLoaded::into_start_error)
 }
 
 /// Returns the program that serves these sites. There must be one.
 fn together<C: CongestionControl>(loaded: Vec<Loaded<'_, C>>) -> Result<Sites<C>, NotLoaded> {
-    AccessLogArgs::check(loaded.iter().map(|(source, _)| source.log()))?;
     let mut groups: Vec<Group<'_, C>> = Vec::new();
     let mut names = HashSet::new();
     for (source, program) in loaded {
@@ -158,27 +161,36 @@ impl<'o, C: CongestionControl> Group<'o, C> {
         source: SiteSource<'o>,
         program: Sandstorm<SiteOnly, MakeSiteOnly, C>,
     ) -> Result<Self, NotLoaded> {
-        for other in &self.sources {
-            let sites = || [other.with_place(), source.with_place()];
-            if !other.has_mode_of(&source) {
-                return Err(NotLoaded::OtherMode { sites: sites() });
-            }
-            if !other.has_limits_of(&source) {
-                return Err(NotLoaded::OtherLimits { sites: sites() });
-            }
-            let mut hosts = source.all_hosts();
-            let same = hosts.find(|host| other.all_hosts().any(|one| one == *host));
-            if let Some(host) = same {
-                return Err(NotLoaded::SameHost {
-                    host: host.clone(),
-                    sites: sites(),
-                });
-            }
+        let mut others = self.sources.iter();
+        if let Some(error) = others.find_map(|other| conflict(other, &source)) {
+            return Err(error);
         }
         self.sources.push(source);
         self.program = self.program.with_site(program);
         Ok(self)
     }
+}
+
+/// Returns why these sites cannot share their port and their addresses, if they do so. Two sites that are
+/// not for certain hosts do not share a port: see [`Group::takes`].
+fn conflict(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Option<NotLoaded> {
+    let have_hosts = !one.hosts().is_empty() || !other.hosts().is_empty();
+    if !have_hosts || port(one) != port(other) || one.addresses() != other.addresses() {
+        return None;
+    }
+    let sites = || [one.with_place(), other.with_place()];
+    if !one.has_mode_of(other) {
+        return Some(NotLoaded::OtherMode { sites: sites() });
+    }
+    if !one.has_limits_of(other) {
+        return Some(NotLoaded::OtherLimits { sites: sites() });
+    }
+    let mut hosts = other.all_hosts();
+    let host = hosts.find(|host| one.all_hosts().any(|same| same == *host))?;
+    Some(NotLoaded::SameHost {
+        host: host.clone(),
+        sites: sites(),
+    })
 }
 
 fn port(source: &SiteSource<'_>) -> u16 {

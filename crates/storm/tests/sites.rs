@@ -26,6 +26,11 @@ fn run(program: &str, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8(text).unwrap())
 }
 
+/// Returns a `[[web]]` with this folder and `more` keys.
+fn web(root: &str, more: &str) -> String {
+    format!("[[web]]\nroot = \"{root}\"\n{more}")
+}
+
 /// Writes folders with a page each, a zone, and a configuration with `sites`.
 fn prepare(folder: &Path, sites: &str) -> [String; 2] {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -202,7 +207,6 @@ fn sites_of_one_port_have_their_own_logs_and_counts() {
 
 #[test]
 fn wrong_sites_are_refused_with_their_names() {
-    let web = |root: &str, more: &str| format!("[[web]]\nroot = \"{root}\"\n{more}");
     for (command, sites, message) in [
         (
             "serve",
@@ -272,6 +276,26 @@ fn wrong_sites_are_refused_with_their_names() {
         let (succeeded, said) = run(STORM, &[command, "--config", &config]);
         let said = said.replace(&config, "FILE");
         assert!(!succeeded && said.contains(message), "{sites}\n{said}");
+    }
+}
+
+#[test]
+fn all_contradictions_between_sites_are_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let for_a = "hosts = [\"a.test\"]\n";
+    let sites = web("one", "") + &web("two", "") + &web("one", for_a) + &web("none", for_a);
+    let [config, _] = prepare(folder.path(), &sites);
+    let (succeeded, said) = run(STORM, &["check", "--config", &config]);
+    let said = said.replace(&config, "FILE");
+    assert!(!succeeded, "{said}");
+    for message in [
+        "/none; name the folder",
+        "the host a.test leads to ",
+        "/one (FILE:6) and to ",
+        "/none (FILE:9); give it to one of them",
+        "both have TCP port 80",
+    ] {
+        assert!(said.contains(message), "{message}: {said}");
     }
 }
 
