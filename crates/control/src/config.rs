@@ -26,6 +26,7 @@ mod keys;
 mod manual;
 mod merge;
 mod origin;
+mod position;
 mod problem;
 mod show;
 mod value;

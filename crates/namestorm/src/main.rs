@@ -7,8 +7,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand};
 use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError, log};
 use namestorm::{
-    DefenceArgs, Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs,
-    ZoneSpec, ZonesArgs,
+    DefenceArgs, Form, IdentityArgs, Namestorm, NoZones, QueryLogArgs, ReplyMode, TcpSettings,
+    ZoneArgs, ZoneSpec, ZonesArgs,
 };
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
@@ -148,11 +148,12 @@ impl<W: Write> Lines<W> {
 
 /// Runs `namestorm check`. The error is a message for the operator.
 fn check(zones: &ZoneArgs, say: &mut dyn FnMut(String), out: impl Write) -> Result<(), StartError> {
-    let (zones, clients) = (zones.specs()?, zones.transfer_clients());
+    let ((zones, wrong), clients) = (zones.found(), zones.transfer_clients());
     let keeps_records = clients.is_ok_and(|clients| !clients.is_empty());
     let mut lines = Lines::new(out);
     let checked = namestorm::check(&zones, keeps_records, say, &mut |line| lines.print(&line));
     let written = lines.finish();
+    NoZones::tell(wrong, say)?;
     checked?;
     written.map_err(|error| format!("cannot write to standard output: {error}").into())
 }

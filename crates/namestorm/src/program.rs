@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 
 use control::report::{bytes, count, counted};
 use control::{
-    ContentList, Counted, Handover, Listening, Named, NewWorker, OptionError, PreparedPackets,
-    Program, Readers, RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext,
-    progress, tally_tcp,
+    ContentList, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, Readers,
+    RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
 };
 use nmio::Port;
 use nmio::device::{Device, MemoryPlan, Transport};
@@ -141,14 +140,13 @@ impl Namestorm {
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<Self, StartError> {
-        let specs = zones.specs().map_err(|error| match error {
-            NoZones::Given => OptionError::new(error).into(),
-            error => StartError::from(error),
-        })?;
+        let (specs, wrong) = zones.found();
         let transfer_clients = zones.transfer_clients()?;
         let keeps_records = !transfer_clients.is_empty();
         let notifier = Notifier::open(&zones.secondaries()?)?;
-        let (this, files) = Self::load_noting(&specs, (form, keeps_records), mode, strict, say)?;
+        let loaded = Self::load_noting(&specs, (form, keeps_records), mode, strict, say);
+        NoZones::tell(wrong, say)?;
+        let (this, files) = loaded?;
         if let Some(notifier) = &notifier {
             notifier.note_change(&files, &files.without_zones());
         }

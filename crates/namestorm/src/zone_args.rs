@@ -57,7 +57,10 @@ pub enum NoZones {
     )]
     Given,
     /// No file matches a pattern.
-    #[error("no zone file matches {0}; check the pattern, and that its folders can be read")]
+    #[error(
+        "{}no zone file matches {_0}; check the pattern, and that its folders can be read",
+        before(_0)
+    )]
     Match(String),
     /// A folder or a file that may match cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
@@ -67,6 +70,29 @@ pub enum NoZones {
         /// The system's reason.
         reason: std::io::Error,
     },
+}
+
+impl NoZones {
+    /// Passes all errors except the last one to `say`.
+    ///
+    /// # Errors
+    /// The last one.
+    pub fn tell(wrong: Vec<Self>, say: &mut dyn FnMut(String)) -> Result<(), StartError> {
+        let mut wrong = wrong.into_iter();
+        let Some(last) = wrong.next_back() else {
+            return Ok(());
+        };
+        wrong.for_each(|error| say(error.to_string()));
+        Err(match last {
+            Self::Given => OptionError::new(last).into(),
+            last => last.into(),
+        })
+    }
+}
+
+/// Returns what stands in messages before a pattern: its place, if it is from a configuration file.
+fn before(pattern: &str) -> String {
+    config::place_of(pattern).map_or(String::new(), |place| format!("{place}: "))
 }
 
 /// Heading of the options for zones, and so their section in a configuration file.
@@ -82,25 +108,27 @@ impl ZoneArgs {
     /// Returns the named zones, and then those of the patterns, sorted by path.
     ///
     /// # Errors
-    /// If there is no zone, no file for a pattern, or a folder that cannot be read.
+    /// If there is no zone, no file for a pattern, or a folder that cannot be read. The first error
+    /// counts.
     pub fn specs(&self) -> Result<Vec<ZoneSpec>, NoZones> {
-        let mut specs = self.zones.clone();
+        let (specs, wrong) = self.found();
+        wrong.into_iter().next().map_or(Ok(specs), Err)
+    }
+
+    /// Same as [`specs`](Self::specs), but returns the zones that there are, and all errors.
+    pub fn found(&self) -> (Vec<ZoneSpec>, Vec<NoZones>) {
+        let (mut specs, mut wrong) = (self.zones.clone(), Vec::new());
         for pattern in &self.zones_from {
-            let mut matching = matching(pattern)?;
-            if matching.is_empty() {
-                return Err(NoZones::Match(pattern.clone()));
+            match matching(pattern) {
+                Ok(matching) if matching.is_empty() => wrong.push(NoZones::Match(pattern.clone())),
+                Ok(matching) => add_new(&mut specs, matching),
+                Err(error) => wrong.push(error),
             }
-            // A file may match several patterns.
-            if !specs.is_empty() {
-                let files: HashSet<_> = specs.iter().map(|spec| &spec.file).collect();
-                matching.retain(|spec| !files.contains(&spec.file));
-            }
-            specs.append(&mut matching);
         }
-        if specs.is_empty() {
-            return Err(NoZones::Given);
+        if specs.is_empty() && wrong.is_empty() {
+            wrong.push(NoZones::Given);
         }
-        Ok(specs)
+        (specs, wrong)
     }
 
     /// Returns the clients that may ask for transfers.
@@ -166,6 +194,15 @@ impl ZoneArgs {
         self.zones.splice(..0, zones.iter().cloned());
         self
     }
+}
+
+/// Adds zones of a pattern, except those whose files another option or pattern names too.
+fn add_new(specs: &mut Vec<ZoneSpec>, mut matching: Vec<ZoneSpec>) {
+    if !specs.is_empty() {
+        let files: HashSet<_> = specs.iter().map(|spec| &spec.file).collect();
+        matching.retain(|spec| !files.contains(&spec.file));
+    }
+    specs.append(&mut matching);
 }
 
 /// Returns the folder in which the search for the files of a pattern begins, and the number of parts that
@@ -368,6 +405,16 @@ mod tests {
     fn a_pattern_without_a_file_is_an_error() {
         let error = specs(&["--zones-from", "/none/*.zone"]).unwrap_err();
         assert!(error.to_string().contains("/none/*.zone"), "{error}");
+        let words = [
+            "dns",
+            "--zones-from",
+            "/none/a*",
+            "--zones-from",
+            "/none/b*",
+        ];
+        let cli = Cli::try_parse_from([&words[..], &["--zone", "c"]].concat()).unwrap();
+        let (found, wrong) = cli.zones.found();
+        assert_eq!((found.len(), wrong.len()), (1, 2), "{wrong:?}");
         assert!(matches!(specs(&[]), Err(NoZones::Given)));
         let wrong = Cli::try_parse_from(["dns", "--zones-from", "a/***"]);
         assert!(wrong.is_err());

@@ -81,11 +81,11 @@ fn a_file_that_cannot_be_read_is_named_with_the_reason() {
         ),
         (
             "check --config text",
-            "cannot read text: line 2, column 5 is not UTF-8",
+            "cannot read text: the character at 2:5 is not UTF-8",
         ),
         (
             "check --config empty",
-            "empty: the key root is missing in [[web]]",
+            "empty:1:1: there is no [[web]] with the key root",
         ),
     ] {
         let (status, written) = run_in(folder.path(), line);
@@ -155,7 +155,7 @@ fn a_later_check_names_the_key_and_its_place() {
     let (status, written) = run(file, "serve --config f.toml");
     assert_eq!(status, 2, "{written}");
     let expected =
-        "storm: sandstorm (port (f.toml:5)) and namestorm (--dns-port) both have TCP port 53";
+        "storm: sandstorm (port (f.toml:5:1)) and namestorm (--dns-port) both have TCP port 53";
     assert!(written.contains(expected), "{written}");
     let (status, written) = run(file, "serve --config f.toml --port 53");
     assert_eq!(status, 2, "{written}");
@@ -163,17 +163,17 @@ fn a_later_check_names_the_key_and_its_place() {
     let file = file.replace("nobody", "no-such-user");
     let (status, written) = run(&file, "check --config f.toml");
     assert_eq!(status, 1, "{written}");
-    let expected = "name one that exists; user (f.toml:2) takes names, not numbers";
+    let expected = "name one that exists; user (f.toml:2:1) takes names, not numbers";
     assert!(written.contains(expected), "{written}");
     let logs = format!("{file}[logs]\nquery-log-sample = 9\n");
     let (status, written) = run(&logs, "check --config f.toml");
     assert_eq!(status, 1, "{written}");
-    let expected = "query-log-sample (f.toml:10) has no effect without --query-log";
+    let expected = "query-log-sample (f.toml:10:1) has no effect without --query-log";
     assert!(written.contains(expected), "{written}");
     let file = file.replace("zones = [", "zones = [\"none.zone\", ");
     let (status, written) = run(&file, "check --config f.toml");
     assert_eq!(status, 1, "{written}");
-    assert!(written.contains("strict (f.toml:8)"), "{written}");
+    assert!(written.contains("strict (f.toml:8:1)"), "{written}");
 }
 
 /// A server whose file is wrong ends with the status that keeps a service manager from starting it
@@ -199,19 +199,19 @@ fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
     for expected in [
         "workers = 3 # command line",
         "addresses = [\"192.0.2.2/24\"] # command line",
-        "batch = 7 # f.toml:4",
+        "batch = 7 # f.toml:4:1",
         "wait = \"adaptive\" # default",
         "sandbox = \"off\" # command line",
         "root = \"b\" # command line",
-        "port = 81 # f.toml:9",
-        "port = 54 # f.toml:14",
-        "zones = [\"a\", \"b\"] # f.toml:15",
+        "port = 81 # f.toml:9:1",
+        "port = 54 # f.toml:14:1",
+        "zones = [\"a\", \"b\"] # f.toml:15:1",
         "#user = # not set: the program's user or nobody, if root starts the server",
         "when-full = \"evict\" # default",
         "#max-connections = # defaults: 65536 in sandstorm, 16384 in namestorm",
         "#max-per-address = # not set: no limit",
         "socket = \"/run/storm/control.sock\" # default",
-        "strict = true # f.toml:10",
+        "strict = true # f.toml:10:1",
         "watch = false # command line",
     ] {
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");

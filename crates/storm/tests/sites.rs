@@ -324,7 +324,7 @@ fn limits_of_a_site_hold_only_for_this_site() {
         lines[0].starts_with("#max-connections =") && lines.len() == 2,
         "{shown}"
     );
-    assert!(lines[1].contains("storm.toml:3"), "{shown}");
+    assert!(lines[1].contains("storm.toml:3:8"), "{shown}");
     let arguments = ["serve", "--config", &config, "--control-socket", &socket];
     let storm = Example::start(STORM, &arguments);
     let address = storm.addresses[0];
@@ -392,7 +392,7 @@ fn each_site_is_shown_with_its_keys() {
     let (succeeded, shown) = run(STORM, &["config", "show", "--config", &config]);
     assert!(succeeded, "{shown}");
     assert_eq!(shown.matches("[[web]]\n").count(), 2, "{shown}");
-    assert!(shown.contains("storm.toml:5\n"), "{shown}");
+    assert!(shown.contains("storm.toml:5:1\n"), "{shown}");
     // What is shown is a file with the same meaning.
     let again = folder.path().join("again.toml");
     fs::write(&again, &shown).unwrap();

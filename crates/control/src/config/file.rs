@@ -9,7 +9,8 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::keys::{Key, SECTIONS, Section, keys};
-use super::problem::{Problem, Problems, nearest, place};
+use super::position::{Position, TextLines};
+use super::problem::{Problem, Problems, nearest};
 use super::value::toml_value;
 
 /// Maximum number of errors that are reported.
@@ -77,21 +78,35 @@ pub(super) struct Setting {
     pub(super) is_own: bool,
     /// The option's identifier in the command.
     pub(super) id: String,
-    /// The option as words of a command line.
-    pub(super) words: Vec<String>,
-    /// The line of the key.
-    pub(super) line: usize,
+    /// The option as words of a command line, one for each value.
+    pub(super) words: Vec<Word>,
+    /// Where the key stands.
+    pub(super) position: Position,
 }
 
-/// Reads the file for `command`. Sections of other programs are skipped, so that programs can share a
-/// file. With `has_sites`, `[[web]]` may stand there several times.
+/// A value of a key, as a word of a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) text: String,
+    /// Where the value stands.
+    pub(super) position: Position,
+}
+
+/// Reads the file for `command`, whose options `given` are on the command line. Sections of other
+/// programs are skipped, so that programs can share a file. With `has_sites`, `[[web]]` may stand there
+/// several times.
 ///
 /// # Errors
 /// A message for the operator, with one line for each error in the file.
-pub(super) fn read(path: &Path, command: &Command, has_sites: bool) -> Result<File, String> {
+pub(super) fn read(
+    path: &Path,
+    command: &Command,
+    given: &[String],
+    has_sites: bool,
+) -> Result<File, String> {
     let text =
         text_of(path).map_err(|reason| format!("cannot read {}: {reason}", path.display()))?;
-    let (mut tables, list) = settings(&text, command, has_sites);
+    let (mut tables, list) = settings(&text, command, given, has_sites);
     if list.is_empty() {
         let settings = tables.remove(0);
         return Ok(File {
@@ -119,17 +134,20 @@ fn text_of(path: &Path) -> Result<String, String> {
     }
     let bytes = std::fs::read(path).map_err(about)?;
     String::from_utf8(bytes).map_err(|error| {
-        let (line, column) = place(
-            &String::from_utf8_lossy(error.as_bytes()),
-            error.utf8_error().valid_up_to(),
-        );
-        format!("line {line}, column {column} is not UTF-8")
+        let text = String::from_utf8_lossy(error.as_bytes());
+        let position = TextLines::new(&text).position(error.utf8_error().valid_up_to());
+        format!("the character at {position} is not UTF-8")
     })
 }
 
 /// Returns the settings of a file's text, those of each further table of `[[web]]`, and everything
 /// that is wrong with the file.
-fn settings(text: &str, command: &Command, has_sites: bool) -> (Vec<Vec<Setting>>, Vec<Problem>) {
+fn settings(
+    text: &str,
+    command: &Command,
+    given: &[String],
+    has_sites: bool,
+) -> (Vec<Vec<Setting>>, Vec<Problem>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let span = |error: &toml::de::Error| error.span().unwrap_or_default();
     let problems: Vec<_> = errors
@@ -146,9 +164,10 @@ fn settings(text: &str, command: &Command, has_sites: bool) -> (Vec<Vec<Setting>
         return (vec![Vec::new()], problems);
     }
     let mut reader = Reader {
-        text,
+        lines: TextLines::new(text),
         command: command.clone().args_override_self(true),
         keys: keys(command),
+        given,
         has_sites,
         settings: vec![Vec::new()],
         problems,
@@ -156,13 +175,16 @@ fn settings(text: &str, command: &Command, has_sites: bool) -> (Vec<Vec<Setting>
     for (name, value) in table.get_ref() {
         reader.section(name, value);
     }
+    reader.missing_sections(table.get_ref(), text.len());
     (reader.settings, reader.problems)
 }
 
 struct Reader<'t, 'c> {
-    text: &'t str,
+    lines: TextLines<'t>,
     command: Command,
     keys: Vec<Key<'c>>,
+    /// Identifiers of the options on the command line.
+    given: &'c [String],
     has_sites: bool,
     /// The settings of all first tables, and then those of each further one.
     settings: Vec<Vec<Setting>>,
@@ -186,24 +208,25 @@ impl Reader<'_, '_> {
             return;
         }
         match (value.get_ref(), section.is_list) {
-            (DeValue::Table(table), false) => self.table(section, table, 0),
+            (DeValue::Table(table), false) => self.table(section, table, value.span(), 0),
             (DeValue::Array(tables), true) => {
                 for (n, table) in tables.iter().enumerate() {
+                    let span = table.span();
                     match table.get_ref() {
-                        DeValue::Table(table) if n == 0 => self.table(section, table, 0),
+                        DeValue::Table(table) if n == 0 => self.table(section, table, span, 0),
                         DeValue::Table(table) if section.is_site && self.has_sites => {
                             self.settings.push(Vec::new());
-                            self.table(section, table, self.settings.len() - 1);
+                            self.table(section, table, span, self.settings.len() - 1);
                         }
                         DeValue::Table(_) => self.fail(
-                            table.span(),
+                            span,
                             format!(
                                 "only one {0} is possible in one server; start another server for \
                                  the other {0}",
                                 section.header()
                             ),
                         ),
-                        _ => self.fail(table.span(), wrong_form(section)),
+                        _ => self.fail(span, wrong_form(section)),
                     }
                 }
             }
@@ -236,8 +259,42 @@ impl Reader<'_, '_> {
         sections.map(|section| section.header()).collect()
     }
 
-    /// Reads a table into the settings at index `to`.
-    fn table(&mut self, section: Section, table: &DeTable<'_>, to: usize) {
+    /// Returns the keys of a section that the command requires, except those on the command line.
+    fn required(&self, section: Section) -> Vec<String> {
+        let is_given = |key: &Key<'_>| self.given.iter().any(|id| key.arg.get_id() == id);
+        let keys = self.keys.iter().filter(|key| key.section == section);
+        let keys = keys.filter(|key| key.arg.is_required_set() && !is_given(key));
+        keys.map(Key::name).collect()
+    }
+
+    /// Reports required keys whose sections are not in the file, which ends at `end`.
+    fn missing_sections(&mut self, file: &DeTable<'_>, end: usize) {
+        for section in SECTIONS {
+            let is_there = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
+                DeValue::Array(tables) => !tables.is_empty(),
+                _ => true,
+            };
+            if file.get(section.name).is_some_and(is_there) {
+                continue;
+            }
+            for name in self.required(section) {
+                let header = section.header();
+                self.fail(
+                    end..end,
+                    format!("there is no {header} with the key {name}"),
+                );
+            }
+        }
+    }
+
+    /// Reads a table, which has this place, into the settings at index `to`.
+    fn table(&mut self, section: Section, table: &DeTable<'_>, span: Range<usize>, to: usize) {
+        for name in self.required(section) {
+            if !table.contains_key(name.as_str()) {
+                let message = format!("{} has no key {name}, which it needs", section.header());
+                self.fail(span.clone(), message);
+            }
+        }
         let of_section = |key: &&Key<'_>| key.is_in(section);
         let keys: Vec<_> = self.keys.iter().filter(of_section).copied().collect();
         for (name, value) in table {
@@ -253,7 +310,7 @@ impl Reader<'_, '_> {
                     is_own: key.section != section,
                     id: key.arg.get_id().to_string(),
                     words,
-                    line: place(self.text, name.span().start).0,
+                    position: self.lines.position(name.span().start),
                 });
             }
         }
@@ -278,36 +335,33 @@ impl Reader<'_, '_> {
     }
 
     /// Returns the words of a key's value, if the option's own check accepts each of them.
-    fn words(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Option<Vec<String>> {
+    fn words(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Option<Vec<Word>> {
         let name = key.name();
-        if key.is_flag() {
-            let DeValue::Boolean(is_set) = value.get_ref() else {
-                self.fail(value.span(), format!("{name} must be true or false"));
-                return None;
-            };
-            return Some(vec![key.words(&is_set.to_string())]);
-        }
         let values: Vec<_> = match value.get_ref() {
             DeValue::Array(list) if key.is_list() => list.iter().collect(),
-            DeValue::Array(_) => {
+            DeValue::Array(_) if !key.is_flag() => {
                 let message = format!("{name} takes one value, not a list");
                 self.fail(value.span(), message);
                 return None;
             }
             _ => vec![value],
         };
-        let mut words = Vec::new();
+        let (mut words, mut spans) = (Vec::new(), Vec::new());
         for value in &values {
+            let position = self.lines.position(value.span().start);
             match word(key, value) {
-                Ok(word) => words.push(word),
-                Err(problem) => self.fail(problem.at..problem.at, problem.message),
+                Ok(text) => {
+                    words.push(Word { text, position });
+                    spans.push(value.span());
+                }
+                Err(message) => self.fail(value.span(), message),
             }
         }
         if check(&self.command, &words).is_err() {
             // A list may have very many elements, so only a wrong one is checked element by element.
-            for (value, word) in values.iter().zip(&words) {
+            for (span, word) in spans.into_iter().zip(&words) {
                 if let Err(reason) = check(&self.command, std::slice::from_ref(word)) {
-                    self.fail(value.span(), format!("{name} is wrong: {reason}"));
+                    self.fail(span, format!("{name} is wrong: {reason}"));
                 }
             }
             return None;
@@ -316,10 +370,12 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Returns one value of a key as a word of a command line.
-fn word(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<String, Problem> {
+/// Returns one value of a key as a word of a command line, or what is wrong with it.
+fn word(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<String, String> {
     let name = key.name();
     let text = match value.get_ref() {
+        DeValue::Boolean(is_set) if key.is_flag() => is_set.to_string(),
+        _ if key.is_flag() => return Err(format!("{name} must be true or false")),
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().replace('_', ""),
         DeValue::Float(number) => number.as_str().to_owned(),
@@ -329,25 +385,23 @@ fn word(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<String, Problem> 
                 .iter()
                 .map(|value| toml_value(value.get_name()))
                 .collect();
-            let message = if values.is_empty() {
+            return Err(if values.is_empty() {
                 format!("{name} must be a text in quotes or a decimal number")
             } else {
                 format!("{name} must be one of {}", values.join(", "))
-            };
-            return Err(Problem::new(value.span(), message));
+            });
         }
     };
     if text.contains('\0') {
-        let message = format!("{name} must not contain a NUL character");
-        return Err(Problem::new(value.span(), message));
+        return Err(format!("{name} must not contain a NUL character"));
     }
     Ok(key.words(&text))
 }
 
 /// Lets the command check one option. Other errors, such as a missing option, do not count.
-fn check(command: &Command, words: &[String]) -> Result<(), String> {
-    let name = command.get_name().to_owned();
-    let line = std::iter::once(&name).chain(words);
+fn check(command: &Command, words: &[Word]) -> Result<(), String> {
+    let words = words.iter().map(|word| word.text.as_str());
+    let line = std::iter::once(command.get_name()).chain(words);
     let Err(error) = command.clone().try_get_matches_from(line) else {
         return Ok(());
     };

@@ -89,7 +89,9 @@ fn parse_words<T: FromArgMatches>(
     command.build();
     let first = FirstLook::new(&command, words);
     let mut file = match &first.config {
-        Some(path) => file::read(path, &first.command, has_sites).map_err(Wrong::File)?,
+        Some(path) => {
+            file::read(path, &first.command, &first.given, has_sites).map_err(Wrong::File)?
+        }
         None => File::default(),
     };
     let shared = file.for_all_sites();
@@ -115,9 +117,6 @@ fn parse_with<T: FromArgMatches>(
     first: &FirstLook,
     file: File,
 ) -> Result<Parsed<T>, Wrong> {
-    if let Some(message) = first.missing(&file) {
-        return Err(Wrong::File(message));
-    }
     let overridden = first.overridden();
     let settings = file
         .settings
@@ -126,7 +125,7 @@ fn parse_with<T: FromArgMatches>(
     let mut all = words.to_vec();
     let inserted: Vec<_> = settings
         .flat_map(|one| &one.words)
-        .map(OsString::from)
+        .map(|word| OsString::from(&word.text))
         .collect();
     all.splice(first.depth..first.depth, inserted);
     let matches = command
@@ -215,26 +214,6 @@ impl FirstLook {
         let (name, section, file) = (key.name(), key.section.header(), file.path.display());
         Some(format!(
             "{file}: there are several {section}, so {name} cannot be on the command line; leave it out there"
-        ))
-    }
-
-    /// Returns a message if a file is given, and a required option is neither in it nor on the
-    /// command line.
-    fn missing(&self, file: &File) -> Option<String> {
-        self.config.as_ref()?;
-        let is_set = |key: &Key<'_>| {
-            let id = key.arg.get_id().as_str();
-            self.given.iter().any(|given| given == id)
-                || file.settings.iter().any(|one| one.id == id)
-        };
-        let keys = keys(&self.command);
-        let key = keys
-            .iter()
-            .find(|key| key.arg.is_required_set() && !is_set(key))?;
-        let (file, section) = (file.path.display(), key.section.header());
-        Some(format!(
-            "{file}: the key {} is missing in {section}",
-            key.name()
         ))
     }
 }

@@ -10,6 +10,7 @@ use clap::{ArgMatches, Command};
 
 use super::file::File;
 use super::keys::keys;
+use super::position::Position;
 
 /// The options of the subcommand that was given, and where their values come from.
 #[derive(Debug)]
@@ -40,8 +41,8 @@ static READ: OnceLock<Read> = OnceLock::new();
 struct Read {
     file: PathBuf,
     places: Places,
-    /// For each site, the line of the first key with each value.
-    lines: Vec<HashMap<String, usize>>,
+    /// For each site, the position of each value. The first one counts.
+    values: Vec<HashMap<String, Position>>,
 }
 
 /// The options that come from a file: `--OPTION`, and the key with its places.
@@ -60,22 +61,20 @@ pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>) {
     let _ = READ.set(Read {
         file: file.clone(),
         places: places(&sites),
-        lines: sites.iter().map(|origins| lines(origins)).collect(),
+        values: sites.iter().map(|origins| values(origins)).collect(),
     });
 }
 
-/// Returns the line of the first key with each value.
-fn lines(origins: &Origins) -> HashMap<String, usize> {
-    let mut lines = HashMap::new();
+/// Returns the position of each value. The first one counts.
+fn values(origins: &Origins) -> HashMap<String, Position> {
+    let mut values = HashMap::new();
     let settings = origins.file.settings.iter();
-    for setting in settings.filter(|setting| !origins.is_overridden(&setting.id)) {
-        for word in &setting.words {
-            lines
-                .entry(value_of(word).to_owned())
-                .or_insert(setting.line);
-        }
+    let settings = settings.filter(|setting| !origins.is_overridden(&setting.id));
+    for word in settings.flat_map(|setting| &setting.words) {
+        let value = value_of(&word.text).to_owned();
+        values.entry(value).or_insert(word.position);
     }
-    lines
+    values
 }
 
 /// Returns the value in a word of a command line: that of an option, or else the word.
@@ -86,7 +85,7 @@ fn value_of(word: &str) -> &str {
 
 /// Returns the options that come from the file. A key that several sites have has several places.
 fn places(sites: &[&Origins]) -> Places {
-    let mut places: Vec<(String, String, Vec<usize>)> = Vec::new();
+    let mut places: Vec<(String, String, Vec<Position>)> = Vec::new();
     for origins in sites {
         let keys = keys(&origins.command);
         for setting in &origins.file.settings {
@@ -99,17 +98,20 @@ fn places(sites: &[&Origins]) -> Places {
             }
             let option = format!("--{long}");
             match places.iter_mut().find(|(known, ..)| *known == option) {
-                Some((.., lines)) if lines.contains(&setting.line) => {}
-                Some((.., lines)) => lines.push(setting.line),
-                None => places.push((option, key.name(), vec![setting.line])),
+                Some((.., positions)) if positions.contains(&setting.position) => {}
+                Some((.., positions)) => positions.push(setting.position),
+                None => places.push((option, key.name(), vec![setting.position])),
             }
         }
     }
     let file = sites[0].file.path.display().to_string();
     let file = file.escape_debug();
-    let place = |(option, key, lines): (_, String, Vec<usize>)| {
-        let lines: Vec<_> = lines.iter().map(|line| format!("{file}:{line}")).collect();
-        (option, format!("{key} ({})", lines.join(", ")))
+    let place = |(option, key, positions): (_, String, Vec<Position>)| {
+        let places = positions
+            .iter()
+            .map(|position| format!("{file}:{position}"));
+        let places: Vec<_> = places.collect();
+        (option, format!("{key} ({})", places.join(", ")))
     };
     Places(places.into_iter().map(place).collect())
 }
@@ -120,7 +122,7 @@ pub(crate) fn file() -> Option<&'static PathBuf> {
 }
 
 /// Returns the place in this process's configuration file where a key has this value, such as
-/// `storm.toml:4`. The first such place counts.
+/// `storm.toml:4:8`. The first such place counts.
 pub fn place_of(value: &str) -> Option<String> {
     place_from(0, value)
 }
@@ -128,9 +130,9 @@ pub fn place_of(value: &str) -> Option<String> {
 /// Same as [`place_of`], for a value of the site with this number, from 0, or else of a later one.
 pub fn place_from(site: usize, value: &str) -> Option<String> {
     let read = READ.get()?;
-    let mut lines = read.lines.iter().skip(site);
-    let line = lines.find_map(|lines| lines.get(value))?;
-    Some(format!("{}:{line}", read.file.display()))
+    let mut sites = read.values.iter().skip(site);
+    let position = sites.find_map(|values| values.get(value))?;
+    Some(format!("{}:{position}", read.file.display()))
 }
 
 /// Names the key and its place instead of each option that comes from the file. The message is that

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use strsim::jaro_winkler;
 
+use super::position::TextLines;
+
 /// One error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
@@ -36,26 +38,19 @@ impl fmt::Display for Problems<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list: Vec<_> = self.list.iter().collect();
         list.sort_by_key(|problem| problem.at);
+        let mut lines = TextLines::new(self.text);
         for (n, problem) in list.into_iter().enumerate() {
-            let (line, column) = place(self.text, problem.at);
             let end = if n == 0 { "" } else { "\n" };
             write!(
                 f,
-                "{end}{}:{line}:{column}: {}",
+                "{end}{}:{}: {}",
                 self.file.display().to_string().escape_debug(),
+                lines.position(problem.at),
                 problem.message
             )?;
         }
         Ok(())
     }
-}
-
-/// Returns line and column of a byte's offset, both from 1. A column counts characters.
-pub(super) fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-    let line = before.matches('\n').count() + 1;
-    (line, before[line_start..].chars().count() + 1)
 }
 
 /// Similarity above which a name counts as a misspelling of another one.
@@ -76,16 +71,6 @@ pub(super) fn nearest<'n>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_place_counts_lines_and_characters_from_one() {
-        let text = "a = 1\nü = 2\n";
-        assert_eq!(place(text, 0), (1, 1));
-        assert_eq!(place(text, 6), (2, 1));
-        // "ü" takes two bytes, but one column.
-        assert_eq!(place(text, 8), (2, 2));
-        assert_eq!(place(text, 99), (3, 1));
-    }
 
     #[test]
     fn only_a_similar_name_is_the_nearest() {

@@ -191,7 +191,7 @@ impl Origins {
         if let Some(setting) = settings.rev().find(|setting| setting.id == id) {
             // A line break in the name must not end the comment.
             let file = self.file.path.display().to_string();
-            return format!("{}:{}", file.escape_debug(), setting.line);
+            return format!("{}:{}", file.escape_debug(), setting.position);
         }
         "default".to_owned()
     }
