@@ -97,6 +97,12 @@ impl Observed {
         self.set_phase(Phase::Stopping);
     }
 
+    /// Notes that the server has ended, and ends its traces.
+    pub(crate) fn end(&self) {
+        self.tracer.end();
+        self.set_phase(Phase::Ended);
+    }
+
     /// Notes that the server serves its interface again, if it has waited for it.
     pub(crate) fn note_serving_again(&self) {
         if self.phase() == Phase::Waiting {

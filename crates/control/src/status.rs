@@ -59,6 +59,8 @@ pub enum Phase {
     Waiting,
     /// The server has been asked to stop.
     Stopping,
+    /// The server has ended, also after an error. Only a [`Handle`](crate::Handle) can see this.
+    Ended,
 }
 
 /// The interface that a server serves, as it is now.
@@ -388,6 +390,7 @@ impl fmt::Display for Phase {
             Self::Serving => "serving",
             Self::Waiting => "waiting for its interface",
             Self::Stopping => "stopping",
+            Self::Ended => "ended",
         })
     }
 }

@@ -112,7 +112,7 @@ fn serve<P: Program>(
         removals,
     } = Queues::take(&mut access)?;
     let observed = Observed::of(program, Arc::clone(&published), state, None);
-    let _traces = EndTraces(&observed);
+    let _end = End(&observed);
     let launch = Launch {
         program,
         args,
@@ -149,12 +149,12 @@ fn serve<P: Program>(
     }
 }
 
-/// Ends the traces of a server when this value is dropped, also after a panic.
-struct EndTraces<'a>(&'a Observed);
+/// Notes the end of a server when this value is dropped, also after a panic.
+struct End<'a>(&'a Observed);
 
-impl Drop for EndTraces<'_> {
+impl Drop for End<'_> {
     fn drop(&mut self) {
-        self.0.tracer().end();
+        self.0.end();
     }
 }
 

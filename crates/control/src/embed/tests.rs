@@ -217,7 +217,7 @@ fn a_handle_reads_live_counts_and_stops_the_server() {
     assert_eq!(summary.tally().of("frames"), Some(frames(&handle)));
     assert_eq!(summary.port(), &handle.snapshot().port());
     let status = handle.status();
-    assert_eq!(status.phase, crate::status::Phase::Stopping);
+    assert_eq!(status.phase, crate::status::Phase::Ended);
     assert!(status.facts.iter().any(|(label, _)| label == "device"));
     let metrics = handle.metrics(crate::MetricsFormat::Prometheus);
     let counted = format!("_frames_total{{worker=\"0\"}} {}\n", frames(&handle));

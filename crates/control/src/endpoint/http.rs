@@ -200,7 +200,9 @@ fn ready(server: &Observed) -> Reply {
         Phase::Serving => health(server),
         Phase::Starting => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n".to_owned()),
         Phase::Waiting => text(StatusCode::SERVICE_UNAVAILABLE, waiting(server)),
-        Phase::Stopping => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
+        Phase::Stopping | Phase::Ended => {
+            text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned())
+        }
     }
 }
 

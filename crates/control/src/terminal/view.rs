@@ -105,7 +105,7 @@ impl Page {
         let status = &self.status;
         let colour = match status.phase {
             Phase::Serving => Color::Green,
-            Phase::Starting | Phase::Waiting | Phase::Stopping => Color::Yellow,
+            Phase::Starting | Phase::Waiting | Phase::Stopping | Phase::Ended => Color::Yellow,
         };
         let name = format!("{} {}", status.program, status.version).bold();
         let phase = status.phase.to_string().fg(colour);
