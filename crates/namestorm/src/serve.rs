@@ -53,6 +53,7 @@ pub fn own_defaults(port: &'static str) -> OwnDefaults {
         .without("rate_limit_allowed", "no network")
         .without("allow_transfers", "no network")
         .without("notify", "no server")
+        .without("edns_sizes", "1232")
         .without("nsid", "no NSID")
         .without("chaos_version", "refused")
         .without("chaos_id", "nsid if it is text, else refused");

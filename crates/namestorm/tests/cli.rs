@@ -60,6 +60,16 @@ fn each_zone_option_takes_one_file() {
     );
 }
 
+#[test]
+fn keys_of_the_web_server_in_a_shared_file_are_skipped() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "[logs]\naccess-log = \"a\"\naccess-log-format = \"json\"\n[[web]]\n\
+                root = \"/none\"\n[[dns]]\nzones = [\"/none/zone\"]\n";
+    std::fs::write(file.path(), text).unwrap();
+    let serve = format!("serve --config {}", file.path().display());
+    expect(PROGRAM, &[(&serve, 1, "/none/zone: cannot read the file")]);
+}
+
 /// Only the status tells a service manager that another start is useless.
 #[test]
 fn mistakes_in_the_options_have_another_status_than_wrong_files() {

@@ -49,7 +49,20 @@ struct Cli {
 
 /// Returns the defaults that Sandstorm's command line does not define, for `config show`.
 pub fn own_defaults() -> OwnDefaults {
-    let own = OwnDefaults::of(SiteOnly::NAME).with("port", &SiteOnly::PORT);
+    let own = OwnDefaults::of(SiteOnly::NAME)
+        .with("port", &SiteOnly::PORT)
+        .without("memory", "half of the free memory")
+        .without("pinned", "an eighth of memory, at most 256 MB")
+        .without("hosts", "all hosts that no other site has")
+        .without("redirect_hosts", "no redirect")
+        .without("redirects", "no rule")
+        .without("headers", "no rule")
+        .without("media_types", "the usual types")
+        .without("error_pages", "404.html of the folder")
+        .without("basic_auth", "no passwords")
+        .without("basic_auth_realm", "the path")
+        .without("etag_key", "tags without a key")
+        .without("compress_cache", "forms are made at each start");
     ConnectionArgs::own_defaults(own, &Config::default(), REQUEST_TIMEOUT)
 }
 

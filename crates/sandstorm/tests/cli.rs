@@ -48,6 +48,18 @@ fn mistakes_in_the_options_have_another_status_than_wrong_files() {
 }
 
 #[test]
+fn keys_of_the_dns_server_in_a_shared_file_are_skipped() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "[logs]\nquery-log = \"q\"\nquery-log-format = \"json\"\nquery-log-sample = 9\n\
+                dnstap = \"unix:/tap\"\n[[web]]\nroot = \"/none\"\n[[dns]]\nzones = [\"z\"]\n";
+    std::fs::write(file.path(), text).unwrap();
+    let serve = format!("serve --config {}", file.path().display());
+    expect(PROGRAM, &[(&serve, 1, NO_FOLDER)]);
+    std::fs::write(file.path(), text.replace("query-log-s", "query-s")).unwrap();
+    expect(PROGRAM, &[(&serve, 2, "no key query-sample")]);
+}
+
+#[test]
 fn the_congestion_control_is_cubic_unless_another_is_named() {
     expect(
         PROGRAM,

@@ -213,6 +213,8 @@ fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
         "socket = \"/run/storm/control.sock\" # default",
         "strict = true # f.toml:10:1",
         "watch = false # command line",
+        "#memory = # not set: half of the free memory",
+        "#edns-sizes = # not set: 1232",
     ] {
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
@@ -220,4 +222,5 @@ fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
             "{expected}: {shown}"
         );
     }
+    assert!(!shown.contains("the program's default"), "{shown}");
 }

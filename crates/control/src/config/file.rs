@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::keys::{Key, SECTIONS, Section, keys};
+use super::keys::{Key, SECTIONS, Section, is_of_another, keys};
 use super::position::{Position, TextLines};
 use super::problem::{Problem, Problems, nearest};
 use super::value::toml_value;
@@ -92,8 +92,8 @@ pub(super) struct Word {
     pub(super) position: Position,
 }
 
-/// Reads the file for `command`, whose options `given` are on the command line. Sections of other
-/// programs are skipped, so that programs can share a file. With `has_sites`, `[[web]]` may stand there
+/// Reads the file for `command`, whose options `given` are on the command line. What belongs to
+/// other programs is skipped, so that programs can share a file. With `has_sites`, `[[web]]` may stand there
 /// several times.
 ///
 /// # Errors
@@ -300,6 +300,9 @@ impl Reader<'_, '_> {
         for (name, value) in table {
             let word = name.get_ref().as_ref();
             let Some(key) = keys.iter().find(|key| key.name() == word) else {
+                if is_of_another(section, word) {
+                    continue;
+                }
                 let message = self.unknown_key(section, word);
                 self.fail(name.span(), message);
                 continue;

@@ -69,6 +69,21 @@ const OF_SITES: &str = "connections";
 /// Keys of other sections that a site may have for itself.
 const MORE_OF_SITES: [&str; 2] = ["access_log", "access_log_format"];
 
+/// Keys of the section [`logs`](SECTIONS), which all servers share, that only one server has.
+const OF_ONE_SERVER: [&str; 6] = [
+    "access-log",
+    "access-log-format",
+    "query-log",
+    "query-log-format",
+    "query-log-sample",
+    "dnstap",
+];
+
+/// Whether a key that this server does not have is one of another server, for a file that both share.
+pub(super) fn is_of_another(section: Section, name: &str) -> bool {
+    section.name == "logs" && OF_ONE_SERVER.contains(&name)
+}
+
 /// An option of a command, as a key of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'c> {
