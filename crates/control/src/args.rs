@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
 use nmio::device::{AddressPrefix, Device, InterfaceConfig, Transport};
-use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
+use nmio::{FaultConfig, LoopConfig, MAX_BATCH, PcapError, Wait};
 
-use crate::config::{self, ConfigArgs};
+use crate::config::{self, ConfigArgs, before, with_places};
 use crate::endpoint::EndpointArgs;
 use crate::error::Error;
 pub use crate::log::{LogFormat, LogLevel};
 use crate::privileges::{Plan, Sandbox, UserSpec};
 pub use crate::units::number;
 use crate::units::{microseconds, seconds};
+use crate::writable::check_file;
 
 /// Maximum number of workers per server. Each worker serves one queue, so this limit equals the
 /// maximum number of queues.
@@ -235,12 +236,34 @@ impl ServeArgs {
         }
     }
 
-    /// Checks the options as far as that needs no device: the user must exist.
-    ///
-    /// # Errors
-    /// [`Error`], a message for the operator.
-    pub fn check(&self, program: &str) -> Result<(), Error> {
-        self.plan(program).map(|_| ())
+    /// Checks the options as far as that needs no device: the user must exist, and addresses and queues
+    /// must be possible. Returns all errors, each a message for the operator.
+    pub fn check(&self, program: &'static str) -> Vec<String> {
+        let plan = self.plan(program).err();
+        let interface = self.interface(program, Vec::new()).check().err();
+        let capture = self.pcap.as_ref().and_then(|path| {
+            let (source, path) = (check_file(path).err()?, path.clone());
+            Some(PcapError::Create { path, source }.into())
+        });
+        let interface = interface.map(Into::into);
+        let errors = [plan, interface, capture].into_iter().flatten();
+        errors.map(|error| self.message(&error)).collect()
+    }
+
+    /// Returns the message about an error for the operator. It names the place in the configuration file
+    /// that the error is about.
+    pub(crate) fn message(&self, error: &Error) -> String {
+        let text = error.to_string();
+        let message = with_places(&text);
+        let value = match error {
+            Error::Device(_) | Error::Refused(_) => Some(self.device.to_string()),
+            Error::Pcap(_) => self.pcap.as_ref().map(|path| path.display().to_string()),
+            _ => None,
+        };
+        match value {
+            Some(value) if message == text => before(&value) + &message,
+            _ => message,
+        }
     }
 
     /// Returns the settings for privileges. Looks up the user that the threads of `program` become.

@@ -34,7 +34,7 @@ mod value;
 pub use example::example;
 pub use merge::{Parsed, parse, parse_sites};
 pub(crate) use origin::file;
-pub use origin::{place_from, place_of, with_places};
+pub use origin::{before, file_is_wrong, place_from, place_of, with_places};
 pub use show::{OwnDefaults, show};
 
 use std::fmt::{self, Write as _};
@@ -114,7 +114,7 @@ pub fn print_check<E: fmt::Display>(
     found: impl IntoIterator<Item = Result<Lines, E>>,
 ) -> ExitCode {
     let mut text = String::new();
-    let mut failed = false;
+    let mut failed = file_is_wrong();
     for part in found {
         match part {
             Ok(lines) => {

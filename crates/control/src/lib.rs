@@ -146,6 +146,7 @@ mod watch;
 mod way;
 mod worker;
 mod workers;
+mod writable;
 
 pub use args::{ServeArgs, network_args};
 pub use both::Both;

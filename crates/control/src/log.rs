@@ -93,7 +93,13 @@ pub fn error(program: &str, message: impl Display) {
     if is_json() {
         write_json(&mut stderr(), Level::Error, &message, None);
     } else {
-        eprintln!("{program}: {message}");
+        for line in message.lines() {
+            if line.starts_with(' ') {
+                eprintln!("{line}");
+            } else {
+                eprintln!("{program}: {line}");
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 
+use crate::config::before;
 use crate::place::Place;
 use crate::port_owner::{PORT_KEY, PORT_OPTION};
 use crate::program::{
@@ -103,8 +104,9 @@ impl<A> Site<A> {
         match self.addresses.iter().find(|wanted| !own.contains(wanted)) {
             None => Ok(()),
             Some(missing) => Err(format!(
-                "the site {} is to be served on {missing}, which is not an address of the server; \
+                "{}the site {} is to be served on {missing}, which is not an address of the server; \
                  correct its addresses, or add the address to those of the server",
+                before(&missing.to_string()),
                 self.name
             )
             .into()),

@@ -72,7 +72,7 @@ pub fn serve<P: Program, E: Into<StartError>>(
     match load_and_run(args, load) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::error(P::NAME, config::with_places(&error.to_string()));
+            log::error(P::NAME, args.message(&error));
             ExitCode::from(error.exit_status())
         }
     }

@@ -169,17 +169,20 @@ fn main() -> ExitCode {
             let zones = args.serve.zones.clone().with_zones(&args.files);
             let network = &args.serve.network;
             log::init(network.log, network.log_format);
-            let options = network.check("namestorm");
             let checked = check(&zones, &mut say, io::stdout());
             let others = zones.check_others();
             let defence = args.serve.defence.check(&network.device, &zones);
-            let found = [checked, others, defence, options.map_err(Into::into)];
-            let mut status = ExitCode::SUCCESS;
-            for error in found.into_iter().filter_map(Result::err) {
+            let log = args.serve.query_log.check("namestorm");
+            let found = [checked, others, defence]
+                .into_iter()
+                .filter_map(Result::err);
+            let options = network.check("namestorm").into_iter().map(Into::into);
+            let mut failed = config::file_is_wrong();
+            for error in found.chain(log).chain(options) {
                 log::error("namestorm", config::with_places(&error.to_string()));
-                status = ExitCode::FAILURE;
+                failed = true;
             }
-            status
+            ExitCode::from(u8::from(failed))
         }
         Command::Config(what) => what.run(&parsed, &command, &[namestorm::own_defaults("port")]),
         Command::Zones(zones) => zones.run("namestorm"),

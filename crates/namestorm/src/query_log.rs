@@ -63,6 +63,9 @@ pub struct QueryLogArgs {
     sample: u32,
 }
 
+/// The log's name in messages.
+const NAME: &str = "query log";
+
 /// The form of the lines.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum QueryFormat {
@@ -72,6 +75,40 @@ enum QueryFormat {
     Text,
     /// An object of JSON.
     Json,
+}
+
+impl QueryLogArgs {
+    /// Checks the options, and that the logs can be opened, without making their files. `program` is the
+    /// name that the system's log shows. Returns all errors, each a message for the operator.
+    pub fn check(&self, program: &str) -> Vec<StartError> {
+        let options = self.check_options().err().map(Into::into);
+        let lines = self.to.as_ref();
+        let lines = lines.and_then(|to| RecordLog::check(NAME, program, to).err());
+        let tap = self.dnstap.as_ref();
+        let tap = tap.and_then(|to| RecordLog::check_frames(dnstap::NAME, to).err());
+        let logs = lines.into_iter().chain(tap).map(Into::into);
+        options.into_iter().chain(logs).collect()
+    }
+
+    /// Checks that no option is without effect.
+    fn check_options(&self) -> Result<(), OptionError> {
+        let (option, of) = match self {
+            Self {
+                sample: 2..,
+                to: None,
+                dnstap: None,
+                ..
+            } => ("--query-log-sample", "--query-log or --dnstap"),
+            Self {
+                format: QueryFormat::Json,
+                to: None,
+                ..
+            } => ("--query-log-format", "--query-log"),
+            _ => return Ok(()),
+        };
+        let error = format!("{option} has no effect without {of}; give both, or neither");
+        Err(OptionError::new(error))
+    }
 }
 
 /// The open logs of queries. At least one of the two is open.
@@ -93,30 +130,13 @@ impl QueryLog {
         program: &str,
         version: &str,
     ) -> Result<Option<Self>, StartError> {
-        let useless = match args {
-            QueryLogArgs {
-                sample: 2..,
-                to: None,
-                dnstap: None,
-                ..
-            } => Some(("--query-log-sample", "--query-log or --dnstap")),
-            QueryLogArgs {
-                format: QueryFormat::Json,
-                to: None,
-                ..
-            } => Some(("--query-log-format", "--query-log")),
-            _ => None,
-        };
-        if let Some((option, of)) = useless {
-            let error = format!("{option} has no effect without {of}; give both, or neither");
-            return Err(OptionError::new(error).into());
-        }
+        args.check_options()?;
         let form = args.format;
         let format = move |record: &[u8], line: &mut Vec<u8>| {
             write(form, SystemTime::now(), record, line);
         };
         let lines = args.to.as_ref();
-        let lines = lines.map(|to| RecordLog::open("query log", program, to, format));
+        let lines = lines.map(|to| RecordLog::open(NAME, program, to, format));
         let identity = || {
             rustix::system::uname()
                 .nodename()

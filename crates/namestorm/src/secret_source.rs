@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use control::config::before;
 use control::report::counted;
 use control::{Handover, OptionError, StartError, Turn};
 use nmio::{Bell, Mailbox};
@@ -165,19 +166,24 @@ fn random_cookies() -> io::Result<Cookies> {
 }
 
 fn read_cookies(path: &Path) -> Result<Cookies, StartError> {
-    let secrets = read_secrets(path)
-        .map_err(|error| format!("the cookie secrets {} {error}", path.display()))?;
+    let secrets =
+        read_secrets(path).map_err(|error| unusable("the cookie secrets", path, &error))?;
     Ok(Cookies::new(&secrets, SystemTime::now))
 }
 
 /// Reads the keys of a file, if there is one. The `needed` ones must be among them.
 fn read_keys(path: Option<&Path>, needed: &NeededKeys) -> Result<TsigKeys, StartError> {
-    let read = |path: &Path| {
-        TsigKeys::read(path).map_err(|error| format!("the TSIG keys {} {error}", path.display()))
-    };
+    let read =
+        |path: &Path| TsigKeys::read(path).map_err(|error| unusable("the TSIG keys", path, &error));
     let keys = path.map(read).transpose()?.unwrap_or_default();
     needed.check(&keys)?;
     Ok(keys)
+}
+
+/// Names a file with secrets that cannot be used.
+fn unusable(what: &str, path: &Path, error: &dyn std::fmt::Display) -> String {
+    let (before, path) = (before(&path.to_string_lossy()), path.display());
+    format!("{before}{what} {path} {error}")
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub enum NoZones {
     /// No file matches a pattern.
     #[error(
         "{}no zone file matches {_0}; check the pattern, and that its folders can be read",
-        before(_0)
+        config::before(_0)
     )]
     Match(String),
     /// A folder or a file that may match cannot be read.
@@ -88,11 +88,6 @@ impl NoZones {
             last => last.into(),
         })
     }
-}
-
-/// Returns what stands in messages before a pattern: its place, if it is from a configuration file.
-fn before(pattern: &str) -> String {
-    config::place_of(pattern).map_or(String::new(), |place| format!("{place}: "))
 }
 
 /// Heading of the options for zones, and so their section in a configuration file.

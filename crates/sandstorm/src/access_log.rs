@@ -66,6 +66,9 @@ impl FromStr for Target {
     }
 }
 
+/// The log's name in messages.
+const NAME: &str = "access log";
+
 impl AccessLogArgs {
     /// Returns the options of a log with lines in the combined format.
     pub fn to(destination: LogDestination) -> Self {
@@ -92,6 +95,15 @@ impl AccessLogArgs {
         Ok(())
     }
 
+    /// Checks that the log can be opened, if there is one, without making its file.
+    ///
+    /// # Errors
+    /// If it cannot. The error names it.
+    pub(crate) fn check_file(&self, program: &str) -> io::Result<()> {
+        let check = |to| RecordLog::check(NAME, program, to);
+        self.destination().map_or(Ok(()), check)
+    }
+
     fn destination(&self) -> Option<&LogDestination> {
         match &self.access_log {
             Some(Target::To(destination)) => Some(destination),
@@ -106,7 +118,7 @@ impl AccessLogArgs {
         };
         let form = self.access_log_format.clone();
         let format = move |record: &[u8], line: &mut Vec<u8>| form.write(record, &sites, line);
-        RecordLog::open("access log", program, to, format).map(Some)
+        RecordLog::open(NAME, program, to, format).map(Some)
     }
 }
 

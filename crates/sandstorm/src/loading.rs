@@ -73,10 +73,10 @@ pub enum NotLoaded {
         /// The error of the system call.
         source: io::Error,
     },
-    /// The folder of a configuration file is not served.
+    /// The folder of a configuration file, or a file that it names, cannot be used.
     #[error("{place}: {error}")]
     At {
-        /// The file and the line.
+        /// The file, the line and the column.
         place: String,
         /// The reason.
         error: Box<Self>,
@@ -106,19 +106,32 @@ impl NotLoaded {
         }
     }
 
+    /// Adds the place in the configuration file that the error is about.
+    pub(crate) fn at(self, place: String) -> Self {
+        let error = Box::new(self);
+        Self::At { place, error }
+    }
+
+    /// Returns the error without its place.
+    pub(crate) fn cause(&self) -> &Self {
+        match self {
+            Self::At { error, .. } => error.cause(),
+            error => error,
+        }
+    }
+
     /// Returns true if the options are wrong, whatever the files of the sites are.
     fn is_mistake(&self) -> bool {
-        match self {
+        matches!(
+            self.cause(),
             Self::Field(_)
-            | Self::Options(_)
-            | Self::NoSite
-            | Self::SameHost { .. }
-            | Self::OtherMode { .. }
-            | Self::OtherLimits { .. }
-            | Self::Load(LoadError::NoRealm { .. }) => true,
-            Self::Load(_) | Self::Log(_) | Self::Cache { .. } | Self::Strict { .. } => false,
-            Self::At { error, .. } => error.is_mistake(),
-        }
+                | Self::Options(_)
+                | Self::NoSite
+                | Self::SameHost { .. }
+                | Self::OtherMode { .. }
+                | Self::OtherLimits { .. }
+                | Self::Load(LoadError::NoRealm { .. })
+        )
     }
 }
 

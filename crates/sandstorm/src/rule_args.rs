@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::coder::{Coder, Effort};
 use crate::fields::{FieldError, Fields};
+use crate::load::LoadError;
 use crate::loading::NotLoaded;
 use crate::login::{RealmFile, RealmText};
 use crate::root::FollowLinks;
@@ -20,7 +21,7 @@ use crate::status::Status;
 pub(crate) const SITE: &str = "Web site";
 
 /// The options that say how a folder becomes a site, for use with `#[command(flatten)]`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = SITE)]
 pub(crate) struct RuleArgs {
     /// Redirect or rewrite a path, as a line of a file `_redirects` does: `FROM TO [STATUS]`. Repeat it
@@ -144,6 +145,44 @@ impl RuleArgs {
         }
         settings.coder = coder.map(Arc::new);
         Ok(settings)
+    }
+
+    /// Returns the value of the option that an error is about, if it is one with the path of a file.
+    pub(crate) fn value_of(&self, error: &NotLoaded) -> Option<String> {
+        match error {
+            NotLoaded::Cache { folder: path, .. }
+            | NotLoaded::Load(LoadError::TagKey { path, .. }) => Some(path.display().to_string()),
+            NotLoaded::Load(LoadError::Users { path, .. }) => {
+                let realm = self.basic_auth.iter().find(|realm| realm.file == *path);
+                realm.map(|realm| format!("{}={}", realm.path, path.display()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Leaves out the option that an error is about. Returns false if it is about something else.
+    pub(crate) fn leave_out(&mut self, error: &NotLoaded) -> bool {
+        match error {
+            NotLoaded::Cache { .. } => self.compress_cache = None,
+            NotLoaded::Load(LoadError::TagKey { .. }) => self.etag_key = None,
+            NotLoaded::Load(LoadError::Users { path, .. }) => {
+                let (wrong, rest) = std::mem::take(&mut self.basic_auth)
+                    .into_iter()
+                    .partition::<Vec<_>, _>(|realm| realm.file == *path);
+                self.basic_auth = rest;
+                let of_wrong = |text: &RealmText| wrong.iter().any(|realm| realm.path == text.path);
+                self.basic_auth_realm.retain(|text| !of_wrong(text));
+                return !wrong.is_empty();
+            }
+            NotLoaded::Load(LoadError::NoRealm { path }) => {
+                let before = self.basic_auth_realm.len();
+                self.basic_auth_realm
+                    .retain(|text| text.path.to_string() != *path);
+                return self.basic_auth_realm.len() < before;
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Returns what makes compressed forms, unless there are to be none. A site's responses have about

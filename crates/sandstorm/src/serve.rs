@@ -151,13 +151,13 @@ impl SiteArgs {
     /// block, or a message for the operator. Messages also name wrong options, such as an unknown user.
     pub fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
         control::log::init(self.network.log, self.network.log_format);
-        let options = self.network.check("sandstorm").map(|()| Lines::new());
         let (mut found, sites) = check_sites(self.source(0), Self::sources(more));
         if let Some(sites) = sites {
             let together = control::check_program(&self.network, &sites);
             found.push(together.map(|()| Lines::new()));
         }
-        found.push(options.map_err(Into::into));
+        let options = self.network.check("sandstorm").into_iter();
+        found.extend(options.map(|error| Err(error.into())));
         found
     }
 

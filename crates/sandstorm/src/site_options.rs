@@ -35,7 +35,7 @@ const MIN_MEMORY: u64 = 16 << 20;
 const DEFAULT_MEMORY: u64 = 1 << 30;
 
 /// The options for loading a folder and sending its files, for use with `#[command(flatten)]`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = SITE)]
 pub struct SiteOptions {
     /// How packets are sent.
@@ -122,20 +122,50 @@ impl SiteSource<'_> {
     /// # Errors
     /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
     pub(crate) fn load(&self, sites: usize) -> Result<Sandstorm, NotLoaded> {
+        self.load_here(sites).map_err(|error| {
+            let of_option = self.options.rules.value_of(&error);
+            let of_option = of_option.and_then(|value| config::place_from(self.number, &value));
+            match of_option.or_else(|| self.place()) {
+                Some(place) => error.at(place),
+                None => error,
+            }
+        })
+    }
+
+    /// Same as [`load`](Self::load), without the place in messages.
+    fn load_here(&self, sites: usize) -> Result<Sandstorm, NotLoaded> {
         let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
         let Self { options, .. } = self;
         let memory = options.memory(sites);
         let coder = options.rules.coder(memory.kept())?;
         let source = (self.folder, memory);
-        let loaded = options.load_with(source, self.connections, &[], coder, make);
-        let sandstorm = loaded.map_err(|error| match self.place() {
-            Some(place) => NotLoaded::At {
-                place,
-                error: Box::new(error),
-            },
-            None => error,
-        })?;
+        let sandstorm = options.load_with(source, self.connections, &[], coder, make)?;
         Ok(sandstorm.with_reloads(options.limits(memory), options.strict))
+    }
+
+    /// Loads the folder, if that is possible without what is wrong with the files that its options name.
+    /// Also returns all that is wrong.
+    pub(crate) fn check(&self, sites: usize) -> (Option<Sandstorm>, Vec<NotLoaded>) {
+        let (mut options, mut wrong) = (self.options.clone(), Vec::new());
+        loop {
+            let rest = SiteSource {
+                number: self.number,
+                folder: self.folder,
+                port: self.port,
+                options: &options,
+                connections: self.connections,
+            };
+            match rest.load(sites) {
+                Ok(sandstorm) => return (Some(sandstorm), wrong),
+                Err(error) => {
+                    let is_of_option = options.rules.leave_out(error.cause());
+                    wrong.push(error);
+                    if !is_of_option {
+                        return (None, wrong);
+                    }
+                }
+            }
+        }
     }
 
     /// The name of the site: its folder.

@@ -16,13 +16,16 @@ use crate::site_options::SiteSource;
 /// The program that serves sites without an application.
 pub type Sites<C = Cubic> = Many<Sandstorm<SiteOnly, MakeSiteOnly, C>>;
 
+/// The program of a site, or of sites for different hosts on one port.
+type Program<C> = Sandstorm<SiteOnly, MakeSiteOnly, C>;
+
 /// A loaded site.
-type Loaded<'o, C> = (SiteSource<'o>, Sandstorm<SiteOnly, MakeSiteOnly, C>);
+type Loaded<'o, C> = (SiteSource<'o>, Program<C>);
 
 /// Sites for different hosts on one port and the same addresses, or a single site.
 struct Group<'o, C> {
     sources: Vec<SiteSource<'o>>,
-    program: Sandstorm<SiteOnly, MakeSiteOnly, C>,
+    program: Program<C>,
 }
 
 /// Loads sites to check them. Returns the lines about the content of each in the start block, or a
@@ -37,22 +40,37 @@ pub fn check_sites<'o>(
     for (number, source) in sources.iter().enumerate() {
         let before = wrong.len();
         let others = sources[..number].iter();
-        wrong.extend(others.filter_map(|other| conflict(other, source)));
-        let program = source.load(sources.len());
-        found.push(program.map_err(Into::into).map(|program| {
+        wrong.extend(others.flat_map(|other| conflicts(other, source)));
+        let (program, errors) = source.check(sources.len());
+        if let Some(program) = &program
+            && errors.is_empty()
+        {
             let mut lines = program.loaded();
             lines.retain(|(label, _)| !["congestion", "mode"].contains(label));
-            if wrong.len() == before {
-                loaded.push((*source, program));
-            }
-            lines
-        }));
+            found.push(Ok(lines));
+        }
+        found.extend(errors.into_iter().map(|error| Err(error.into())));
+        if let Some(program) = program
+            && wrong.len() == before
+        {
+            loaded.push((*source, program));
+        }
     }
     wrong.extend(check_logs(&sources).err());
+    let files = sources
+        .iter()
+        .map(|source| source.log().check_file(SiteOnly::NAME));
+    let mut files: Vec<_> = files
+        .filter_map(|checked| Some(checked.err()?.to_string()))
+        .collect();
+    // Sites may share a log.
+    files.dedup();
+    found.extend(files.into_iter().map(|error| Err(error.into())));
     let sites = if loaded.is_empty() {
         None
     } else {
-        together(loaded).map_err(|error| wrong.push(error)).ok()
+        let together = together(loaded, |group| Ok(group.program));
+        together.map_err(|error| wrong.push(error)).ok()
     };
     found.extend(wrong.into_iter().map(|error| Err(error.into())));
     (found, sites)
@@ -80,13 +98,16 @@ pub fn load_sites<'o, C: CongestionControl>(
     };
     check_logs(&sources)
         .and_then(|()| sources.iter().map(load).collect())
-        .and_then(together)
+        .and_then(|loaded| together(loaded, Group::with_logs))
         .map_err(NotLoaded::into_start_error)
 }
 
-/// Returns the program that serves these sites. There must be one.
-fn together<C: CongestionControl>(loaded: Vec<Loaded<'_, C>>) -> Result<Sites<C>, NotLoaded> {
-    let mut groups: Vec<Group<'_, C>> = Vec::new();
+/// Returns the program that serves these sites. There must be one. `finish` finishes those of each port.
+fn together<'o, C: CongestionControl>(
+    loaded: Vec<Loaded<'o, C>>,
+    finish: impl Fn(Group<'o, C>) -> Result<Program<C>, NotLoaded>,
+) -> Result<Sites<C>, NotLoaded> {
+    let mut groups: Vec<Group<'o, C>> = Vec::new();
     let mut names = HashSet::new();
     for (source, program) in loaded {
         let program = program.with_name(name(&source, &mut names));
@@ -110,7 +131,7 @@ fn together<C: CongestionControl>(loaded: Vec<Loaded<'_, C>>) -> Result<Sites<C>
     let mut sites: Option<Sites<C>> = None;
     for group in groups {
         let source = group.sources[0];
-        let program = group.with_logs()?;
+        let program = finish(group)?;
         let name = program.name();
         sites = Some(match sites {
             None => Many::new(name, program, source.addresses()),
@@ -140,7 +161,7 @@ fn name(source: &SiteSource<'_>, names: &mut HashSet<String>) -> String {
 
 impl<'o, C: CongestionControl> Group<'o, C> {
     /// Opens the access logs of the sites.
-    fn with_logs(self) -> Result<Sandstorm<SiteOnly, MakeSiteOnly, C>, NotLoaded> {
+    fn with_logs(self) -> Result<Program<C>, NotLoaded> {
         let logs: Vec<_> = self.sources.iter().map(SiteSource::log).collect();
         Ok(self.program.with_access_logs(SiteOnly::NAME, &logs)?)
     }
@@ -156,13 +177,9 @@ impl<'o, C: CongestionControl> Group<'o, C> {
     }
 
     /// Adds a site.
-    fn with(
-        mut self,
-        source: SiteSource<'o>,
-        program: Sandstorm<SiteOnly, MakeSiteOnly, C>,
-    ) -> Result<Self, NotLoaded> {
+    fn with(mut self, source: SiteSource<'o>, program: Program<C>) -> Result<Self, NotLoaded> {
         let mut others = self.sources.iter();
-        if let Some(error) = others.find_map(|other| conflict(other, &source)) {
+        if let Some(error) = others.find_map(|other| conflicts(other, &source).pop()) {
             return Err(error);
         }
         self.sources.push(source);
@@ -173,24 +190,21 @@ impl<'o, C: CongestionControl> Group<'o, C> {
 
 /// Returns why these sites cannot share their port and their addresses, if they do so. Two sites that are
 /// not for certain hosts do not share a port: see [`Group::takes`].
-fn conflict(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Option<NotLoaded> {
+fn conflicts(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Vec<NotLoaded> {
     let have_hosts = !one.hosts().is_empty() || !other.hosts().is_empty();
     if !have_hosts || port(one) != port(other) || one.addresses() != other.addresses() {
-        return None;
+        return Vec::new();
     }
     let sites = || [one.with_place(), other.with_place()];
-    if !one.has_mode_of(other) {
-        return Some(NotLoaded::OtherMode { sites: sites() });
-    }
-    if !one.has_limits_of(other) {
-        return Some(NotLoaded::OtherLimits { sites: sites() });
-    }
-    let mut hosts = other.all_hosts();
-    let host = hosts.find(|host| one.all_hosts().any(|same| same == *host))?;
-    Some(NotLoaded::SameHost {
+    let mode = (!one.has_mode_of(other)).then(|| NotLoaded::OtherMode { sites: sites() });
+    let limits = (!one.has_limits_of(other)).then(|| NotLoaded::OtherLimits { sites: sites() });
+    let is_of_one = |host: &&HostName| one.all_hosts().any(|same| same == *host);
+    let hosts = other.all_hosts().filter(is_of_one);
+    let hosts = hosts.map(|host| NotLoaded::SameHost {
         host: host.clone(),
         sites: sites(),
-    })
+    });
+    mode.into_iter().chain(limits).chain(hosts).collect()
 }
 
 fn port(source: &SiteSource<'_>) -> u16 {

@@ -151,7 +151,8 @@ impl Serve {
         dns: &Self,
     ) -> Result<impl Program + use<C>, StartError> {
         let web = load_sites::<C>(self.source(0), Self::sources(more))?;
-        let both = Both::<Storm, _, _>::new(web, dns.load_zones(&self.network)?);
+        let zones = dns.load_zones(&self.network)?;
+        let both = Both::<Storm, _, _>::new(web, zones.with_query_log(&dns.query_log)?);
         Ok(both.with_port_args(&self.dns))
     }
 
@@ -179,7 +180,6 @@ impl Serve {
         let mut say = |line: String| control::log::finding(&line);
         let (zones, strict) = (self.zones.clone(), self.dns_strict);
         let dns = Namestorm::load_from(zones, self.dns_hash, self.dns_mode, strict, &mut say)?;
-        let dns = dns.with_query_log(&self.query_log)?;
         let dns = dns.with_identity(&self.identity);
         let dns = dns.with_defence(&self.defence, &network.device)?;
         Ok(dns.with_tcp(TcpSettings::from_args(&self.connections)))
@@ -188,21 +188,26 @@ impl Serve {
     /// Loads the folders and the zones, and returns the lines about each in the start block.
     fn check(&self, more: &[&Self], dns: &Self) -> Vec<Result<Lines, StartError>> {
         control::log::init(self.network.log, self.network.log_format);
-        let options = self.network.check(Storm::NAME).map(|()| Lines::new());
-        let congestion = self.congestion(more).map(|_| Lines::new());
-        let mut found = vec![options.map_err(Into::into), congestion.map_err(Into::into)];
+        let options = self.network.check(Storm::NAME).into_iter();
+        let mut found: Vec<_> = options.map(|error| Err(error.into())).collect();
+        found.extend(self.congestion(more).err().map(|error| Err(error.into())));
         let (of_sites, web) = check_sites(self.source(0), Self::sources(more));
         found.extend(of_sites);
+        found.extend(dns.query_log.check(Storm::NAME).into_iter().map(Err));
         let zones = dns.load_zones(&self.network);
         found.push(match &zones {
             Ok(zones) => Ok(zones.loaded()),
             Err(error) => Err(error.to_string().into()),
         });
-        if let (Some(web), Ok(zones)) = (web, zones) {
-            let both = Both::<Storm, _, _>::new(web, zones).with_port_args(&self.dns);
-            let together = control::check_program(&self.network, &both);
-            found.push(together.map(|()| Lines::new()));
-        }
+        let together = match (web, zones) {
+            (Some(web), Ok(zones)) => {
+                let both = Both::<Storm, _, _>::new(web, zones).with_port_args(&self.dns);
+                control::check_program(&self.network, &both)
+            }
+            (Some(web), Err(_)) => control::check_program(&self.network, &web),
+            (None, _) => Ok(()),
+        };
+        found.extend(together.err().map(Err));
         found
     }
 }

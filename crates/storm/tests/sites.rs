@@ -211,7 +211,7 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "serve",
             web("one", "") + &web("two", ""),
-            "/two (FILE:4) both have TCP port 80; give one of them another port, or different addresses or hosts to both",
+            "/two (FILE:4:8) both have TCP port 80; give one of them another port, or different addresses or hosts to both",
         ),
         (
             "serve",
@@ -231,17 +231,17 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "check",
             web("one", "") + &web("two", ""),
-            "/one (FILE:2) and ",
+            "/one (FILE:2:8) and ",
         ),
         (
             "check",
             web("one", "") + &web("two", "hosts = [\"a.test\"]\nmin-rate = 1\n"),
-            "/two (FILE:4) share a port, so their connections have the same limits",
+            "/two (FILE:4:8) share a port, so their connections have the same limits",
         ),
         (
             "check",
             web("one", "hosts = [\"a.test\"]\n") + &web("two", "hosts = [\"A.test.\"]\n"),
-            "/two (FILE:5); give it to one of them",
+            "/two (FILE:5:8); give it to one of them",
         ),
         (
             "check",
@@ -251,7 +251,7 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "check",
             web("one", "hosts = [\"a.test\"]\n") + &web("one", "hosts = [\"a.test\"]\n"),
-            "/one (FILE:5); give it to one of them",
+            "/one (FILE:5:8); give it to one of them",
         ),
         ("check", web("one", "port = 53\n"), "both have TCP port 53"),
         (
@@ -263,7 +263,7 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "check",
             web("one", "") + "[[web]]\nport = 81\n",
-            "the key root is missing in [[web]]",
+            "FILE:3:1: [[web]] has no key root, which it needs",
         ),
         (
             "check",
@@ -279,24 +279,60 @@ fn wrong_sites_are_refused_with_their_names() {
     }
 }
 
+/// Checks that `check` fails with all of these messages. They call the configuration file `FILE`.
+fn check_fails(config: &str, messages: &[&str]) {
+    let (succeeded, said) = run(STORM, &["check", "--config", config]);
+    let said = said.replace(config, "FILE");
+    assert!(!succeeded, "{said}");
+    for message in messages {
+        assert!(said.contains(message), "{message}: {said}");
+    }
+}
+
+#[test]
+fn all_wrong_files_of_options_are_told_at_once_with_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = "etag-key = \"/none/key\"\nbasic-auth = [\"/a=/none/a\", \"/b=/none/b\"]\n\
+               compress-cache = \"/none/cache\"\naddresses = [\"192.0.2.9\"]\n";
+    let sites = web("one", one)
+        + &web("none", "port = 81\n")
+        + "[network]\naddresses = [\"192.0.2.1/24\", \"192.0.2.1/25\"]\nbatch = 0\n\
+           [logs]\naccess-log = \"/none/log\"\nquery-log = \"new.log\"\n\
+           [diagnosis]\npcap = \"/none/pcap\"\n";
+    let [config, _] = prepare(folder.path(), &sites);
+    let messages = [
+        "FILE:12:9: batch is wrong",
+        "FILE:3:12: /none/key cannot be read",
+        "FILE:4:15: /none/a cannot be read",
+        "FILE:4:29: /none/b cannot be read",
+        "FILE:5:18: cannot keep compressed files in /none/cache",
+        "FILE:6:14: the site ",
+        "FILE:8:8: there is no folder ",
+        "addresses (FILE:11:1) 192.0.2.1 is given twice",
+        "FILE:14:14: access log: /none/log: ",
+        "FILE:17:8: cannot write the capture file /none/pcap",
+    ];
+    check_fails(&config, &messages);
+    assert!(
+        !folder.path().join("new.log").exists(),
+        "a check makes no file"
+    );
+}
+
 #[test]
 fn all_contradictions_between_sites_are_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let for_a = "hosts = [\"a.test\"]\n";
     let sites = web("one", "") + &web("two", "") + &web("one", for_a) + &web("none", for_a);
     let [config, _] = prepare(folder.path(), &sites);
-    let (succeeded, said) = run(STORM, &["check", "--config", &config]);
-    let said = said.replace(&config, "FILE");
-    assert!(!succeeded, "{said}");
-    for message in [
+    let messages = [
         "/none; name the folder",
         "the host a.test leads to ",
-        "/one (FILE:6) and to ",
-        "/none (FILE:9); give it to one of them",
+        "/one (FILE:6:8) and to ",
+        "/none (FILE:9:8); give it to one of them",
         "both have TCP port 80",
-    ] {
-        assert!(said.contains(message), "{message}: {said}");
-    }
+    ];
+    check_fails(&config, &messages);
 }
 
 #[test]
@@ -324,7 +360,7 @@ fn limits_of_a_site_hold_only_for_this_site() {
         lines[0].starts_with("#max-connections =") && lines.len() == 2,
         "{shown}"
     );
-    assert!(lines[1].contains("storm.toml:3:8"), "{shown}");
+    assert!(lines[1].contains("storm.toml:3:1"), "{shown}");
     let arguments = ["serve", "--config", &config, "--control-socket", &socket];
     let storm = Example::start(STORM, &arguments);
     let address = storm.addresses[0];

@@ -19,6 +19,9 @@ const MAX_PROBLEMS: usize = 100;
 /// A key in the file, with its place.
 type Name<'t> = Spanned<DeString<'t>>;
 
+/// The settings of all first tables, and then those of each further one.
+type Tables = Vec<Vec<Setting>>;
+
 /// Maximum size of a configuration file in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -96,31 +99,29 @@ pub(super) struct Word {
 /// other programs is skipped, so that programs can share a file. With `has_sites`, `[[web]]` may stand there
 /// several times.
 ///
+/// Returns what is right in the file, and a message for the operator with a line for each error.
+///
 /// # Errors
-/// A message for the operator, with one line for each error in the file.
+/// A message for the operator, if the file cannot be read or is not valid TOML.
 pub(super) fn read(
     path: &Path,
     command: &Command,
     given: &[String],
     has_sites: bool,
-) -> Result<File, String> {
+) -> Result<(File, Option<String>), String> {
     let text =
         text_of(path).map_err(|reason| format!("cannot read {}: {reason}", path.display()))?;
-    let (mut tables, list) = settings(&text, command, given, has_sites);
-    if list.is_empty() {
-        let settings = tables.remove(0);
-        return Ok(File {
-            path: path.to_owned(),
-            settings,
-            more: tables,
-        });
-    }
-    let problems = Problems {
-        file: path,
-        text: &text,
-        list,
+    let told = |list| {
+        let (file, text) = (path, &*text);
+        Problems { file, text, list }.to_string()
     };
-    Err(problems.to_string())
+    let (mut tables, problems) = settings(&text, command, given, has_sites).map_err(told)?;
+    let file = File {
+        path: path.to_owned(),
+        settings: tables.remove(0),
+        more: tables,
+    };
+    Ok((file, (!problems.is_empty()).then(|| told(problems))))
 }
 
 fn text_of(path: &Path) -> Result<String, String> {
@@ -142,12 +143,15 @@ fn text_of(path: &Path) -> Result<String, String> {
 
 /// Returns the settings of a file's text, those of each further table of `[[web]]`, and everything
 /// that is wrong with the file.
+///
+/// # Errors
+/// Everything that is wrong with its form, if it is not valid TOML.
 fn settings(
     text: &str,
     command: &Command,
     given: &[String],
     has_sites: bool,
-) -> (Vec<Vec<Setting>>, Vec<Problem>) {
+) -> Result<(Tables, Vec<Problem>), Vec<Problem>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let span = |error: &toml::de::Error| error.span().unwrap_or_default();
     let problems: Vec<_> = errors
@@ -161,7 +165,7 @@ fn settings(
         })
         .collect();
     if !problems.is_empty() {
-        return (vec![Vec::new()], problems);
+        return Err(problems);
     }
     let mut reader = Reader {
         lines: TextLines::new(text),
@@ -176,7 +180,7 @@ fn settings(
         reader.section(name, value);
     }
     reader.missing_sections(table.get_ref(), text.len());
-    (reader.settings, reader.problems)
+    Ok((reader.settings, reader.problems))
 }
 
 struct Reader<'t, 'c> {
@@ -186,8 +190,7 @@ struct Reader<'t, 'c> {
     /// Identifiers of the options on the command line.
     given: &'c [String],
     has_sites: bool,
-    /// The settings of all first tables, and then those of each further one.
-    settings: Vec<Vec<Setting>>,
+    settings: Tables,
     problems: Vec<Problem>,
 }
 
@@ -337,7 +340,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Returns the words of a key's value, if the option's own check accepts each of them.
+    /// Returns the words of a key's value that the option's own check accepts, if there are any.
     fn words(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Option<Vec<Word>> {
         let name = key.name();
         let values: Vec<_> = match value.get_ref() {
@@ -362,14 +365,17 @@ impl Reader<'_, '_> {
         }
         if check(&self.command, &words).is_err() {
             // A list may have very many elements, so only a wrong one is checked element by element.
-            for (span, word) in spans.into_iter().zip(&words) {
-                if let Err(reason) = check(&self.command, std::slice::from_ref(word)) {
+            let mut spans = spans.into_iter();
+            words.retain(|word| {
+                let checked = check(&self.command, std::slice::from_ref(word));
+                let span = spans.next().unwrap_or_default();
+                if let Err(reason) = &checked {
                     self.fail(span, format!("{name} is wrong: {reason}"));
                 }
-            }
-            return None;
+                checked.is_ok()
+            });
         }
-        (words.len() == values.len()).then_some(words)
+        (words.len() == values.len() || !words.is_empty()).then_some(words)
     }
 }
 

@@ -67,33 +67,56 @@ fn parse_process<T: FromArgMatches>(command: Command, has_sites: bool) -> Parsed
     let name = command.get_name().to_owned();
     let words: Vec<_> = std::env::args_os().collect();
     let is_check = words.get(1).is_some_and(|word| word == "check");
-    let parsed = parse_words(command, &words, has_sites).unwrap_or_else(|wrong| match wrong {
+    let say = |message| eprintln!("{name}: the configuration is wrong\n{message}");
+    let parsed =
+        parse_words(command, &words, has_sites).and_then(|(parsed, mistakes)| match mistakes {
+            Some(message) if !is_check => Err(Wrong::File(message)),
+            mistakes => Ok((parsed, mistakes)),
+        });
+    let (parsed, mistakes) = parsed.unwrap_or_else(|wrong| match wrong {
         Wrong::CommandLine(error) => error.exit(),
         Wrong::File(message) => {
-            eprintln!("{name}: the configuration is wrong\n{message}");
+            say(message);
             std::process::exit(if is_check { 1 } else { 2 })
         }
     });
     let more = parsed.more.iter().map(|site| &site.origins);
-    origin::remember(std::iter::once(&parsed.origins).chain(more));
+    let origins = std::iter::once(&parsed.origins).chain(more);
+    origin::remember(origins, mistakes.is_some());
+    // What is right in the file can be checked.
+    mistakes.into_iter().for_each(say);
     parsed
 }
 
-/// Same as [`parse`] or [`parse_sites`], for these words.
+/// Same as [`parse`] or [`parse_sites`], for these words. Also returns what is wrong with the file, a line
+/// for each error, if the rest of the file has all that is required.
 fn parse_words<T: FromArgMatches>(
     command: Command,
     words: &[OsString],
     has_sites: bool,
-) -> Result<Parsed<T>, Wrong> {
+) -> Result<(Parsed<T>, Option<String>), Wrong> {
     let mut command = prepared(command);
     command.build();
     let first = FirstLook::new(&command, words);
-    let mut file = match &first.config {
+    let (file, mistakes) = match &first.config {
         Some(path) => {
             file::read(path, &first.command, &first.given, has_sites).map_err(Wrong::File)?
         }
-        None => File::default(),
+        None => (File::default(), None),
     };
+    match (parse_all(&command, words, &first, file), mistakes) {
+        (Err(_), Some(mistakes)) => Err(Wrong::File(mistakes)),
+        (parsed, mistakes) => Ok((parsed?, mistakes)),
+    }
+}
+
+/// Parses `words` for each site of `file`.
+fn parse_all<T: FromArgMatches>(
+    command: &Command,
+    words: &[OsString],
+    first: &FirstLook,
+    mut file: File,
+) -> Result<Parsed<T>, Wrong> {
     let shared = file.for_all_sites();
     let more = file.with_further_tables();
     if !more.is_empty()
@@ -101,7 +124,7 @@ fn parse_words<T: FromArgMatches>(
     {
         return Err(Wrong::File(message));
     }
-    let with = |file| parse_with(&command, words, &first, file);
+    let with = |file| parse_with(command, words, first, file);
     let shared = shared.map(with).transpose()?;
     Ok(Parsed {
         more: more.into_iter().map(with).collect::<Result<_, _>>()?,

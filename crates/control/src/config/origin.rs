@@ -43,6 +43,8 @@ struct Read {
     places: Places,
     /// For each site, the position of each value. The first one counts.
     values: Vec<HashMap<String, Position>>,
+    /// Whether the file has mistakes, and the command checks the rest of it.
+    is_wrong: bool,
 }
 
 /// The options that come from a file: `--OPTION`, and the key with its places.
@@ -51,7 +53,7 @@ struct Places(Vec<(String, String)>);
 
 /// Keeps the origins of this process's options, those of each site. Only the first call has an
 /// effect.
-pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>) {
+pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>, is_wrong: bool) {
     let sites: Vec<_> = sites.collect();
     let file = &sites[0].file.path;
     if file.as_os_str().is_empty() {
@@ -62,6 +64,7 @@ pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>) {
         file: file.clone(),
         places: places(&sites),
         values: sites.iter().map(|origins| values(origins)).collect(),
+        is_wrong,
     });
 }
 
@@ -116,6 +119,12 @@ fn places(sites: &[&Origins]) -> Places {
     Places(places.into_iter().map(place).collect())
 }
 
+/// Returns true if the configuration file of this process has mistakes, which have been told. A command
+/// `check` then checks the rest of the file, and fails.
+pub fn file_is_wrong() -> bool {
+    READ.get().is_some_and(|read| read.is_wrong)
+}
+
 /// Returns the configuration file of this process, if it has one.
 pub(crate) fn file() -> Option<&'static PathBuf> {
     READ.get().map(|read| &read.file)
@@ -125,6 +134,12 @@ pub(crate) fn file() -> Option<&'static PathBuf> {
 /// `storm.toml:4:8`. The first such place counts.
 pub fn place_of(value: &str) -> Option<String> {
     place_from(0, value)
+}
+
+/// Returns what stands in front of a message about this value: its place and a colon. It is empty if the
+/// value is not from the configuration file.
+pub fn before(value: &str) -> String {
+    place_of(value).map_or(String::new(), |place| format!("{place}: "))
 }
 
 /// Same as [`place_of`], for a value of the site with this number, from 0, or else of a later one.

@@ -11,6 +11,8 @@ use rustix::process::{Gid, Uid};
 use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink};
 use super::frames::{FrameDestination, FrameStream, Unwritten, append_frame};
 use super::ring::{RecordReader, RecordSender, ring_for};
+use crate::config::before;
+use crate::writable::check_file;
 
 /// Maximum number of records that are written at once.
 const BATCH: u64 = 512;
@@ -68,16 +70,8 @@ impl RecordLog {
         destination: &LogDestination,
         format: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let sink = Sink::open(destination, program).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!(
-                    "{name}: {}: {error}; {}",
-                    place(destination),
-                    remedy(destination)
-                ),
-            )
-        })?;
+        let sink = Sink::open(destination, program);
+        let sink = sink.map_err(|error| not_open(name, destination, &error))?;
         let folder = match destination {
             LogDestination::File(path) => std::path::absolute(path).ok(),
             _ => None,
@@ -95,6 +89,30 @@ impl RecordLog {
         })
     }
 
+    /// Checks that a log can be opened, without making its file.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn check(name: &str, program: &str, destination: &LogDestination) -> io::Result<()> {
+        let checked = match destination {
+            LogDestination::File(path) => check_file(path),
+            _ => Sink::open(destination, program).map(drop),
+        };
+        checked.map_err(|error| not_open(name, destination, &error))
+    }
+
+    /// Checks that a log with frames can be opened, without making its file.
+    ///
+    /// # Errors
+    /// Those of [`open_frames`](Self::open_frames).
+    pub fn check_frames(name: &str, destination: &FrameDestination) -> io::Result<()> {
+        let checked = match destination {
+            FrameDestination::File(path) => check_file(path),
+            FrameDestination::Unix(_) => Ok(()),
+        };
+        checked.map_err(|error| frames_not_open(name, destination, &error))
+    }
+
     /// Opens a log with one frame for each record, in the format of Frame Streams, such as dnstap.
     /// `content_type` is the type of the frames. `format` appends the content of a frame. If nobody
     /// listens on the socket yet, the log waits for it.
@@ -107,14 +125,8 @@ impl RecordLog {
         content_type: &'static str,
         format: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let stream = FrameStream::open(name, destination, content_type).map_err(|error| {
-            let (FrameDestination::Unix(path) | FrameDestination::File(path)) = destination;
-            let remedy = remedy_of_file(path);
-            io::Error::new(
-                error.kind(),
-                format!("{name}: {destination}: {error}; {remedy}"),
-            )
-        })?;
+        let stream = FrameStream::open(name, destination, content_type);
+        let stream = stream.map_err(|error| frames_not_open(name, destination, &error))?;
         Ok(Self {
             name,
             place: destination.to_string(),
@@ -261,6 +273,25 @@ fn place(destination: &LogDestination) -> String {
     }
 }
 
+/// Names a log that cannot be opened, and the remedy.
+fn not_open(name: &str, destination: &LogDestination, error: &io::Error) -> io::Error {
+    let (place, remedy) = (place(destination), remedy(destination));
+    let before = match destination {
+        LogDestination::File(path) => before(&path.to_string_lossy()),
+        _ => String::new(),
+    };
+    let message = format!("{before}{name}: {place}: {error}; {remedy}");
+    io::Error::new(error.kind(), message)
+}
+
+/// Names a log with frames that cannot be opened, and the remedy.
+fn frames_not_open(name: &str, destination: &FrameDestination, error: &io::Error) -> io::Error {
+    let (FrameDestination::Unix(path) | FrameDestination::File(path)) = destination;
+    let (before, remedy) = (before(&destination.to_string()), remedy_of_file(path));
+    let message = format!("{before}{name}: {destination}: {error}; {remedy}");
+    io::Error::new(error.kind(), message)
+}
+
 /// Says what to do if the destination cannot be opened.
 fn remedy(destination: &LogDestination) -> &'static str {
     match destination {
@@ -322,6 +353,30 @@ mod tests {
         }
         log.write(&mut Buffers::default());
         assert_eq!(worker.lost(), 3);
+    }
+
+    #[test]
+    fn a_check_finds_what_cannot_be_opened_and_makes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let check = |path: PathBuf| {
+            let frames = RecordLog::check_frames("dnstap", &FrameDestination::File(path.clone()));
+            let lines = RecordLog::check("test log", "test", &LogDestination::File(path));
+            let kinds = [lines, frames].map(|checked| checked.map_err(|error| error.kind()));
+            assert_eq!(kinds[0], kinds[1]);
+            kinds[0]
+        };
+        assert_eq!(check(path("new")), Ok(()));
+        assert!(!path("new").exists());
+        fs::write(path("old"), "line").unwrap();
+        assert_eq!(check(path("old")), Ok(()));
+        assert_eq!(fs::read_to_string(path("old")).unwrap(), "line");
+        assert_eq!(check(path("none/new")), Err(io::ErrorKind::NotFound));
+        assert_eq!(
+            check(folder.path().into()),
+            Err(io::ErrorKind::IsADirectory)
+        );
+        assert_eq!(check(path("old/new")), Err(io::ErrorKind::NotADirectory));
     }
 
     #[test]

@@ -13,6 +13,8 @@ use control::{
 use nmio::Instant;
 use prost::Message as _;
 
+/// The log's name in messages.
+pub(super) const NAME: &str = "dnstap";
 /// The type of the frames.
 const CONTENT_TYPE: &str = "protobuf:dnstap.Dnstap";
 /// Length of a record without the DNS message, in bytes.
@@ -91,7 +93,7 @@ pub(super) fn open(
         // A vector has room for every message.
         let _ = outer.encode(frame);
     };
-    RecordLog::open_frames("dnstap", to, CONTENT_TYPE, format)
+    RecordLog::open_frames(NAME, to, CONTENT_TYPE, format)
 }
 
 /// Returns the message for a record.

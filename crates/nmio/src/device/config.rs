@@ -1,6 +1,7 @@
 //! The configuration of an interface.
 
-use super::{AddressPrefix, Device, Transport};
+use super::addresses::refuse_duplicates;
+use super::{AddressPrefix, Device, DeviceError, MAX_QUEUES, NetmapTarget, Queues, Transport};
 use crate::port::Wait;
 
 /// Maximum number of served addresses. Must equal `MAX_ADDRESSES` in `bpf/steer.bpf.c`.
@@ -33,6 +34,35 @@ pub struct InterfaceConfig {
 }
 
 impl InterfaceConfig {
+    /// Checks the configuration as far as that needs no device.
+    ///
+    /// # Errors
+    /// A [`DeviceError`] if an address is given twice, or if there are too many addresses, ports or
+    /// queues. Also if the numbers of workers and queues differ.
+    pub fn check(&self) -> Result<(), DeviceError> {
+        DeviceError::check_count("addresses", self.own_addresses.len(), MAX_ADDRESSES)?;
+        refuse_duplicates(&self.own_addresses)?;
+        DeviceError::check_count("ports", self.services.len(), MAX_SERVICES)?;
+        let queues = self.wire_queues() as usize;
+        DeviceError::check_count("queues", queues, MAX_QUEUES as usize)?;
+        self.served_queues()?;
+        Ok(())
+    }
+
+    /// Returns which queues of the device the workers serve.
+    pub(super) fn served_queues(&self) -> Result<Queues, DeviceError> {
+        match &self.device {
+            Device::Auto | Device::Tap { .. } => Ok(Queues::Exactly(self.wire_queues())),
+            Device::Xdp(options) => options.queues.for_workers(self.workers),
+            Device::Netmap(options) => match options.target {
+                NetmapTarget::Interface(_) => options.queues.for_workers(self.workers),
+                NetmapTarget::Switch(_) | NetmapTarget::Pipe(_) => {
+                    Queues::Exactly(1).for_workers(self.workers)
+                }
+            },
+        }
+    }
+
     /// Returns the number of queues of device `auto` or `tap`: one for each worker.
     pub(super) fn wire_queues(&self) -> u32 {
         self.workers.unwrap_or(1).max(1)

@@ -29,13 +29,12 @@ pub(super) fn open(
     lines.push(("device", config.device.to_string()));
     let (network, queues) = match target {
         NetmapTarget::Interface(name) => {
-            let queues = options.queues.for_workers(config.workers)?;
-            let opened = open_interface(config, name, queues, &mut lines)?;
+            let opened = open_interface(config, name, config.served_queues()?, &mut lines)?;
             lines.push(("checksums", checksums(options).to_owned()));
             opened
         }
         NetmapTarget::Switch(_) | NetmapTarget::Pipe(_) => {
-            Queues::Exactly(1).for_workers(config.workers)?;
+            config.served_queues()?;
             (open_virtual(config, options, &mut lines)?, 1)
         }
     };

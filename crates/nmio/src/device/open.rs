@@ -1,10 +1,6 @@
 //! Opens an interface from its configuration.
 
-use super::addresses::refuse_duplicates;
-use super::{
-    Device, DeviceError, Interface, InterfaceConfig, MAX_ADDRESSES, MAX_QUEUES, MAX_SERVICES,
-    netmap, system,
-};
+use super::{Device, DeviceError, Interface, InterfaceConfig, netmap, system};
 
 impl Interface {
     /// Opens the configured interface and makes it ready to be served.
@@ -12,11 +8,7 @@ impl Interface {
     /// # Errors
     /// A [`DeviceError`]. If opening fails, everything that was created is removed again.
     pub fn open(config: &InterfaceConfig) -> Result<Self, DeviceError> {
-        DeviceError::check_count("addresses", config.own_addresses.len(), MAX_ADDRESSES)?;
-        refuse_duplicates(&config.own_addresses)?;
-        DeviceError::check_count("ports", config.services.len(), MAX_SERVICES)?;
-        let queues = config.wire_queues() as usize;
-        DeviceError::check_count("queues", queues, MAX_QUEUES as usize)?;
+        config.check()?;
         match &config.device {
             Device::Auto => system::open_auto(config),
             Device::Tap { name } => system::open_tap(config, name),

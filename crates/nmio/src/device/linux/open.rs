@@ -34,7 +34,7 @@ pub(in crate::device) fn open_xdp(
         },
         services: &config.services,
         options,
-        queues: options.queues.for_workers(config.workers)?,
+        queues: config.served_queues()?,
         wait: config.wait,
     };
     let ready = XdpReady::open(&request)?;
