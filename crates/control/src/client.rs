@@ -56,6 +56,10 @@ pub struct ReloadArgs {
     /// content is read.
     name: Option<String>,
 
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     at: SocketArgs,
 }
@@ -108,6 +112,13 @@ impl ReloadArgs {
         let Ok(outcome) = serde_json::from_str::<LastReload>(&body) else {
             return Err(format!("{}: {}", socket.display(), body.trim_end()));
         };
+        if self.json {
+            let printed = print(program, &format!("{}\n", body.trim_end()));
+            return Ok(match outcome.result {
+                ReloadResult::Succeeded => printed,
+                ReloadResult::Partial | ReloadResult::Failed => ExitCode::FAILURE,
+            });
+        }
         match outcome.result {
             ReloadResult::Succeeded => {
                 Ok(print(program, &format!("reloaded {}\n", outcome.message)))

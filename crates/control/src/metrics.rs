@@ -16,6 +16,7 @@ use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use crate::metric_help::meaning;
 use crate::status::{Histogram, PORT, Phase, Status, StatusCount};
 
 /// A text format of metrics.
@@ -215,6 +216,9 @@ impl Collector for Families {
 
 /// Describes a metric in the words of its name.
 fn help(name: &str, kind: MetricType) -> String {
+    if let Some(meaning) = meaning(name) {
+        return meaning.to_owned();
+    }
     let (_, words) = name.split_once('_').unwrap_or_default();
     let words = words.replace('_', " ");
     match kind {

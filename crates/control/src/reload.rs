@@ -286,7 +286,7 @@ fn print_line(label: &'static str, line: String) {
 }
 
 fn unknown(name: &str) -> StartError {
-    format!("no content is called {name:?}; give a zone's name, or the folder of a site").into()
+    format!("no content is called {name:?}; give the folder of a site as status shows it, or a zone's name").into()
 }
 
 /// Describes the most memory that the process has had, if the system tells.
@@ -454,7 +454,7 @@ mod tests {
         let history = requests.history();
         let counts = (history.generation, history.partial, history.failed);
         assert_eq!((counts, history.succeeded()), ((2, 1, 0), 0));
-        assert_eq!(history.errors(), "0 reloads failed, 1 was partial");
+        assert_eq!(history.errors(), "no reload failed, 1 was partial");
     }
 
     #[test]

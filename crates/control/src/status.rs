@@ -8,6 +8,7 @@ use std::time::Duration;
 use nmio::{BatchSizes, PortCounters, PortLevels, Times};
 use serde::{Deserialize, Serialize};
 
+use crate::latency::{Latency, QUANTILES, Range};
 use crate::live::{Snapshot, WorkerSnapshot};
 use crate::report::{self, Block, count, counted};
 use crate::tally::{Count, CountKind, Labels};
@@ -186,7 +187,10 @@ impl Reloads {
 
     /// Describes the reloads that kept old content: `1 reload failed, 2 were partial`.
     pub(crate) fn errors(&self) -> String {
-        let failed = counted(self.failed, "reload") + " failed";
+        let failed = match self.failed {
+            0 => "no reload failed".to_owned(),
+            failed => counted(failed, "reload") + " failed",
+        };
         match self.partial {
             0 => failed,
             1 => failed + ", 1 was partial",
@@ -260,7 +264,7 @@ pub struct Histogram {
     pub sum: f64,
     /// The inclusive upper bound and the count of each range, in ascending order. The last range has
     /// no upper bound.
-    pub ranges: Vec<(Option<f64>, u64)>,
+    pub ranges: Vec<Range>,
 }
 
 impl Histogram {
@@ -349,7 +353,15 @@ impl Status {
             };
             block.line(format!("worker {number}"), age);
         }
-        for (name, count) in self.sums(|worker| worker.port.clone()) {
+        for latency in self.latencies() {
+            if !latency.is_empty() {
+                let each = QUANTILES.map(|(quantile, _)| latency.quantile(quantile));
+                let names = QUANTILES.map(|(_, name)| name).join(", ");
+                block.line(format!("{}, {names}", latency.name), each.join(", "));
+            }
+        }
+        let port = |worker: &WorkerStatus| worker.port.clone().into_iter().collect();
+        for (name, count) in self.sums(port) {
             block.line(name, report::count(count));
         }
         let named = |count: &StatusCount| (count.full_name(), count.count);
@@ -362,11 +374,14 @@ impl Status {
         block
     }
 
+    /// Returns how long things took since the start, at all workers and for all sites.
+    pub(crate) fn latencies(&self) -> Vec<Latency> {
+        let histograms = self.workers.iter().flat_map(|worker| &worker.histograms);
+        Latency::sums(histograms.map(|one| (&*one.program, &*one.name, &*one.ranges)))
+    }
+
     /// Returns the sum of each count over all workers, ordered by name, without those that are 0.
-    fn sums(
-        &self,
-        counts: impl Fn(&WorkerStatus) -> BTreeMap<String, u64>,
-    ) -> BTreeMap<String, u64> {
+    fn sums(&self, counts: impl Fn(&WorkerStatus) -> Vec<(String, u64)>) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         for (name, count) in self.workers.iter().flat_map(counts) {
             if count > 0 {
@@ -396,6 +411,13 @@ impl fmt::Display for Phase {
 }
 
 impl WorkerStatus {
+    /// Returns a level of the worker's port, such as how full its rings are.
+    pub(crate) fn level(&self, name: &str) -> u64 {
+        let levels = self.counts.iter();
+        let levels = levels.filter(|one| one.program == PORT && one.name == name);
+        levels.map(|one| one.count).sum()
+    }
+
     fn new(worker: &WorkerSnapshot, program: &str) -> Self {
         let counts = |counts: &[Count]| {
             let each = counts.iter().map(|one| StatusCount::new(one, program));
@@ -497,4 +519,44 @@ fn port_levels(levels: &PortLevels) -> [Count; 4] {
         level("ring frames", ring("received"), levels.receiving),
         level("ring frames", ring("sent"), levels.sending),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_add_up_counts_that_differ_only_in_labels_that_are_left_out() {
+        let count = |rcode: &str, count| StatusCount {
+            program: "dns".to_owned(),
+            name: "replies by zone".to_owned(),
+            labels: [(ZONES, "a.test."), ("rcode", rcode)]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            is_level: false,
+            count,
+        };
+        let worker = WorkerStatus {
+            age_seconds: Some(0.0),
+            port: BTreeMap::new(),
+            counts: vec![count("NOERROR", 4), count("NXDOMAIN", 3)],
+            drops: Vec::new(),
+            histograms: Vec::new(),
+        };
+        let status = Status {
+            program: "dns".to_owned(),
+            version: "1".to_owned(),
+            phase: Phase::Serving,
+            uptime_seconds: 1.0,
+            reloads: Reloads::default(),
+            interface: InterfaceStatus::default(),
+            facts: Vec::new(),
+            workers: vec![worker.clone(), worker],
+        };
+        let lines = status.block().to_string();
+        assert!(
+            lines.contains("dns: replies by zone a.test.: 14"),
+            "{lines}"
+        );
+    }
 }

@@ -89,6 +89,12 @@ fn at_rest_the_metrics_equal_what_the_clients_counted() {
             &["-s", "--unix-socket", socket, "http://localhost/metrics"],
         )
     };
+    let all_metrics = metrics();
+    let helps = all_metrics.lines().filter(|line| line.starts_with("# HELP "));
+    for help in helps {
+        let is_made = ["Number of ", "Current ", "Distribution of "];
+        assert!(!is_made.iter().any(|start| help.contains(start)), "{help}");
+    }
     let expected = [
         (&["sandstorm_requests_total{"][..], 640),
         (&["sandstorm_answers_total{", "status=\"200\""], 540),

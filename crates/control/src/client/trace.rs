@@ -1,6 +1,6 @@
 //! The command `trace`.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
 use std::net::IpAddr;
@@ -41,6 +41,10 @@ pub struct TraceArgs {
           value_parser = size(MIN_SNAP..=MAX_SNAP))]
     snap: u32,
 
+    /// Print the numbers of packets at the end as JSON.
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     at: SocketArgs,
 }
@@ -75,9 +79,11 @@ impl TraceArgs {
         match taken {
             Ok(ending) if !ending.is_whole && output.open.is_none() => Err(cut(&socket)),
             Ok(ending) if ending.code == StatusCode::OK => {
-                match summary(&ending.trailers) {
-                    Some(summary) => eprintln!("{program}: {summary}"),
-                    None => return Err(output.cut()),
+                let summary = Summary::of(&ending.trailers).ok_or_else(|| output.cut())?;
+                if self.json {
+                    eprintln!("{}", summary.to_json());
+                } else {
+                    eprintln!("{program}: {summary}");
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -103,22 +109,44 @@ async fn stop_at_signal(socket: &Path) -> String {
     }
 }
 
-/// Says how many packets there are, from the fields behind a trace. Returns `None` if the server ended
-/// before it had sent them.
-fn summary(trailers: &HeaderMap) -> Option<String> {
-    let number = |name| {
-        let value = trailers.get(name)?.to_str().ok()?;
-        value.parse::<u64>().ok()
-    };
-    let (packets, dropped) = (number(PACKETS)?, number(DROPPED)?);
-    let packets = report::counted(packets, "packet");
-    Some(match dropped {
-        0 => format!("{packets}, none missing"),
-        dropped => {
-            let dropped = report::count(dropped);
-            format!("{packets}; {dropped} more are missing, because they came too fast")
+/// How many packets a trace has.
+struct Summary {
+    packets: u64,
+    dropped: u64,
+}
+
+impl Summary {
+    /// Reads the fields behind a trace. Returns `None` if the server ended before it had sent them.
+    fn of(trailers: &HeaderMap) -> Option<Self> {
+        let number = |name| {
+            let value = trailers.get(name)?.to_str().ok()?;
+            value.parse::<u64>().ok()
+        };
+        Some(Self {
+            packets: number(PACKETS)?,
+            dropped: number(DROPPED)?,
+        })
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({ "packets": self.packets, "missing": self.dropped })
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let packets = report::counted(self.packets, "packet");
+        match self.dropped {
+            0 => write!(f, "{packets}, none missing"),
+            dropped => {
+                let dropped = report::count(dropped);
+                write!(
+                    f,
+                    "{packets}; {dropped} more are missing, because they came too fast"
+                )
+            }
         }
-    })
+    }
 }
 
 /// Where the capture goes. The file is made when the first bytes of a capture arrive.
@@ -271,12 +299,17 @@ mod tests {
     #[test]
     fn the_summary_says_how_many_packets_are_missing() {
         let mut trailers = HeaderMap::new();
-        assert_eq!(summary(&trailers), None);
+        assert!(Summary::of(&trailers).is_none());
         trailers.insert(PACKETS, 1_234.into());
         trailers.insert(DROPPED, 0.into());
-        assert_eq!(summary(&trailers).unwrap(), "1,234 packets, none missing");
+        let whole = Summary::of(&trailers).unwrap();
+        assert_eq!(whole.to_string(), "1,234 packets, none missing");
+        assert_eq!(
+            whole.to_json().to_string(),
+            r#"{"missing":0,"packets":1234}"#
+        );
         trailers.insert(DROPPED, 5.into());
-        let missing = summary(&trailers).unwrap();
+        let missing = Summary::of(&trailers).unwrap().to_string();
         assert!(missing.starts_with("1,234 packets; 5 more are missing"));
     }
 

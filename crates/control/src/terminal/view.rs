@@ -7,13 +7,14 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row as TableRow, Table, Wrap};
 
 use super::rates::{Rates, Row, shown};
+use crate::latency::{Latency, QUANTILES};
 use crate::report;
 use crate::status::{Phase, Status, time};
 
 /// A terminal with fewer columns shows all tables below each other.
-const WIDE: u16 = 120;
+const WIDE: u16 = 132;
 /// Number of columns of the table of workers when it is beside the counts.
-const WORKERS_WIDTH: u16 = 64;
+const WORKERS_WIDTH: u16 = 80;
 /// Lines of a table's frame and heading.
 const FRAME: u16 = 3;
 /// A worker that has not published its counts for this time does not run, in seconds.
@@ -24,6 +25,8 @@ const STUCK: f64 = 2.0;
 pub(super) struct Page {
     status: Status,
     rates: Rates,
+    /// The times since the status before this one.
+    latencies: Vec<Latency>,
     /// Why there is no newer status.
     trouble: Option<String>,
     /// Number of counts above the first one that is shown.
@@ -35,6 +38,7 @@ impl Page {
     pub(super) fn new(status: Status) -> Self {
         Self {
             rates: Rates::between(None, &status),
+            latencies: latencies(None, &status),
             status,
             trouble: None,
             above: 0,
@@ -49,6 +53,7 @@ impl Page {
                 let is_same = status.uptime_seconds >= self.status.uptime_seconds;
                 let before = Some(&self.status).filter(|_| is_same);
                 self.rates = Rates::between(before, &status);
+                self.latencies = latencies(before, &status);
                 self.status = status;
                 self.trouble = None;
             }
@@ -80,22 +85,27 @@ impl Page {
         frame.render_widget(head, top);
         frame.render_widget(Line::from("q quits, ↑ ↓ scroll the counts").dim(), bottom);
         let workers = self.status.workers.len() as u16 + FRAME;
+        let times = self.latencies.len().max(1) as u16 + FRAME;
         let drops = self.drops().len().max(1) as u16 + FRAME;
-        let [counts_area, workers_area, drops_area] = if width < WIDE {
-            let workers = Constraint::Max(workers.min(middle.height / 3));
-            let drops = Constraint::Max(drops.min(middle.height / 3));
-            let [workers, counts, drops] =
-                Layout::vertical([workers, Constraint::Fill(1), drops]).areas(middle);
-            [counts, workers, drops]
+        let [counts_area, workers_area, times_area, drops_area] = if width < WIDE {
+            let part = |lines: u16| Constraint::Max(lines.min(middle.height / 4));
+            let parts = [part(workers), part(times), Constraint::Fill(1), part(drops)];
+            let [workers, times, counts, drops] = Layout::vertical(parts).areas(middle);
+            [counts, workers, times, drops]
         } else {
             let beside = [Constraint::Fill(1), Constraint::Length(WORKERS_WIDTH)];
             let [counts, right] = Layout::horizontal(beside).areas(middle);
-            let stacked = [Constraint::Max(workers), Constraint::Fill(1)];
-            let [workers, drops] = Layout::vertical(stacked).areas(right);
-            [counts, workers, drops]
+            let stacked = [
+                Constraint::Max(workers),
+                Constraint::Max(times),
+                Constraint::Fill(1),
+            ];
+            let [workers, times, drops] = Layout::vertical(stacked).areas(right);
+            [counts, workers, times, drops]
         };
         self.draw_counts(frame, counts_area);
         self.draw_workers(frame, workers_area);
+        self.draw_latencies(frame, times_area);
         let rows = self.drops();
         draw_rows(frame, drops_area, "dropped packets", &rows);
     }
@@ -159,6 +169,12 @@ impl Page {
                     Some(age) => Text::from(format!("{age:.1} s ago")),
                 };
                 let cells = cells.iter().map(|rate| right(shown(*rate)));
+                let levels = [
+                    worker.level("pool frames free"),
+                    worker.level("ring frames"),
+                ];
+                let levels = levels.map(|level| right(report::count(level)));
+                let cells = cells.chain(levels);
                 let number = Cell::from(number.to_string());
                 let seen = Cell::from(seen.alignment(Alignment::Right));
                 TableRow::new([number].into_iter().chain(cells).chain([seen]))
@@ -170,11 +186,25 @@ impl Page {
             "bit/s in",
             "bit/s out",
             "calls",
+            "free",
+            "rings",
             "seen",
         ];
-        let widths = [3, 9, 10, 8, 9, 7, 9].map(Constraint::Min);
+        let widths = [2, 9, 10, 8, 9, 7, 7, 6, 9].map(Constraint::Min);
         let table = Table::new(rows, widths).header(heading(&names));
-        frame.render_widget(table.block(titled("workers, per second")), area);
+        let title = "workers: rates per second, free frames, frames in rings";
+        frame.render_widget(table.block(titled(title)), area);
+    }
+
+    fn draw_latencies(&self, frame: &mut Frame<'_>, area: Rect) {
+        let rows = self.latencies.iter().map(|latency| {
+            let each = QUANTILES.map(|(quantile, _)| right(latency.quantile(quantile)));
+            TableRow::new([Cell::from(latency.name.clone())].into_iter().chain(each))
+        });
+        let widths = [16, 10, 10, 10].map(Constraint::Min);
+        let names = [""].into_iter().chain(QUANTILES.map(|(_, name)| name));
+        let table = Table::new(rows, widths).header(heading(&names.collect::<Vec<_>>()));
+        frame.render_widget(table.block(titled("times")), area);
     }
 
     /// Returns the counts to show: levels, and what has happened.
@@ -187,6 +217,14 @@ impl Page {
         let all = self.rates.drops.iter();
         all.filter(|row| row.total > 0).collect()
     }
+}
+
+/// Returns how long things took since an earlier status, or since the start.
+fn latencies(before: Option<&Status>, now: &Status) -> Vec<Latency> {
+    let before = before.map_or_else(Vec::new, Status::latencies);
+    let all = now.latencies().into_iter();
+    let measured = all.filter(|latency| !latency.is_empty());
+    measured.map(|latency| latency.since(&before)).collect()
 }
 
 /// Draws a table of counts. If it is too short, its last line says how many are missing.

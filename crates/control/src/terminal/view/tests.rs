@@ -3,7 +3,7 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::status::{
-    InterfaceStatus, LastReload, ReloadResult, Reloads, StatusCount, WorkerStatus,
+    Histogram, InterfaceStatus, LastReload, PORT, ReloadResult, Reloads, StatusCount, WorkerStatus,
 };
 
 fn count(name: &str, is_level: bool, count: u64) -> StatusCount {
@@ -29,9 +29,19 @@ fn status(uptime_seconds: f64, answers: u64) -> Status {
             count("answers", false, answers),
             count("never", false, 0),
             count("connections open", true, 0),
+            StatusCount {
+                program: PORT.to_owned(),
+                ..count("pool frames free", true, 8_000)
+            },
         ],
         drops: vec![count("late", false, answers / 100)],
-        histograms: Vec::new(),
+        histograms: vec![Histogram {
+            program: "web".to_owned(),
+            name: "request seconds".to_owned(),
+            labels: [].into(),
+            sum: 0.0,
+            ranges: vec![(Some(2e-6), answers), (None, 7)],
+        }],
     };
     Status {
         program: "web".to_owned(),
@@ -72,16 +82,17 @@ fn the_page_shows_rates_totals_drops_and_workers() {
     let mut page = Page::new(status(60.0, 1_000));
     page.take(Ok(status(62.0, 21_000)));
     for width in [80, 140] {
-        let lines = lines(&mut page, width, 30);
+        let lines = lines(&mut page, width, 36);
         assert_eq!(
             lines[0],
-            "web 1.2 serving for 1m 2s generation 1 (0 reloads failed)"
+            "web 1.2 serving for 1m 2s generation 1 (no reload failed)"
         );
         assert_has(
             &lines,
             &[
-                "0 20.0 k 0 0 80.0 M 0 0.0 s ago",
-                "1 0 0 0 0 0 5 s ago",
+                "0 20.0 k 0 0 80.0 M 0 8,000 0 0.0 s ago",
+                "1 0 0 0 0 0 8,000 0 5 s ago",
+                "web: request ≤ 2 µs ≤ 2 µs ≤ 2 µs",
                 "web: answers 10.0 k 21,000",
                 "web: connections open 0",
                 "received frames 20.0 k 42,000",

@@ -1,0 +1,260 @@
+//! What metrics mean, for their HELP lines.
+
+/// What each metric of the servers means. Its name is without the program and the unit `total`.
+const MEANINGS: [(&str, &str); 90] = [
+    (
+        "access_log_lines_lost",
+        "Lines of the access log that did not fit its ring, or could not be written",
+    ),
+    ("addresses", "Addresses that are served"),
+    ("answers", "Answers by status"),
+    (
+        "assembled",
+        "Replies made of several parts, such as chains of aliases",
+    ),
+    ("batch_frames", "Frames in each batch"),
+    (
+        "batch_seconds",
+        "Time from the receipt of a batch until the packets in answer to it were flushed",
+    ),
+    (
+        "black_holes",
+        "Paths on which long packets got lost without a message",
+    ),
+    (
+        "challenge_acks_sent",
+        "ACKs sent in answer to suspicious segments (RFC 5961)",
+    ),
+    (
+        "clients_reset_for_memory",
+        "Clients that were reset because files on the disk needed their memory",
+    ),
+    ("connections", "TCP connections"),
+    (
+        "connections_closed_when_idle",
+        "Connections that the server closed because they were idle",
+    ),
+    (
+        "connections_cut",
+        "Connections that were cut because the time to drain was over",
+    ),
+    (
+        "connections_drained",
+        "Connections that ended after the request to stop",
+    ),
+    ("connections_ended", "Connections that have ended, by how"),
+    (
+        "connections_evicted",
+        "Connections that gave their place to newer ones",
+    ),
+    ("connections_in_state", "TCP connections in each state"),
+    ("connections_open", "Open TCP connections"),
+    (
+        "connections_refused",
+        "Connections that were refused because of a limit",
+    ),
+    (
+        "copies_for_want_of_resident_packets",
+        "Packets that were copied because no resident packet was free",
+    ),
+    ("data_bytes_sent", "Bytes of TCP data sent, by the way"),
+    (
+        "data_segments_sent",
+        "TCP segments with data sent, by the way",
+    ),
+    (
+        "dropped_packets",
+        "Packets that were not handled, by reason",
+    ),
+    (
+        "entry_lists_reclaimed",
+        "Times at which the connection with the least progress lost its list of sent data",
+    ),
+    ("file_bytes_read", "Bytes of files read from the disk"),
+    (
+        "file_piece_bytes",
+        "Memory that pieces of files on the disk take",
+    ),
+    ("file_pieces_read", "Pieces of files read from the disk"),
+    (
+        "file_pieces_unreadable",
+        "Pieces of files that could not be read",
+    ),
+    (
+        "frames_sent_again",
+        "Frames that the device dropped and the port sent again",
+    ),
+    ("generation", "Number of the content that is served"),
+    (
+        "half_open_connections_evicted",
+        "Connections in their handshake that gave their place to newer ones",
+    ),
+    ("handshakes_failed", "Handshakes that were never finished"),
+    ("info", "Program and version; the value is always 1"),
+    ("interface_changes", "Changes of the interface, by kind"),
+    ("keep_alives_sent", "Keep-alive probes sent"),
+    ("last_reload_seconds", "How long the last reload took"),
+    (
+        "last_reload_timestamp_seconds",
+        "When the last reload ended, in seconds since 1970",
+    ),
+    ("link_up", "1 while the interface is up and has a carrier"),
+    (
+        "notify",
+        "Secondary servers that were told of a change, by result",
+    ),
+    (
+        "notify_messages",
+        "Messages to secondary servers about changes (NOTIFY)",
+    ),
+    (
+        "path_mtu_reductions",
+        "Paths whose MTU turned out to be smaller",
+    ),
+    ("pool_frames", "Frames of the packet memory"),
+    (
+        "pool_frames_free",
+        "Frames of the packet memory that are free",
+    ),
+    ("queries", "Queries by transport"),
+    ("queries_by_cookie", "Queries by their cookie"),
+    (
+        "queries_by_signature",
+        "Queries with a signature of a key (TSIG)",
+    ),
+    ("queries_by_type", "Queries by type"),
+    (
+        "queries_too_slow",
+        "Connections that were closed because a query took too long to arrive",
+    ),
+    ("queries_with_edns", "Queries with EDNS"),
+    (
+        "query_log_lines_lost",
+        "Records of the query log and dnstap that did not fit the ring, or could not be written",
+    ),
+    (
+        "rate_limited",
+        "Queries over the rate limit, by what they got",
+    ),
+    (
+        "receive_buffers_reclaimed",
+        "Times at which the connection with the least progress lost its buffer of received data",
+    ),
+    ("received_bytes", "Bytes received, with link headers"),
+    ("received_frames", "Frames received"),
+    ("recoveries", "Recoveries from losses, by cause"),
+    (
+        "reductions_undone",
+        "Reductions of the congestion window that turned out to be needless",
+    ),
+    ("reloads", "Reloads of the content, by result"),
+    (
+        "reorderings",
+        "Times at which segments arrived in another order",
+    ),
+    ("replies", "Replies by transport and response code"),
+    (
+        "replies_by_zone",
+        "Replies by zone, transport and response code",
+    ),
+    (
+        "request_seconds",
+        "Time from a request until the client has acknowledged the whole response",
+    ),
+    ("requests", "Requests"),
+    (
+        "requests_too_slow",
+        "Connections that were closed because a request took too long to arrive",
+    ),
+    ("resets_sent", "RST segments sent"),
+    (
+        "ring_frames",
+        "Frames that the kernel or the device has, by direction",
+    ),
+    ("rtt_seconds", "Round-trip times of handshakes"),
+    (
+        "scoreboards_reclaimed",
+        "Times at which the connection with the least progress lost its record of acknowledged ranges",
+    ),
+    (
+        "segments_out_of_order",
+        "Segments received before an earlier one",
+    ),
+    ("segments_received", "TCP segments received"),
+    ("segments_retransmitted", "TCP segments sent again"),
+    ("segments_sent", "TCP segments sent"),
+    (
+        "sends_delayed_by_a_full_ring",
+        "Segments that waited because the ring was full",
+    ),
+    ("sent_bytes", "Bytes sent, with link headers"),
+    ("sent_frames", "Frames sent"),
+    ("serving", "1 while the workers serve"),
+    (
+        "signed_zones",
+        "Signed zones, by the state of their signatures",
+    ),
+    ("site_files", "Files of the site, by where they are"),
+    ("site_memory_budget_bytes", "Memory that the site may take"),
+    ("site_memory_bytes", "Memory that the site takes, by use"),
+    (
+        "snapshot_age_seconds",
+        "Time since the worker published its counts",
+    ),
+    (
+        "super_segments_sent",
+        "Super-segments sent, which the device or the kernel cuts",
+    ),
+    (
+        "syn_cookies_redeemed",
+        "Connections that began with a SYN cookie",
+    ),
+    ("syn_cookies_sent", "SYN cookies sent"),
+    (
+        "system_calls_to_send",
+        "System calls that woke the kernel to send",
+    ),
+    (
+        "system_calls_to_wait",
+        "System calls in which the worker slept",
+    ),
+    ("transfers_by_zone", "Completed transfers, by zone"),
+    ("truncated", "Replies over UDP that were truncated"),
+    ("uptime_seconds", "Time since the start"),
+    (
+        "window_probes_sent",
+        "Probes sent to clients that had no room for data",
+    ),
+    (
+        "write_buffers_reclaimed",
+        "Times at which the connection with the least progress lost its buffer of data to send",
+    ),
+    ("zones", "Zones, by state"),
+];
+
+/// Returns what a metric means, or `None` for one of another program. `name` has the program in front.
+pub(crate) fn meaning(name: &str) -> Option<&'static str> {
+    let (_, name) = name.split_once('_')?;
+    let found = MEANINGS.iter().find(|(of, _)| *of == name);
+    found.map(|(_, meaning)| *meaning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_stands_once_and_in_order() {
+        assert!(MEANINGS.is_sorted_by(|one, next| one.0 < next.0));
+    }
+
+    #[test]
+    fn a_metric_of_a_program_is_found_by_its_name() {
+        assert_eq!(
+            meaning("namestorm_truncated"),
+            Some("Replies over UDP that were truncated")
+        );
+        assert_eq!(meaning("kv_truncated"), meaning("namestorm_truncated"));
+        assert_eq!(meaning("kv_keys"), None);
+    }
+}
