@@ -1,7 +1,7 @@
 //! What metrics mean, for their HELP lines.
 
 /// What each metric of the servers means. Its name is without the program and the unit `total`.
-const MEANINGS: [(&str, &str); 90] = [
+const MEANINGS: [(&str, &str); 91] = [
     (
         "access_log_lines_lost",
         "Lines of the access log that did not fit its ring, or could not be written",
@@ -28,6 +28,10 @@ const MEANINGS: [(&str, &str); 90] = [
     (
         "clients_reset_for_memory",
         "Clients that were reset because files on the disk needed their memory",
+    ),
+    (
+        "clock_steps",
+        "Times at which the system's clock was set by two seconds or more",
     ),
     ("connections", "TCP connections"),
     (

@@ -112,6 +112,7 @@ impl Families {
         let is_serving = f64::from(u8::from(status.phase == Phase::Serving));
         self.gauge("storm_serving", Vec::new(), is_serving);
         self.gauge("storm_uptime_seconds", Vec::new(), status.uptime_seconds);
+        self.total("storm_clock_steps", Vec::new(), status.clock_steps);
     }
 
     fn add_interface(&mut self, status: &Status) {
@@ -289,6 +290,7 @@ mod tests {
             version: "1.2".to_owned(),
             phase: Phase::Serving,
             uptime_seconds: 0.5,
+            clock_steps: 0,
             reloads: Reloads {
                 generation: 4,
                 partial: 1,

@@ -1,6 +1,7 @@
 //! A running server as its endpoints see it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(crate) struct Observed {
     lister: Lister,
     tracer: Tracer,
     content_lists: ContentLists,
+    /// How often the system's clock was set.
+    clock_steps: AtomicU64,
 }
 
 /// Leaves out what is long or cannot be shown.
@@ -81,6 +84,7 @@ impl Observed {
             lister,
             tracer,
             content_lists,
+            clock_steps: AtomicU64::new(0),
         })
     }
 
@@ -113,6 +117,16 @@ impl Observed {
     /// Notes that the server waits until its interface returns.
     pub(crate) fn note_waiting(&self) {
         self.set_phase(Phase::Waiting);
+    }
+
+    /// Counts that the system's clock was set.
+    pub(crate) fn count_clock_step(&self) {
+        self.clock_steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns what the workers have published.
+    pub(crate) fn workers(&self) -> &[Published] {
+        &self.published
     }
 
     /// Returns the program's name.
@@ -185,6 +199,7 @@ impl Observed {
             version: self.version.to_owned(),
             phase: self.phase(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
+            clock_steps: self.clock_steps.load(Ordering::Relaxed),
             reloads,
             interface: self.interface.read(),
             facts: self.facts.get().cloned().unwrap_or_default(),

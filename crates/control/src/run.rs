@@ -176,7 +176,7 @@ impl Start<'_> {
                 tokio::select! {
                     () = watched => {}
                     never = self.keep_following(queues.follower) => match never {},
-                    never = housekeeping(supervisor, &published, &server) => match never {},
+                    never = housekeeping(supervisor, program, &server) => match never {},
                 }
             });
             conclude::<P>(workers.outcome(), !watch.finish())
@@ -238,15 +238,15 @@ fn configuration() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// Does what the control thread does from time to time.
-async fn housekeeping(
+async fn housekeeping<P: Program>(
     supervisor: &Supervisor,
-    published: &[Published],
+    program: &P,
     server: &Observed,
 ) -> Infallible {
     tokio::select! {
-        never = StatusLog::new(published).keep_logging() => never,
+        never = StatusLog::new(server, program.logs()).keep_logging() => never,
         never = Notices::new(server).keep_looking() => never,
-        never = supervisor.keep_alive(published) => never,
+        never = supervisor.keep_alive(server.workers()) => never,
         never = memory::give_back() => never,
         never = progress::keep_showing() => never,
     }

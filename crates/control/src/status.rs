@@ -36,6 +36,9 @@ pub struct Status {
     pub phase: Phase,
     /// Time since the server began to start, in seconds.
     pub uptime_seconds: f64,
+    /// How often the system's clock was set, by two seconds or more.
+    #[serde(default)]
+    pub clock_steps: u64,
     /// The reloads so far.
     pub reloads: Reloads,
     /// The interface.
@@ -548,6 +551,7 @@ mod tests {
             version: "1".to_owned(),
             phase: Phase::Serving,
             uptime_seconds: 1.0,
+            clock_steps: 0,
             reloads: Reloads::default(),
             interface: InterfaceStatus::default(),
             facts: Vec::new(),

@@ -5,11 +5,13 @@
 //! them once a second.
 
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::live::Published;
+use crate::observed::Observed;
+use crate::records::RecordLog;
 use crate::tally::Counted;
 
 /// Interval between two readings of counts.
@@ -39,19 +41,52 @@ impl Growth {
     }
 }
 
+/// Difference between two clocks above which one of them was set.
+const STEP: Duration = Duration::from_secs(2);
+
+/// The system's time, and the steady one at the same moment.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    system: SystemTime,
+    steady: Instant,
+}
+
+impl Clocks {
+    /// Takes the present times. Returns how far the system's clock was set since the earlier ones, in
+    /// seconds, if it was set. A clock that was set back gives a negative number.
+    fn take(&mut self, now: Self) -> Option<f64> {
+        let expected = self.system + now.steady.duration_since(self.steady);
+        *self = now;
+        let set = match now.system.duration_since(expected) {
+            Ok(forward) => forward.as_secs_f64(),
+            Err(back) => -back.duration().as_secs_f64(),
+        };
+        (set.abs() >= STEP.as_secs_f64()).then_some(set)
+    }
+}
+
 /// Logs counts, on the control thread.
 pub(crate) struct StatusLog<'a> {
-    workers: &'a [Published],
+    server: &'a Observed,
+    /// The logs of records, and what they have lost.
+    logs: Vec<(&'a RecordLog, Growth)>,
+    clocks: Clocks,
     partial_checksums: Growth,
     evicted: Growth,
     app_errors: Growth,
 }
 
 impl<'a> StatusLog<'a> {
-    /// Creates the log of the counts of these workers.
-    pub(crate) fn new(workers: &'a [Published]) -> Self {
+    /// Creates the log of the counts of this server, and of what its logs of records lose.
+    pub(crate) fn new(server: &'a Observed, logs: Vec<&'a RecordLog>) -> Self {
+        let logs = logs.into_iter().map(|log| (log, Growth::default()));
         Self {
-            workers,
+            server,
+            logs: logs.collect(),
+            clocks: Clocks {
+                system: SystemTime::now(),
+                steady: Instant::now(),
+            },
             partial_checksums: Growth::default(),
             evicted: Growth::default(),
             app_errors: Growth::default(),
@@ -71,7 +106,7 @@ impl<'a> StatusLog<'a> {
     /// Logs the growth of each count that may be logged again.
     pub(crate) fn log(&mut self, now: Instant) {
         let mut sum = Counted::default();
-        for counted in self.workers.iter().map(Published::counted) {
+        for counted in self.server.workers().iter().map(Published::counted) {
             sum.partial_checksums += counted.partial_checksums;
             sum.evicted += counted.evicted;
             sum.app_errors += counted.app_errors;
@@ -93,12 +128,52 @@ impl<'a> StatusLog<'a> {
                 "connections evicted because they made the least progress: {connections}"
             );
         }
+        for (log, dropped) in &mut self.logs {
+            if let Some(records) = dropped.take(log.dropped(), now) {
+                tracing::warn!("{}", log.describe_loss(records));
+            }
+        }
+        let clocks = Clocks {
+            system: SystemTime::now(),
+            steady: now,
+        };
+        if let Some(seconds) = self.clocks.take(clocks) {
+            self.server.count_clock_step();
+            let direction = if seconds < 0.0 { "back" } else { "forward" };
+            tracing::warn!(
+                "the system's clock was set {direction} by {:.0} s; connections and timers do not notice, \
+                 but dates in responses and logs have the new time",
+                seconds.abs()
+            );
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_is_told_from_time_that_has_passed() {
+        let start = Clocks {
+            system: SystemTime::UNIX_EPOCH + Duration::from_secs(100_000),
+            steady: Instant::now(),
+        };
+        let mut clocks = start;
+        // The system's time is 100,000 s or some more after 1970.
+        let mut after = |steady: u64, system: i64| {
+            let system = Duration::from_secs((100_000 + system) as u64);
+            clocks.take(Clocks {
+                system: SystemTime::UNIX_EPOCH + system,
+                steady: start.steady + Duration::from_secs(steady),
+            })
+        };
+        assert_eq!(after(1, 1), None);
+        assert_eq!(after(2, 3), None);
+        assert_eq!(after(3, -3_596), Some(-3_600.0));
+        assert_eq!(after(4, -3_595), None);
+        assert_eq!(after(5, 6), Some(3_600.0));
+    }
 
     #[test]
     fn the_first_growth_is_logged_at_once_and_later_growth_once_a_minute() {

@@ -90,7 +90,9 @@ fn at_rest_the_metrics_equal_what_the_clients_counted() {
         )
     };
     let all_metrics = metrics();
-    let helps = all_metrics.lines().filter(|line| line.starts_with("# HELP "));
+    let helps = all_metrics
+        .lines()
+        .filter(|line| line.starts_with("# HELP "));
     for help in helps {
         let is_made = ["Number of ", "Current ", "Distribution of "];
         assert!(!is_made.iter().any(|start| help.contains(start)), "{help}");

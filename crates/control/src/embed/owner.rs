@@ -133,7 +133,7 @@ fn serve<P: Program>(
             interface: &mut interface,
             follower,
             removals,
-            log: StatusLog::new(&published),
+            log: StatusLog::new(&observed, Vec::new()),
             observed: &observed,
         };
         watch.until_end(&mut workers, facts, |facts| {

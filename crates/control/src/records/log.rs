@@ -3,15 +3,17 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Gid, Uid};
 
 use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink};
 use super::frames::{FrameDestination, FrameStream, Unwritten, append_frame};
-use super::ring::{RecordReader, RecordSender, ring_for};
+use super::ring::{Lost, RecordReader, RecordSender, ring_for};
 use crate::config::before;
+use crate::report;
 use crate::writable::check_file;
 
 /// Maximum number of records that are written at once.
@@ -39,7 +41,13 @@ pub struct RecordLog {
     /// Number of logs that belong together, with this one.
     together: usize,
     readers: Mutex<Vec<RecordReader>>,
+    /// What each worker has lost.
+    lost: Mutex<Vec<Arc<Lost>>>,
     output: Mutex<Output>,
+    /// When the log was opened.
+    opened: Instant,
+    /// Milliseconds from then until the write that goes on began, plus 1. 0 if there is none.
+    writing: AtomicU64,
 }
 
 /// The open destination, and what is known of its errors.
@@ -85,7 +93,10 @@ impl RecordLog {
             format: Box::new(format),
             together: 1,
             readers: Mutex::default(),
+            lost: Mutex::default(),
             output: Mutex::new(Output { sink, warned: None }),
+            opened: Instant::now(),
+            writing: AtomicU64::new(0),
         })
     }
 
@@ -136,10 +147,13 @@ impl RecordLog {
             format: Box::new(format),
             together: 1,
             readers: Mutex::default(),
+            lost: Mutex::default(),
             output: Mutex::new(Output {
                 sink: Sink::Frames(stream),
                 warned: None,
             }),
+            opened: Instant::now(),
+            writing: AtomicU64::new(0),
         })
     }
 
@@ -156,8 +170,36 @@ impl RecordLog {
     /// Opens a worker's end of the log.
     pub fn sender(&self) -> RecordSender {
         let (sender, reader) = ring_for(self.together);
+        self.lost().push(reader.lost());
         self.readers().push(reader);
         sender
+    }
+
+    /// Number of records of all workers that did not fit in their rings.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.lost().iter().map(|one| one.dropped()).sum()
+    }
+
+    /// Says that the log loses records, and why.
+    pub(crate) fn describe_loss(&self, records: u64) -> String {
+        self.describe_loss_at(records, self.opened.elapsed())
+    }
+
+    /// Same as [`describe_loss`](Self::describe_loss), at a time since the log was opened.
+    fn describe_loss_at(&self, records: u64, now: Duration) -> String {
+        let began = self.writing.load(Ordering::Relaxed);
+        let seconds = (now.as_millis() as u64 + 1).saturating_sub(began) / 1_000;
+        let why = if began > 0 && seconds > 0 {
+            format!("whoever reads it has taken nothing for {seconds} s; start the reader again")
+        } else {
+            "they come faster than they can be written; log fewer, or write to a faster disk"
+                .to_owned()
+        };
+        let records = report::count(records);
+        format!(
+            "{}: {}: {records} lines are lost, because {why}",
+            self.name, self.place
+        )
     }
 
     /// The folder in which the log's file is made again after a rotation, if the log is a file.
@@ -228,7 +270,11 @@ impl RecordLog {
 
     fn write_lines(&self, reader: &RecordReader, lines: &[u8]) {
         let mut output = self.output();
-        let Err(Unwritten { error, lines }) = output.sink.write(lines) else {
+        let began = self.opened.elapsed().as_millis() as u64 + 1;
+        self.writing.store(began, Ordering::Relaxed);
+        let written = output.sink.write(lines);
+        self.writing.store(0, Ordering::Relaxed);
+        let Err(Unwritten { error, lines }) = written else {
             return;
         };
         reader.count_unwritten(lines);
@@ -249,6 +295,10 @@ impl RecordLog {
 
     fn readers(&self) -> MutexGuard<'_, Vec<RecordReader>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Vec<Arc<Lost>>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn output(&self) -> MutexGuard<'_, Output> {
@@ -312,6 +362,9 @@ fn remedy_of_file(path: &Path) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Read as _;
+
+    use rustix::fs::{Mode, mkfifoat};
 
     use super::*;
 
@@ -353,6 +406,42 @@ mod tests {
         }
         log.write(&mut Buffers::default());
         assert_eq!(worker.lost(), 3);
+    }
+
+    /// The reader of a pipe is stuck, so a write to it does not end.
+    #[test]
+    fn a_log_whose_reader_is_stuck_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        let mut reader = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        let to = LogDestination::File(path);
+        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        let mut worker = log.sender();
+        let line = [b'x'; 1_000];
+        while worker.lost() == 0 {
+            worker.send(b"", &line);
+        }
+        assert_eq!(log.dropped(), 1);
+        assert!(
+            log.describe_loss(1)
+                .contains("1 lines are lost, because they come faster")
+        );
+        std::thread::scope(|scope| {
+            scope.spawn(|| log.write(&mut Buffers::default()));
+            while log.writing.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            // As if the log had been opened earlier.
+            let told = log.describe_loss_at(1, log.opened.elapsed() + Duration::from_secs(7));
+            assert!(told.contains("has taken nothing for 7 s"), "{told}");
+            let mut rest = vec![0; 512 * 1_001];
+            reader.read_exact(&mut rest).unwrap();
+        });
     }
 
     #[test]

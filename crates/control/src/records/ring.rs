@@ -19,17 +19,30 @@ const MAX_HEAD: usize = 38;
 #[derive(Debug)]
 pub struct RecordSender {
     ring: Producer<u8>,
+    lost: Arc<Lost>,
+}
+
+/// Numbers of records that are lost.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// They did not fit in the ring.
+    dropped: AtomicU64,
+    /// The writer could not write them.
+    unwritten: AtomicU64,
+}
+
+impl Lost {
     /// Number of records that did not fit in the ring.
-    dropped: u64,
-    /// Number of records that the writer could not write.
-    unwritten: Arc<AtomicU64>,
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
 }
 
 /// The writer's end of a ring.
 #[derive(Debug)]
 pub(crate) struct RecordReader {
     ring: Consumer<u8>,
-    unwritten: Arc<AtomicU64>,
+    lost: Arc<Lost>,
 }
 
 /// Creates a ring. Its memory is used when records fill it for the first time.
@@ -44,15 +57,14 @@ pub(super) fn ring_for(logs: usize) -> (RecordSender, RecordReader) {
 
 fn ring_of(capacity: usize) -> (RecordSender, RecordReader) {
     let (producer, consumer) = RingBuffer::new(capacity);
-    let unwritten = Arc::new(AtomicU64::new(0));
+    let lost = Arc::new(Lost::default());
     let sender = RecordSender {
         ring: producer,
-        dropped: 0,
-        unwritten: Arc::clone(&unwritten),
+        lost: Arc::clone(&lost),
     };
     let reader = RecordReader {
         ring: consumer,
-        unwritten,
+        lost,
     };
     (sender, reader)
 }
@@ -67,7 +79,7 @@ impl RecordSender {
         let has_room = |slots: usize| slots >= LEN + len;
         // The first number is a cached one, which costs no access to the reader's memory.
         if !has_room(self.ring.cached_slots()) && !has_room(self.ring.slots()) {
-            self.dropped += 1;
+            self.lost.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         // Each part costs about 60 instructions, so the length and the head are one part.
@@ -84,7 +96,7 @@ impl RecordSender {
     pub fn send_parts<const N: usize>(&mut self, head: &[u8; N], body: &[&[u8]]) {
         let len = N + body.iter().map(|part| part.len()).sum::<usize>();
         if self.ring.slots() < LEN + len {
-            self.dropped += 1;
+            self.lost.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let len = (len as u32).to_ne_bytes();
@@ -96,7 +108,7 @@ impl RecordSender {
 
     /// Number of records that are lost, because the ring was full or the log could not be written.
     pub fn lost(&self) -> u64 {
-        self.dropped + self.unwritten.load(Ordering::Relaxed)
+        self.lost.dropped() + self.lost.unwritten.load(Ordering::Relaxed)
     }
 }
 
@@ -124,12 +136,17 @@ impl RecordReader {
 
     /// Counts records that could not be written.
     pub(super) fn count_unwritten(&self, records: u64) {
-        self.unwritten.fetch_add(records, Ordering::Relaxed);
+        self.lost.unwritten.fetch_add(records, Ordering::Relaxed);
     }
 
     /// Number of records that could not be written.
     pub(super) fn unwritten(&self) -> u64 {
-        self.unwritten.load(Ordering::Relaxed)
+        self.lost.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Returns the numbers of records that are lost, which other threads may read.
+    pub(super) fn lost(&self) -> Arc<Lost> {
+        Arc::clone(&self.lost)
     }
 }
 

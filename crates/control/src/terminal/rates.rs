@@ -206,6 +206,7 @@ mod tests {
             version: "1".to_owned(),
             phase: crate::status::Phase::Serving,
             uptime_seconds,
+            clock_steps: 0,
             reloads: crate::status::Reloads::default(),
             interface: InterfaceStatus::default(),
             facts: Vec::new(),

@@ -48,6 +48,7 @@ fn status(uptime_seconds: f64, answers: u64) -> Status {
         version: "1.2".to_owned(),
         phase: Phase::Serving,
         uptime_seconds,
+        clock_steps: 0,
         reloads: Reloads::default(),
         interface: InterfaceStatus::default(),
         facts: Vec::new(),
