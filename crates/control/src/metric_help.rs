@@ -88,7 +88,7 @@ const MEANINGS: [(&str, &str); 91] = [
         "frames_sent_again",
         "Frames that the device dropped and the port sent again",
     ),
-    ("generation", "Number of the content that is served"),
+    ("generation", "Generation of the content that is served"),
     (
         "half_open_connections_evicted",
         "Connections in their handshake that gave their place to newer ones",

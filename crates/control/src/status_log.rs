@@ -160,19 +160,17 @@ mod tests {
             steady: Instant::now(),
         };
         let mut clocks = start;
-        // The system's time is 100,000 s or some more after 1970.
-        let mut after = |steady: u64, system: i64| {
-            let system = Duration::from_secs((100_000 + system) as u64);
+        let mut after = |steady: u64, system: u64| {
             clocks.take(Clocks {
-                system: SystemTime::UNIX_EPOCH + system,
+                system: SystemTime::UNIX_EPOCH + Duration::from_secs(system),
                 steady: start.steady + Duration::from_secs(steady),
             })
         };
-        assert_eq!(after(1, 1), None);
-        assert_eq!(after(2, 3), None);
-        assert_eq!(after(3, -3_596), Some(-3_600.0));
-        assert_eq!(after(4, -3_595), None);
-        assert_eq!(after(5, 6), Some(3_600.0));
+        assert_eq!(after(1, 100_001), None);
+        assert_eq!(after(2, 100_003), None);
+        assert_eq!(after(3, 96_404), Some(-3_600.0));
+        assert_eq!(after(4, 96_405), None);
+        assert_eq!(after(5, 100_006), Some(3_600.0));
     }
 
     #[test]

@@ -59,11 +59,13 @@ pub(super) enum Sink {
         is_cut: bool,
     },
     Stdout,
-    /// A datagram for each line: the socket, its peer, and the text in front of the line.
+    /// A datagram for each line: the socket, its peer, the text in front of the line, and whether the
+    /// line ends with a line feed.
     Datagrams {
         socket: UnixDatagram,
-        peer: &'static str,
+        peer: PathBuf,
         prefix: String,
+        has_end: bool,
     },
     /// Frames instead of lines.
     Frames(FrameStream),
@@ -75,16 +77,6 @@ impl Sink {
     /// # Errors
     /// If the file cannot be opened or made, or there is no such log on this host.
     pub(super) fn open(destination: &LogDestination, program: &str) -> io::Result<Self> {
-        let datagrams = |peer, prefix| {
-            let socket = UnixDatagram::unbound()?;
-            // Tests that something listens. Each datagram names the peer, so it may restart.
-            UnixDatagram::unbound()?.connect(peer)?;
-            Ok(Self::Datagrams {
-                socket,
-                peer,
-                prefix,
-            })
-        };
         match destination {
             LogDestination::File(path) => Ok(Self::File {
                 path: path.clone(),
@@ -93,12 +85,33 @@ impl Sink {
                 is_cut: false,
             }),
             LogDestination::Stdout => Ok(Self::Stdout),
-            LogDestination::Syslog => datagrams(SYSLOG, format!("<{PRIORITY}>{program}: ")),
-            LogDestination::Journald => datagrams(
-                JOURNAL,
-                format!("PRIORITY=6\nSYSLOG_IDENTIFIER={program}\nMESSAGE="),
-            ),
+            LogDestination::Syslog => Self::syslog(SYSLOG.as_ref(), program),
+            LogDestination::Journald => Self::journal(JOURNAL.as_ref(), program),
         }
+    }
+
+    /// Opens the system's log at this socket.
+    fn syslog(peer: &Path, program: &str) -> io::Result<Self> {
+        let prefix = format!("<{PRIORITY}>{program}[{}]: ", std::process::id());
+        Self::datagrams(peer, prefix, false)
+    }
+
+    /// Opens the journal at this socket. Each of its fields ends with a line feed.
+    fn journal(peer: &Path, program: &str) -> io::Result<Self> {
+        let prefix = format!("PRIORITY=6\nSYSLOG_IDENTIFIER={program}\nMESSAGE=");
+        Self::datagrams(peer, prefix, true)
+    }
+
+    fn datagrams(peer: &Path, prefix: String, has_end: bool) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        // Tests that something listens. Each datagram names the peer, so it may restart.
+        UnixDatagram::unbound()?.connect(peer)?;
+        Ok(Self::Datagrams {
+            socket,
+            peer: peer.to_owned(),
+            prefix,
+            has_end,
+        })
     }
 
     /// Gives the file to the server's user, who may have to open it again, if this process has made
@@ -159,11 +172,13 @@ impl Sink {
                 socket,
                 peer,
                 prefix,
+                has_end,
             } => {
                 let mut rest = lines;
                 for line in lines.split_inclusive(|byte| *byte == b'\n') {
-                    let datagram = [prefix.as_bytes(), line].concat();
-                    let sent = socket.send_to(&datagram, *peer);
+                    let text = line.strip_suffix(b"\n").filter(|_| !*has_end);
+                    let datagram = [prefix.as_bytes(), text.unwrap_or(line)].concat();
+                    let sent = socket.send_to(&datagram, &*peer);
                     sent.map_err(|error| unwritten(error, rest))?;
                     rest = &rest[line.len()..];
                 }
@@ -234,6 +249,31 @@ mod tests {
         append(&mut disk, &mut is_cut, b"five\n").unwrap();
         append(&mut disk, &mut is_cut, b"six\n").unwrap();
         assert_eq!(disk.bytes, b"one\ntw\nfive\nsix\n");
+    }
+
+    #[test]
+    fn logs_of_the_system_get_a_datagram_for_each_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        assert!(Sink::syslog(&path, "web").is_err(), "nothing listens");
+        let system = UnixDatagram::bind(&path).unwrap();
+        let received = |mut sink: Sink| {
+            sink.write(b"one\ntwo\n").unwrap();
+            [0; 2].map(|_| {
+                let mut datagram = [0; 100];
+                let len = system.recv(&mut datagram).unwrap();
+                String::from_utf8(datagram[..len].to_vec()).unwrap()
+            })
+        };
+        let start = format!("<134>web[{}]: ", std::process::id());
+        let syslog = received(Sink::syslog(&path, "web").unwrap());
+        assert_eq!(syslog, ["one", "two"].map(|line| format!("{start}{line}")));
+        let start = "PRIORITY=6\nSYSLOG_IDENTIFIER=web\nMESSAGE=";
+        let journal = received(Sink::journal(&path, "web").unwrap());
+        assert_eq!(
+            journal,
+            ["one\n", "two\n"].map(|line| format!("{start}{line}"))
+        );
     }
 
     #[test]
