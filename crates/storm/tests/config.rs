@@ -94,49 +94,99 @@ fn a_file_that_cannot_be_read_is_named_with_the_reason() {
     }
 }
 
-/// The example, with all keys set, is a valid file for all three programs.
+/// Returns a value of the same kind that is not the default.
+fn other_value(key: &str, value: &str) -> String {
+    let other = match (key, value) {
+        (_, "false") => "true",
+        ("device", _) => "\"tap:storm0\"",
+        ("wait", _) => "\"spin\"",
+        ("when-full", _) => "\"refuse\"",
+        ("syn-cookies", _) => "\"always\"",
+        ("min-rate", _) => "\"17 kB\"",
+        ("sandbox", _) => "\"required\"",
+        ("access-log-format" | "query-log-format" | "log-format", _) => "\"json\"",
+        ("log", _) => "\"info\"",
+        ("mode", _) => "\"pre-copy\"",
+        ("compress", _) => "\"best\"",
+        ("follow-links", _) => "\"all\"",
+        ("congestion", _) => "\"bbr\"",
+        ("hash", _) => "\"fqdn\"",
+        _ => match value.parse::<u64>() {
+            Ok(number) => return (number + 1).to_string(),
+            // The other values of the example differ from the defaults.
+            Err(_) => value,
+        },
+    };
+    other.to_owned()
+}
+
+/// Returns the section, the key, the value and the comment of each key in a file.
+fn keys_of(file: &str) -> Vec<(String, String, String, String)> {
+    let mut section = String::new();
+    let mut keys = Vec::new();
+    for line in file.lines() {
+        if line.starts_with('[') {
+            line.clone_into(&mut section);
+        } else if let Some((key, rest)) = line.split_once(" =") {
+            let (value, comment) = rest.split_once(" # ").unwrap_or((rest, ""));
+            let texts = [&section, key, value.trim(), comment].map(str::to_owned);
+            keys.push(texts.into());
+        }
+    }
+    keys
+}
+
+/// Each key has an effect on what holds: the file has another value than the default.
 #[test]
 fn every_key_of_the_example_can_be_set() {
     let (status, example) = run(PROGRAM, "config example");
     assert_eq!(status, 0, "{example}");
-    let is_key = |line: &str| {
-        let name = line
+    let is_key = |name: &str| {
+        let is_part = |c: u8| c.is_ascii_lowercase() || c == b'-' || c.is_ascii_digit();
+        name.bytes().all(is_part)
+    };
+    let set = example.lines().map(|line| {
+        let key = line
             .strip_prefix('#')
             .and_then(|line| line.split_once(" = "));
-        name.is_some_and(|(name, _)| {
-            name.bytes()
-                .all(|c| c.is_ascii_lowercase() || c == b'-' || c.is_ascii_digit())
-        })
-    };
-    let set: Vec<_> = example
-        .lines()
-        .map(|line| if is_key(line) { &line[1..] } else { line })
-        .collect();
-    let keys = set
-        .iter()
-        .filter(|line| line.contains(" = ") && !line.starts_with('#'))
-        .count();
+        match key.filter(|(name, _)| is_key(name)) {
+            Some((name, rest)) => {
+                let value = rest.split("  # ").next().unwrap();
+                format!("{name} = {}\n", other_value(name, value))
+            }
+            None => format!("{line}\n"),
+        }
+    });
+    let set: String = set.collect();
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("all.toml"), set.join("\n")).unwrap();
-    let (status, shown) = run_in(folder.path(), "config show --config all.toml");
-    assert_eq!(status, 0, "{shown}");
-    // Only flags that are false have their default instead of a line of the file.
-    let from_file = shown
-        .lines()
-        .filter(|line| line.contains("# all.toml:"))
-        .count();
-    assert_eq!(from_file, keys, "{shown}");
-    assert!(keys > 30, "{keys} keys");
-    assert!(!shown.contains("not set"), "{shown}");
-    // What `config show` prints is a file with the same meaning.
-    fs::write(folder.path().join("again.toml"), &shown).unwrap();
-    let (_, again) = run_in(folder.path(), "config show --config again.toml");
-    let values = |text: &str| -> Vec<String> {
-        text.lines()
-            .map(|line| line.split(" # ").next().unwrap().trim().to_owned())
-            .collect()
+    let show = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).unwrap();
+        let (status, shown) = run_in(folder.path(), &format!("config show --config {name}"));
+        assert_eq!(status, 0, "{shown}");
+        shown
     };
-    assert_eq!(values(&again), values(&shown));
+    let shown = show("all.toml", &set);
+    let without = keys_of(&show("least.toml", "[[web]]\nroot = \"www\"\n"));
+    let keys = keys_of(&shown);
+    assert!(keys.len() > 70, "{} keys", keys.len());
+    assert_eq!(keys.len(), keys_of(&set).len());
+    for (section, key, value, origin) in &keys {
+        assert!(origin.starts_with("all.toml:"), "{section} {key}: {shown}");
+        let is_default = without.iter().any(|one| {
+            let (of, name) = (&one.0, one.1.trim_start_matches('#'));
+            of == section && name == key && one.2 == *value
+        });
+        assert!(!is_default, "{section} {key} = {value} is the default");
+    }
+    // What `config show` prints is a file with the same meaning.
+    let again = keys_of(&show("again.toml", &shown));
+    let values = |keys: Vec<(String, String, String, String)>| {
+        let values = keys
+            .into_iter()
+            .map(|(section, key, value, _)| [section, key, value]);
+        values.collect::<Vec<_>>()
+    };
+    assert_eq!(values(again), values(keys));
 }
 
 /// Checks that run after parsing know only options. Their messages name the key and its place.
