@@ -54,7 +54,7 @@ pub(crate) struct Options {
     #[arg(long = "quick", overrides_with = "full")]
     _quick: bool,
     /// Run every combination of choices.
-    #[arg(long)]
+    #[arg(long = "all")]
     full: bool,
     /// Only print the names of the matrix's scenarios.
     #[arg(long)]
@@ -96,7 +96,7 @@ const PARTS: [(&str, Part); 15] = [
 ];
 
 /// Tests under heavy load, by name. Some need the benchmarks' load generator, and all need an idle
-/// machine, so they run only by name or with `--full`.
+/// machine, so they run only by name or with `--all`.
 const PRESSURE: [(&str, Part); 5] = [
     ("flood", flood::run),
     ("crowd", many::crowd),
@@ -105,7 +105,7 @@ const PRESSURE: [(&str, Part); 5] = [
     ("a browser beside 10,000 slow readers", browser::whole),
 ];
 
-/// Tests that take minutes, by name. They run only by name or with `--full`.
+/// Tests that take minutes, by name. They run only by name or with `--all`.
 const LONG: [(&str, Part); 5] = [
     ("a minute of mangled messages", mangled::whole),
     ("100,000 zones", many_zones::whole),
@@ -182,7 +182,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// and failed.
 pub(crate) fn run_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     let mut args = vec!["e2e", "--built"];
-    args.extend(is_full.then_some("--full"));
+    args.extend(is_full.then_some("--all"));
     args.extend(Some(filter).filter(|filter| !filter.is_empty()));
     count_apart(&args)
 }

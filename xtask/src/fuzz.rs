@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 /// Arguments with which `xtask test` runs this command.
 pub(crate) const IN_TESTS: &str = "fuzz --replay";
-/// Arguments with which `xtask test --full` runs this command.
+/// Arguments with which `xtask test --all` runs this command.
 pub(crate) const IN_FULL_TESTS: &str = "fuzz --seconds 60";
 /// libFuzzer's limits per input. Targets stay far below the memory and time limits.
 const LIMITS: &str = "-max_len=4096 -len_control=20 -rss_limit_mb=1024 -timeout=30";

@@ -40,7 +40,7 @@ pub(crate) struct Options {
     #[arg(long)]
     clients: bool,
     /// With --clients: run every combination of settings instead of a sample.
-    #[arg(long, requires = "clients")]
+    #[arg(long = "all", requires = "clients")]
     full: bool,
     /// Measure only a few cells, with one seed each.
     #[arg(long)]
@@ -122,7 +122,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// and failed.
 pub(crate) fn run_clients_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     let mut args = vec!["loss", "--clients", "--built"];
-    args.extend(is_full.then_some("--full"));
+    args.extend(is_full.then_some("--all"));
     args.extend(Some(filter).filter(|filter| !filter.is_empty()));
     e2e::count_apart(&args)
 }

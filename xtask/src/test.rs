@@ -13,7 +13,7 @@ use anyhow::Result;
 const SHOWN_LINES: usize = 400;
 /// If a step writes no output for this time, it is assumed to hang and is killed.
 const SILENCE: Duration = Duration::from_mins(15);
-/// Value of [`SILENCE`] with `--full`, where a single test has thousands of cases.
+/// Value of [`SILENCE`] with `--all`, where a single test has thousands of cases.
 const FULL_SILENCE: Duration = Duration::from_mins(90);
 /// Interval at which a running step is checked.
 const TICK: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     #[arg(long = "quick", overrides_with = "full")]
     _quick: bool,
     /// Run the whole end-to-end matrix and the whole transfer matrix, and fuzz each target.
-    #[arg(long)]
+    #[arg(long = "all")]
     full: bool,
     /// Run only tests, scenarios and cases whose name contains this text.
     #[arg(default_value = "", hide_default_value = true)]

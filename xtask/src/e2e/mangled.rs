@@ -18,7 +18,7 @@ use super::rig::Rig;
 use super::web::in_threads;
 use crate::interrupt;
 
-/// Durations of the test, usually and with `--full`.
+/// Durations of the test, usually and with `--all`.
 const SHORT: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_mins(1);
 /// Time until the server's buffers are resident.

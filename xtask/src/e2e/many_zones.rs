@@ -14,7 +14,7 @@ use super::rig::{Rig, device_options};
 use crate::interrupt;
 use crate::shell;
 
-/// Numbers of zones, usually and with `--full`.
+/// Numbers of zones, usually and with `--all`.
 const FEW: u32 = 400;
 const MANY: u32 = 100_000;
 /// Number of the broken zone.
