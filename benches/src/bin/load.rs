@@ -45,6 +45,10 @@ enum Command {
         /// What to ask for.
         #[arg(long, value_enum, default_value_t = Kind::Plain)]
         kind: Kind,
+        /// Require that each address is of one of the two versions of a zone that `cargo xtask bench
+        /// reloads` serves in turn.
+        #[arg(long)]
+        versions: bool,
         /// Number of outstanding requests in a closed loop. A veth device queues 256 packets and
         /// drops further packets.
         #[arg(long, value_name = "N", default_value_t = WINDOW)]
@@ -101,13 +105,19 @@ fn run(command: Command) -> Result<Option<Report>, LoadError> {
             options,
             hosts,
             kind,
+            versions,
             window,
-        } => ask(
-            "load dns",
-            Queries::new(kind, hosts, options.seed),
-            window,
-            &options,
-        ),
+        } => {
+            let mut queries = Queries::new(kind, hosts, options.seed);
+            if versions && !kind.has_versions() {
+                let why = "--versions needs --kind plain or hoster";
+                return Err(LoadError::Asked(why.into()));
+            }
+            if versions {
+                queries = queries.of_two_versions();
+            }
+            ask("load dns", queries, window, &options)
+        }
         Command::Syn { options } => link::run(&options, |place| Flood::new(place, &options)),
         Command::Files {
             folder,

@@ -1,13 +1,14 @@
 //! DNS queries, and checks of the responses.
 
 mod kind;
+mod versions;
 pub mod zone;
 
 use fastrand::Rng;
 use ip::Sum;
 
 pub use self::kind::Kind;
-use self::kind::{Expected, Query};
+use self::kind::{Expected, NOERROR, Query};
 use super::udp::Questions;
 
 /// Length of a message's header in bytes, including the identifier (RFC 1035, section 4.1.1).
@@ -28,6 +29,8 @@ pub struct Queries {
     messages: Vec<u8>,
     drawn: Vec<Drawn>,
     next: u32,
+    kind: Kind,
+    checks_data: bool,
 }
 
 /// A query that was drawn.
@@ -55,6 +58,8 @@ impl Queries {
             messages: Vec::new(),
             drawn: Vec::new(),
             next: 0,
+            kind,
+            checks_data: false,
         };
         let mut rng = Rng::with_seed(seed);
         for number in order {
@@ -68,6 +73,15 @@ impl Queries {
             });
         }
         queries
+    }
+
+    /// Also checks that each address is wholly of one of the [versions](Kind::has_versions) of a zone.
+    #[must_use]
+    pub fn of_two_versions(self) -> Self {
+        Self {
+            checks_data: true,
+            ..self
+        }
     }
 
     #[inline(always)]
@@ -176,6 +190,13 @@ impl Questions for Queries {
         if count(6) < expected.answers || count(8) < expected.authority {
             return Err("too few records");
         }
+        let section = &reply[HEADER_LEN + question.len()..];
+        if self.checks_data
+            && expected.rcode == NOERROR
+            && !versions::is_of_one(self.kind, question, count(6), section)
+        {
+            return Err("data of no version");
+        }
         Ok(())
     }
 }
@@ -204,6 +225,18 @@ mod tests {
         assert_eq!(queries.check(number, &reply), Err("wrong question"));
         assert_eq!(queries.check(number, &reply[..20]), Err("malformed reply"));
         assert_eq!(queries.check(number, &[]), Err("malformed reply"));
+    }
+
+    #[test]
+    fn data_is_checked_if_zones_have_two_versions() {
+        let mut queries = Queries::new(Kind::Plain, 1, 1).of_two_versions();
+        let (number, message, _) = queries.next();
+        let address = [0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 144, 0, 4, 11, 0, 0, 0];
+        let mut reply = [&[0x12, 0x34], message, &address].concat();
+        (reply[2], reply[7]) = (QR, 1);
+        assert_eq!(queries.check(number, &reply), Ok(()));
+        *reply.last_mut().unwrap() = 1;
+        assert_eq!(queries.check(number, &reply), Err("data of no version"));
     }
 
     #[test]

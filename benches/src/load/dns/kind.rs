@@ -3,14 +3,14 @@
 use clap::ValueEnum;
 use fastrand::Rng;
 
-const A: u16 = 1;
+pub(super) const A: u16 = 1;
 const NS: u16 = 2;
 const MX: u16 = 15;
 const TXT: u16 = 16;
-const AAAA: u16 = 28;
+pub(super) const AAAA: u16 = 28;
 const DS: u16 = 43;
 const HTTPS: u16 = 65;
-const NOERROR: u8 = 0;
+pub(super) const NOERROR: u8 = 0;
 const NXDOMAIN: u8 = 3;
 
 /// What the queries of a run ask for.

@@ -132,6 +132,9 @@ mod tests {
     fn assert_answered(answers: namestorm::Answers, kind: Kind) {
         let mut responder = Responder::new(Arc::new(answers));
         let mut queries = Queries::about(kind, (0..NAMES).cycle().take(1_000), 1);
+        if kind.has_versions() {
+            queries = queries.of_two_versions();
+        }
         for _ in 0..1_000 {
             let (number, message, _) = queries.next();
             let mut message = [&[0x12, 0x34], message].concat();

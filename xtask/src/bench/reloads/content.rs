@@ -20,9 +20,17 @@ const MANY: usize = 100_000;
 const IN_FOLDER: usize = 1_000;
 const CHANGED: usize = 10;
 /// Number of the zone that changes among many, and the number of records that it has in addition to
-/// those of the other zones.
-const CHANGED_ZONE: u32 = 1;
+/// those of the other zones. `load dns` asks for this zone most often.
+const CHANGED_ZONE: u32 = 67_291;
 const RECORDS: usize = 1_000;
+/// Ends of the lines with addresses in both versions of a zone, up to the part that is the same in both.
+/// The TTLs differ too. `load dns --versions` knows these versions.
+const ADDRESSES: [&str; 2] = [" A 10.", " 400 A 11."];
+/// The same for a zone among many.
+const HOSTER_ADDRESSES: [[&str; 2]; 2] = [
+    [" A 192.0.2.80\n", " 400 A 192.0.2.81\n"],
+    [" AAAA 2001:db8::80\n", " 400 AAAA 2001:db8::81\n"],
+];
 /// A file that is written while it is served, and how much is written at a time.
 const SLOW: &str = "being-written.bin";
 const SLOW_SLICES: usize = 64;
@@ -58,15 +66,15 @@ impl Served {
             shell::make_folder(&served.version(version))?;
         }
         if let Serves::Zone(Some(names)) = serves {
-            let zone = content.zone(names)?;
+            let (zone, [old, new]) = (content.zone(names)?, ADDRESSES);
             // An earlier case may have left its second version.
-            let text = shell::read(&zone)?.replace(" A 11.", " A 10.");
+            let text = shell::read(&zone)?.replace(new, old);
             // In the other version, either all addresses differ, or the last one.
             let other = if is_much {
-                let (before, last) = text.rsplit_once(" A 10.").context("an empty zone")?;
-                format!("{before} A 11.{last}")
+                let (before, last) = text.rsplit_once(old).context("an empty zone")?;
+                format!("{before}{new}{last}")
             } else {
-                text.replace(" A 10.", " A 11.")
+                text.replace(old, new)
             };
             served.names = vec![format!("{names}.zone")];
             served.write_versions([text.as_bytes(), other.as_bytes()], &served.names[0])?;
@@ -74,13 +82,7 @@ impl Served {
         }
         if let Serves::ZoneOf(HOSTER, Some(zones)) = serves {
             served.place = content.zones(zones)?;
-            let text = shell::read(&content.zone_of(HOSTER, 1)?)?;
-            let versions = [10, 11].map(|net| {
-                let record = |n: usize| format!("host{n} A {net}.0.{}.{}\n", n / 256, n % 256);
-                (0..RECORDS)
-                    .map(record)
-                    .fold(text.clone(), |text, line| text + &line)
-            });
+            let versions = versions_of_hoster(&shell::read(&content.zone_of(HOSTER, 1)?)?);
             served.names = vec![format!("{}.zone", origin_of(CHANGED_ZONE))];
             served.write_versions(versions.each_ref().map(String::as_bytes), &served.names[0])?;
             // All zones are links to one file, whose time changes when one of them is replaced.
@@ -235,4 +237,13 @@ impl Served {
         }
         Ok(())
     }
+}
+
+/// Returns both versions of the zone that changes among many. `text` is that of the other zones.
+fn versions_of_hoster(text: &str) -> [String; 2] {
+    let records = (0..RECORDS).map(|n| format!("host{n} A 10.0.{}.{}\n", n / 256, n % 256));
+    let old = records.fold(text.to_owned(), |text, line| text + &line);
+    let changed = [ADDRESSES].into_iter().chain(HOSTER_ADDRESSES);
+    let new = changed.fold(old.clone(), |text, [old, new]| text.replace(old, new));
+    [old, new]
 }
