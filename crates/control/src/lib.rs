@@ -176,6 +176,7 @@ pub use program::{
     ContentList, ContentNames, Count, CountKind, Counted, Labels, Listening, PortOwner,
     PreparedPackets, Program, Reloaded, StartError, Tally, Watched, WorkerContext,
 };
+pub use publisher::take_snapshot;
 pub use readers::{Readers, Source};
 pub use records::{
     CLIENT_LEN, FrameDestination, LogDestination, RecordLog, RecordSender, client_from_bytes,

@@ -186,18 +186,30 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
     }
 
     fn count(&self, port: &Traced<P>, slot: &mut WorkerSnapshot) {
-        let Server {
-            host, transports, ..
-        } = &self.server;
-        let counted = self.program.counted(transports);
-        let port = (port.counters(), port.levels());
-        slot.fill(port, &self.batch_times, counted, |tally| {
-            self.program.tally(transports, tally);
-            for (reason, count) in host.counters().drops() {
-                tally.drop(reason, count);
-            }
-        });
+        take_snapshot(slot, self.program, &self.server, port, &self.batch_times);
     }
+}
+
+/// Replaces a snapshot by the counts of a worker's server and port. A worker does this ten times a
+/// second by itself; a bench can count what it costs.
+pub fn take_snapshot<G: Program, P: Port>(
+    snapshot: &mut WorkerSnapshot,
+    program: &G,
+    server: &Server<G::Transports<P>>,
+    port: &P,
+    batch_times: &Times,
+) {
+    let Server {
+        host, transports, ..
+    } = server;
+    let counted = program.counted(transports);
+    let port = (port.counters(), port.levels());
+    snapshot.fill(port, batch_times, counted, |tally| {
+        program.tally(transports, tally);
+        for (reason, count) in host.counters().drops() {
+            tally.drop(reason, count);
+        }
+    });
 }
 
 impl<G: Program, P: Port> Handler<Traced<P>> for Publisher<'_, G, Traced<P>> {
