@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use benches::load::dns::zone::Form::{Nsec, Nsec3};
 use benches::workload::Workload;
 use benches::workload::dns::Zone;
-use benches::workload::http::{Httparse, KeepAlive, OwnConnection};
+use benches::workload::http::{Httparse, KeepAlive, OwnConnection, Publish};
 use benches::workload::netmap;
 use benches::workload::tcp::AckToSegment;
 use benches::workload::udp::Reflect;
@@ -63,6 +63,9 @@ const WORKLOADS: &[Entry] = workloads! {
     "http-get-1k-memcopy" KeepAlive::page(SendMode::MemCopy);
     "http-get-1k-logged" KeepAlive::logged(SendMode::MemCopy);
     "http-get-1k-precopy" KeepAlive::page(SendMode::PreCopy);
+    "http-get-1k-precopy-logged" KeepAlive::logged(SendMode::PreCopy);
+    // Instead of a request, this counts a snapshot.
+    "http-snapshot" Publish::new();
     "http-get-1000-pages" KeepAlive::pages(SendMode::MemCopy);
     "http-get-strangers" KeepAlive::strangers(SendMode::MemCopy);
     "http-chromium-seen" KeepAlive::chromium(SendMode::MemCopy);

@@ -3,13 +3,14 @@
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use control::LogDestination;
+use control::{LogDestination, WorkerSnapshot};
 use nmio::sim::Sink;
-use nmio::{Handler, Instant, Port};
+use nmio::{Handler, Instant, Port, Times};
 use sandstorm::reply::Status;
-use sandstorm::{AccessLogArgs, AccessLogSenders, AccessLogs, Builder, Http, Server};
+use sandstorm::{AccessLogArgs, AccessLogSenders, AccessLogs, Builder, Http, Sandstorm, Server};
 use tcpip::{Config, SendMode};
 use testkit::{ACK, PSH};
 
@@ -256,6 +257,54 @@ impl Workload for KeepAlive {
         assert_eq!(replies, self.sent_requests + 1);
         let lost = stack.app().access_log().map_or(0, AccessLogSenders::lost);
         assert_eq!(lost, 0, "the ring has room for all records");
+    }
+}
+
+/// A workload that publishes the counts of a server, as a worker does ten times a second. The lock of
+/// the snapshot is left out.
+pub struct Publish {
+    worker: KeepAlive,
+    program: Sandstorm,
+    snapshot: WorkerSnapshot,
+}
+
+impl Publish {
+    /// Number of requests before the first snapshot.
+    const REQUESTS_BEFORE: u64 = 100;
+
+    /// Creates a server that has answered some requests.
+    pub fn new() -> Self {
+        let mut worker = KeepAlive::page(SendMode::MemCopy);
+        for _ in 0..Self::REQUESTS_BEFORE {
+            worker.run();
+        }
+        let site = Builder::keyed(SystemTime::UNIX_EPOCH + NOW, SECRET).build();
+        Self {
+            worker,
+            program: Sandstorm::new(site, Path::new("/"), Config::default()),
+            snapshot: WorkerSnapshot::default(),
+        }
+    }
+}
+
+impl Default for Publish {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Workload for Publish {
+    fn run(&mut self) {
+        let KeepAlive { server, sink, .. } = &self.worker;
+        let times = black_box(Times::default());
+        control::take_snapshot(&mut self.snapshot, &self.program, server, sink, &times);
+    }
+
+    fn check(&self) {
+        // One more request measures the length of the response.
+        let requests = self.snapshot.tally().of("requests");
+        assert_eq!(requests, Some(Self::REQUESTS_BEFORE + 1));
+        self.worker.check();
     }
 }
 
