@@ -14,7 +14,7 @@ use crate::report::{self, Block, count, counted};
 use crate::tally::{Count, CountKind, Labels};
 
 /// Number of ranges of times that a status distinguishes. The longest of them ends at 34 s.
-const TIME_RANGES: usize = 25;
+const TIME_RANGES: usize = 26;
 
 /// The program of what a port counts.
 pub(crate) const PORT: &str = "port";
@@ -289,7 +289,7 @@ impl Histogram {
     fn times(program: &str, name: &str, times: &Times) -> Self {
         let (ranges, longer) = times.ranges().split_at(TIME_RANGES);
         let ranges = ranges.iter().enumerate();
-        let ranges = ranges.map(|(range, count)| (Some(f64::from(2_u32 << range) / 1e6), *count));
+        let ranges = ranges.map(|(range, count)| (Some(Times::end_of(range) as f64 / 1e6), *count));
         let last = (None, longer.iter().sum());
         Self {
             program: program.to_owned(),
