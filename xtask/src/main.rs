@@ -10,6 +10,7 @@ mod image;
 mod interrupt;
 mod loss;
 mod markdown;
+mod metrics;
 mod miri;
 mod netns;
 mod package;
