@@ -4,6 +4,7 @@
 mod abusers;
 mod browser;
 pub(crate) mod checks;
+mod counts;
 mod crawl;
 mod disk;
 mod dns;
@@ -77,7 +78,7 @@ pub(crate) struct Options {
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that run by default, by name. Those that take longest come first.
-const PARTS: [(&str, Part); 15] = [
+const PARTS: [(&str, Part); 16] = [
     ("mangled messages", mangled::sample),
     ("many zones", many_zones::sample),
     ("validators", validators::sample),
@@ -88,6 +89,7 @@ const PARTS: [(&str, Part); 15] = [
     ("privileges", privileges::run),
     ("bad input", refusals::run),
     ("super-segments", supers::run),
+    ("counts", counts::run),
     ("slow readers", many::readers),
     ("files on the disk", disk::run),
     ("passwords", passwords::run),
