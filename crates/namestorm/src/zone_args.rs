@@ -218,7 +218,11 @@ fn start_of(pattern: &str) -> (PathBuf, usize) {
 fn pattern(text: &str) -> Result<String, String> {
     match Pattern::new(text) {
         Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("it is not a pattern: {error}")),
+        Err(error) => Err(format!(
+            "it is not a pattern: {} at character {}; write a path with *, ? or [ab], such as zones/*.zone",
+            error.msg,
+            error.pos + 1
+        )),
     }
 }
 
