@@ -42,6 +42,18 @@ pub enum NotLoaded {
         /// The folders of the sites.
         sites: [String; 2],
     },
+    /// Two sites have the same port, and no host tells them apart.
+    #[error(
+        "{} and {} both have TCP port {port}; give one of them another port, or different addresses or \
+         hosts to both",
+        sites[0], sites[1]
+    )]
+    SamePort {
+        /// The port.
+        port: u16,
+        /// The folders of the sites.
+        sites: [String; 2],
+    },
     /// Two sites share a port, but send their packets in different ways.
     #[error(
         "{} and {} share a port, so their mode must be the same; correct one of them",
@@ -128,6 +140,7 @@ impl NotLoaded {
                 | Self::Options(_)
                 | Self::NoSite
                 | Self::SameHost { .. }
+                | Self::SamePort { .. }
                 | Self::OtherMode { .. }
                 | Self::OtherLimits { .. }
                 | Self::Load(LoadError::NoRealm { .. })

@@ -35,7 +35,8 @@ pub fn check_sites<'o>(
     first: SiteSource<'o>,
     more: impl IntoIterator<Item = SiteSource<'o>>,
 ) -> (Vec<Result<Lines, StartError>>, Option<Sites>) {
-    let (mut found, mut wrong, mut loaded) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut found, mut wrong) = (Vec::new(), Vec::new());
+    let (mut loaded, mut is_missing) = (Vec::new(), Vec::new());
     let sources: Vec<_> = std::iter::once(first).chain(more).collect();
     for (number, source) in sources.iter().enumerate() {
         let before = wrong.len();
@@ -50,11 +51,17 @@ pub fn check_sites<'o>(
             found.push(Ok(lines));
         }
         found.extend(errors.into_iter().map(|error| Err(error.into())));
+        is_missing.push(program.is_none());
         if let Some(program) = program
             && wrong.len() == before
         {
             loaded.push((*source, program));
         }
+    }
+    // Among programs, `control` finds ports that are served twice.
+    let pairs = (0..sources.len()).flat_map(|later| (0..later).map(move |one| (one, later)));
+    for (one, later) in pairs.filter(|(one, later)| is_missing[*one] || is_missing[*later]) {
+        wrong.extend(same_port(&sources[one], &sources[later]));
     }
     wrong.extend(check_logs(&sources).err());
     let files = sources
@@ -205,6 +212,19 @@ fn conflicts(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Vec<NotLoaded> {
         sites: sites(),
     });
     mode.into_iter().chain(limits).chain(hosts).collect()
+}
+
+/// Returns an error if a packet could be for both of these sites, and no host tells them apart.
+fn same_port(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Option<NotLoaded> {
+    let (of_one, of_other) = (one.addresses(), other.addresses());
+    let is_for_all = of_one.is_empty() || of_other.is_empty();
+    let overlap = is_for_all || of_one.iter().any(|address| of_other.contains(address));
+    let have_hosts = !one.hosts().is_empty() || !other.hosts().is_empty();
+    let is_told_apart = have_hosts && of_one == of_other;
+    (port(one) == port(other) && overlap && !is_told_apart).then(|| NotLoaded::SamePort {
+        port: port(one),
+        sites: [one.with_place(), other.with_place()],
+    })
 }
 
 fn port(source: &SiteSource<'_>) -> u16 {

@@ -296,21 +296,23 @@ fn all_wrong_files_of_options_are_told_at_once_with_their_places() {
                compress-cache = \"/none/cache\"\naddresses = [\"192.0.2.9\"]\n";
     let sites = web("one", one)
         + &web("none", "port = 81\n")
+        + &web("two", "port = 81\n")
         + "[network]\naddresses = [\"192.0.2.1/24\", \"192.0.2.1/25\"]\nbatch = 0\n\
            [logs]\naccess-log = \"/none/log\"\nquery-log = \"new.log\"\n\
            [diagnosis]\npcap = \"/none/pcap\"\n";
     let [config, _] = prepare(folder.path(), &sites);
     let messages = [
-        "FILE:12:9: batch is wrong",
+        "FILE:15:9: batch is wrong",
         "FILE:3:12: /none/key cannot be read",
         "FILE:4:15: /none/a cannot be read",
         "FILE:4:29: /none/b cannot be read",
         "FILE:5:18: cannot keep compressed files in /none/cache",
         "FILE:6:14: the site ",
         "FILE:8:8: there is no folder ",
-        "addresses (FILE:11:1) 192.0.2.1 is given twice",
-        "FILE:14:14: access log: /none/log: ",
-        "FILE:17:8: cannot write the capture file /none/pcap",
+        "/two (FILE:11:8) both have TCP port 81",
+        "addresses (FILE:14:1) 192.0.2.1 is given twice",
+        "FILE:17:14: access log: /none/log: ",
+        "FILE:20:8: cannot write the capture file /none/pcap",
     ];
     check_fails(&config, &messages);
     assert!(
