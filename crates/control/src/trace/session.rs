@@ -206,9 +206,10 @@ impl Tracer {
                     break;
                 }
             }
+            // Whoever gets the end may begin the next trace at once.
+            drop(place);
             let _ = finish(file, &dropped, &out).await;
         }
-        drop(place);
     }
 
     /// Asks all workers to copy packets, and waits until they do. Returns the other ends of their
