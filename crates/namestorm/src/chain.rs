@@ -12,9 +12,12 @@
 //! proofs is written in the same way: it is a chain without steps.
 //!
 //! The names of a chain are compressed against the qname and the name before. The records of the last
-//! name keep their own compression.
+//! name keep their own compression. A name that no pointer can reach is written uncompressed.
 //!
 //! The whole answer is written to the responder's scratch buffer, so no memory is allocated.
+
+mod far;
+mod places;
 
 use std::ops::Range;
 
@@ -22,6 +25,7 @@ use arrayvec::ArrayVec;
 use ip::Sum;
 use udpip::Tail;
 
+use self::places::{Move, Names, Place};
 use crate::answers::{Answer, Answers, Foreseen, Resolution, Search, ZoneAnswers};
 use crate::body::{Body, first_rrset, records_len};
 use crate::edns::{ExtendedError, OPT_LEN};
@@ -79,6 +83,31 @@ struct Piece<'z> {
     step: usize,
     /// Difference in length between the two names, in bytes.
     shift: usize,
+}
+
+impl Piece<'_> {
+    /// Returns how pointers move in the part of the answer from offset `start` on. `tail_at` is the
+    /// offset of the tail in the message. The part before and this part are at the offsets `before`
+    /// and `len` of the tail.
+    #[inline(always)]
+    fn moves<'n>(
+        &self,
+        names: &'n Names,
+        tail_at: usize,
+        start: usize,
+        (before, len): (usize, usize),
+    ) -> Move<'n> {
+        Move {
+            names,
+            step: self.step,
+            shift: self.shift,
+            is_above: self.answer.lists_pointers(),
+            old_tail_at: QUESTION_AT + self.answer.name_len() + QUESTION_REST,
+            tail_at,
+            part: (start, tail_at + len),
+            before_at: tail_at + before,
+        }
+    }
 }
 
 /// Maximum number of proofs in an answer. Each step of a chain needs at most three.
@@ -168,46 +197,6 @@ pub(crate) fn follow<'a, 'z>(
 #[cold]
 fn no_room<'a>() -> Body<'a> {
     Body::error(rcode::SERVFAIL, ExtendedError::Other)
-}
-
-/// Where a name of the chain lies in the message.
-#[derive(Clone, Copy)]
-struct Place {
-    /// Offset of the first labels.
-    at: usize,
-    /// Length of the first labels, in bytes.
-    len: usize,
-    /// Where the other labels lie: the step of an earlier name, and their offset in it. Unused if
-    /// there are none.
-    rest: (usize, usize),
-}
-
-/// The places of the chain's names: the qname, and the name after each step.
-struct Names(ArrayVec<Place, { MAX_CHAIN + 1 }>);
-
-impl Names {
-    /// Returns the number of steps.
-    #[inline(always)]
-    fn steps(&self) -> usize {
-        // The qname is there before the first step.
-        self.0.len() - 1
-    }
-
-    /// Finds the byte at `offset` in the name after `step` steps. Returns the step that wrote it, and
-    /// its offset in the name of that step.
-    fn written_at(&self, mut step: usize, mut offset: usize) -> (usize, usize) {
-        while let Some(beyond) = offset.checked_sub(self.0[step].len) {
-            let (earlier, from) = self.0[step].rest;
-            (step, offset) = (earlier, from + beyond);
-        }
-        (step, offset)
-    }
-
-    /// Returns the offset in the message of the byte at `offset` in the name after `step` steps.
-    fn message_offset(&self, step: usize, offset: usize) -> usize {
-        let (step, offset) = self.written_at(step, offset);
-        self.0[step].at + offset
-    }
 }
 
 /// The answer built so far, and the state of the chain.
@@ -362,6 +351,10 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         };
         let data_len = place.len + if common == 0 { 0 } else { POINTER };
         let end = self.len + POINTER + FIELDS + data_len;
+        if self.tail_at() + end > MAX_POINTER {
+            self.step_far(from, fields, signatures)?;
+            return if is_loop { Err(Stop::Open) } else { Ok(()) };
+        }
         let record = self.tail.get_mut(self.len..end).ok_or(Stop::NoRoom)?;
         record[..2].copy_from_slice(&(0xc000 | owner).to_be_bytes());
         record[2..4].copy_from_slice(&CNAME.to_be_bytes());
@@ -432,7 +425,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     }
 
     /// Copies the records of a prepared answer and adjusts their compression pointers. Returns `false`
-    /// if the message has no room for the records, or if pointers cannot reach so far.
+    /// if the message has no room for the records.
     fn append(&mut self, piece: &Piece<'_>) -> bool {
         let answer = &piece.answer;
         let Tail { bytes, mut sum } = answer.tail();
@@ -482,40 +475,31 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         let answer = &piece.answer;
         let bytes = &answer.tail().bytes[range.clone()];
         let tail_at = self.tail_at();
+        let moves = piece.moves(&self.names, tail_at, range.start, (before, self.len));
         let Some(copy) = self.tail[self.len..].get_mut(..bytes.len()) else {
             return false;
         };
         copy.copy_from_slice(bytes);
-        let old_tail_at = QUESTION_AT + answer.name_len() + QUESTION_REST;
-        let name_offset = |offset| self.names.message_offset(piece.step, offset);
         let mut is_reached = true;
-        let mut moved = |to: u16, is_fixup: bool| {
-            let to = usize::from(to);
-            let new = match to.checked_sub(old_tail_at) {
-                Some(offset) if offset < range.start => tail_at + before + offset,
-                Some(offset) => tail_at + self.len + offset - range.start,
-                None if is_fixup => name_offset(to - QUESTION_AT + piece.shift),
-                None => name_offset(to - QUESTION_AT),
-            };
+        let mut moved = |to: u16| {
+            let new = moves.target(to);
             is_reached &= new < MAX_POINTER;
             new as u16
         };
-        let fixups = answer.fixups().skip_while(|at| *at < range.start);
         if answer.lists_pointers() {
+            let fixups = answer.fixups().skip_while(|at| *at < range.start);
             for at in fixups.take_while(|at| *at < range.end) {
-                map_pointer(copy, at - range.start, |to| moved(to, true));
+                map_pointer(copy, at - range.start, &mut moved);
             }
         } else {
-            let mut fixups = fixups.peekable();
-            map_pointers(copy, counts.iter().sum(), |at, to| {
-                moved(to, fixups.next_if_eq(&(range.start + at)).is_some())
-            });
+            map_pointers(copy, counts.iter().sum(), moved);
         }
-        if is_reached {
-            let sum = Sum::of(copy);
-            self.count(bytes.len(), sum, counts);
+        if !is_reached {
+            return self.append_far(piece, range, counts, before);
         }
-        is_reached
+        let sum = Sum::of(copy);
+        self.count(bytes.len(), sum, counts);
+        true
     }
 
     /// Adds the answer for the chain's last name, with the proofs before its additional section. If the
@@ -537,9 +521,24 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         if !self.append(&piece) {
             return self.end(rcode::NOERROR);
         }
+        let is_longer = self.len - start > answer.tail().bytes.len();
         let required = answer.required();
-        self.required = required.map(|(tail, count)| (start + tail.bytes.len(), count));
+        self.required = required.map(|(tail, count)| match is_longer {
+            false => (start + tail.bytes.len(), count),
+            true => (start + self.first_records(start, answer, count), count),
+        });
         self.end(rcode)
+    }
+
+    /// Returns the length in bytes of the copy of an answer at offset `start` of the tail, up to this
+    /// number of additional records.
+    #[cold]
+    fn first_records(&self, start: usize, answer: &Answer<'_>, additional: u16) -> usize {
+        let [answers, authority, _] = sections(answer);
+        records_len(
+            &self.tail[start..self.len],
+            answers + authority + additional,
+        )
     }
 
     /// Like [`finish`](Self::finish), for an answer with additional records and proofs.
@@ -561,7 +560,10 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             return no_room();
         }
         let required = piece.answer.required();
-        self.required = required.map(|(tail, count)| (rest_at + tail.bytes.len() - end, count));
+        self.required = required.map(|(_, count)| {
+            let len = records_len(&self.tail[rest_at..self.len], count);
+            (rest_at + len, count)
+        });
         self.end(rcode)
     }
 

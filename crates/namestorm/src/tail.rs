@@ -332,20 +332,20 @@ pub(crate) fn split_name(bytes: &[u8]) -> (&[u8], Option<u16>) {
     }
 }
 
-/// Changes the target of every pointer in a tail. `new` is called with the pointer's offset in the
-/// tail and its current target in the message, and returns the new target.
+/// Changes the target of every pointer in a tail. `new` is called with the current target in the
+/// message, and returns the new one.
 ///
 /// # Panics
 ///
 /// Panics if `tail` does not hold this many records. A [`TailWriter`] must have written them.
-pub(crate) fn map_pointers(tail: &mut [u8], records: u16, mut new: impl FnMut(usize, u16) -> u16) {
+pub(crate) fn map_pointers(tail: &mut [u8], records: u16, mut new: impl FnMut(u16) -> u16) {
     let mut map_name = |tail: &mut [u8], start: usize| {
         let (literal, to) = split_name(&tail[start..]);
         let at = start + literal.len();
         let Some(to) = to else {
             return at + 1;
         };
-        let pointer = POINTER_BITS | new(at, to);
+        let pointer = POINTER_BITS | new(to);
         tail[at..][..POINTER].copy_from_slice(&pointer.to_be_bytes());
         at + POINTER
     };
