@@ -98,6 +98,35 @@ fn only_files_below_the_zones_folder_are_included() {
 }
 
 #[test]
+fn a_path_may_have_quotes_and_escapes() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("a b;c", "host A 192.0.2.7\n");
+    write("h\u{e9}\"", "\u{e9} A 192.0.2.7\n");
+    for (included, owner) in [
+        ("\"a b;c\"", "host.example.org."),
+        ("\"a b;c\" sub ; comment", "host.sub.example.org."),
+        ("\"./a b;c\" @", "host.example.org."),
+        (r"a\ b\059c", "host.example.org."),
+        ("h\u{e9}\\\" \u{e9}", r"\195\169.\195\169.example.org."),
+        ("\"h\u{e9}\\\"\"", r"\195\169.example.org."),
+    ] {
+        write("zone", &format!("$TTL 60\n{START}$INCLUDE {included}\n"));
+        let loaded = load(&spec_of(&folder.path().join("zone")), &mut |_| {});
+        let loaded = loaded.unwrap_or_else(|broken| panic!("{included}: {}", broken.report));
+        let mut names = loaded
+            .zone
+            .names()
+            .map(|name| name::Shown(name.owner()).to_string());
+        assert!(names.any(|name| name == owner), "{included}");
+    }
+    write("zone", &format!("{START}$INCLUDE \"a\\256\"\n"));
+    let broken = load(&spec_of(&folder.path().join("zone")), &mut |_| {}).unwrap_err();
+    let report = broken.report.to_string();
+    assert!(report.contains("/zone:4:10: an escape is "), "{report}");
+}
+
+#[test]
 fn included_files_have_limits() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();

@@ -178,6 +178,8 @@ const ORIGIN: &str = EMPTY;
 const EMPTY: &str = "\"\"";
 /// The text that replaces an empty string as a name, so that the `domain` crate refuses it.
 const EMPTY_LABEL: &str = "..";
+/// The text that replaces the path of an included file. The `domain` crate does not understand quotes in it.
+const PATH: &str = "path";
 
 /// A text in which some tokens are replaced.
 #[derive(Default)]
@@ -268,10 +270,10 @@ pub(crate) struct EntryFields<'a> {
 }
 
 /// Replaces bytes that the `domain` crate refuses by escapes: bytes beyond ASCII, and tabs in
-/// quoted strings. The path in an `$INCLUDE` directive stays as it is.
+/// quoted strings.
 pub(crate) fn escape<'a>(entry: &Entry<'a>) -> Cow<'a, str> {
     let text = entry.text;
-    if !entry.needs_escapes || is_named(text, "$INCLUDE") {
+    if !entry.needs_escapes {
         return Cow::Borrowed(text);
     }
     let mut escaped = Vec::with_capacity(2 * text.len());
@@ -314,7 +316,8 @@ pub(crate) fn is_named(text: &str, name: &str) -> bool {
 
 /// Reads the fields before an entry's type. Converts times with units to seconds: the TTL, `$TTL`,
 /// and the times of an SOA record. Replaces each `@` that stands for the origin (RFC 1035, section
-/// 5.1) in record data and directives. The `domain` crate accepts `@` only as owner.
+/// 5.1) in record data and directives. The `domain` crate accepts `@` only as owner. Replaces the path of
+/// an included file, which must be read from the original text.
 pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let is_directive = text.starts_with('$');
     let directive = words::ranges(text).next().filter(|_| is_directive);
@@ -351,6 +354,9 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
                 None => form.is_some_and(|form| form.is_name(*field)),
             };
             time = time.filter(|_| form.is_some_and(|form| form.is_time(*field)));
+            if *field == 0 && directive.is_some_and(is_include) {
+                rewritten.replace(text, range.clone(), PATH);
+            }
             if word == "@" && is_name {
                 rewritten.replace(text, range.clone(), ORIGIN);
             }
@@ -420,9 +426,13 @@ fn is_name_of_directive(name: &str, index: usize) -> bool {
     let at = if name.eq_ignore_ascii_case("$ORIGIN") {
         Some(0)
     } else {
-        name.eq_ignore_ascii_case("$INCLUDE").then_some(1)
+        is_include(name).then_some(1)
     };
     at == Some(index)
+}
+
+fn is_include(directive: &str) -> bool {
+    directive.eq_ignore_ascii_case("$INCLUDE")
 }
 
 /// Returns true if a token is probably meant as a time. Such a token consists of digits and letters

@@ -62,6 +62,29 @@ pub(crate) fn content(word: &str) -> &str {
     inner.unwrap_or(word)
 }
 
+/// Returns the bytes that a word stands for: without its quotes, and with its escapes decoded. Returns
+/// `None` if a backslash is followed by a number above 255, or by nothing.
+pub(crate) fn decode(word: &str) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(word.len());
+    let mut rest = content(word).as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        let mut byte = *byte;
+        if byte == b'\\' {
+            (byte, rest) = match *rest {
+                [a, b, c, ref after @ ..] if a.is_ascii_digit() => {
+                    let digits = [a, b, c];
+                    (str::from_utf8(&digits).ok()?.parse().ok()?, after)
+                }
+                [byte, ref after @ ..] if !byte.is_ascii_digit() => (byte, after),
+                _ => return None,
+            };
+        }
+        decoded.push(byte);
+    }
+    Some(decoded)
+}
+
 /// A position in an entry: the number of lines before it in the entry, and its column from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
@@ -117,5 +140,22 @@ mod tests {
         assert_eq!(position(9), Some((2, 9)), "the last word");
         assert_eq!(super::position(" ", 0), None);
         assert_eq!(ranges("a \"b c").last(), Some(2..6));
+    }
+
+    #[test]
+    fn words_are_decoded() {
+        let decoded = |word: &str| decode(word).map(|bytes| String::from_utf8(bytes).unwrap());
+        for (word, expected) in [
+            ("a/b", "a/b"),
+            ("\"a b\"", "a b"),
+            (r#""a \"b\" \\ é""#, "a \"b\" \\ é"),
+            (r"a\032b\.c", "a b.c"),
+            ("\"\"", ""),
+        ] {
+            assert_eq!(decoded(word).as_deref(), Some(expected), "{word}");
+        }
+        for wrong in [r"\256", r"\25", r"\+12x\1", "\\"] {
+            assert_eq!(decoded(wrong), None, "{wrong}");
+        }
     }
 }

@@ -4,7 +4,9 @@
 //! The `domain` crate lacks the text form of many types. Data of these types is converted to the
 //! generic form of RFC 3597, which the crate reads for all types.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use domain::base::Name;
@@ -158,6 +160,7 @@ impl EntryParser {
         if let Some((message, index)) = bad_origin(text) {
             return Err(fault(message, Some(index)));
         }
+        let path = included(text).map_err(|(message, index)| fault(message, index))?;
         let rtype = prepared.rtype;
         if let Some(rtype) = rtype
             && let Some(number) = fields::number(rtype.word)
@@ -175,7 +178,7 @@ impl EntryParser {
         let generic = generic.transpose();
         let generic = generic.map_err(|(message, index)| fault(message, index))?;
         match self.read(generic.as_deref().unwrap_or(&prepared.text), newlines) {
-            Ok(entry) => Ok(self.parsed(entry, &prepared)),
+            Ok(entry) => Ok(self.parsed(entry, &prepared, path)),
             Err(error) => {
                 self.reset_parser();
                 let reread = rtype.and_then(|rtype| self.reread(&prepared.text, newlines, rtype));
@@ -190,7 +193,7 @@ impl EntryParser {
                 };
                 let entry = reread.unwrap_or_else(|| Err(explained()));
                 let entry = entry.map_err(|(message, index)| fault(message, index))?;
-                Ok(self.parsed(entry, &prepared))
+                Ok(self.parsed(entry, &prepared, path))
             }
         }
     }
@@ -249,8 +252,14 @@ impl EntryParser {
         Ok(entry)
     }
 
-    /// Returns what the `domain` crate has read, and notes what holds for the entries that follow.
-    fn parsed(&mut self, entry: Option<inplace::Entry>, prepared: &EntryFields<'_>) -> Parsed {
+    /// Returns what the `domain` crate has read, and notes what holds for the entries that follow. `path`
+    /// is that of an included file.
+    fn parsed(
+        &mut self,
+        entry: Option<inplace::Entry>,
+        prepared: &EntryFields<'_>,
+        path: Option<PathBuf>,
+    ) -> Parsed {
         match entry {
             Some(inplace::Entry::Record(record)) => {
                 if !prepared.text.starts_with(INDENT) {
@@ -262,8 +271,8 @@ impl EntryParser {
                     assumed_ttl,
                 }
             }
-            Some(inplace::Entry::Include { path, origin }) => Parsed::Include {
-                path: PathBuf::from(&path[..]),
+            Some(inplace::Entry::Include { origin, .. }) => Parsed::Include {
+                path: path.unwrap_or_default(),
                 origin: origin.map(|origin| origin.as_slice().to_vec()),
             },
             None => {
@@ -386,6 +395,20 @@ fn bad_origin(text: &str) -> Option<(String, usize)> {
             .any(|len| *len == 0)
     };
     (word != "." && has_empty()).then(|| (name_fault(word), index))
+}
+
+/// Returns the path of the file that an entry includes, if it is such a directive.
+fn included(text: &str) -> Result<Option<PathBuf>, Fault> {
+    if !master::is_named(text, "$INCLUDE") {
+        return Ok(None);
+    }
+    let word = words::ranges(text).nth(1).unwrap_or_default();
+    let wrong = |message: &str| Err((explain(message, None), Some(1)));
+    match words::decode(&text[word]) {
+        None => wrong("bad symbol: illegal escape sequence"),
+        Some(path) if path.iter().any(u8::is_ascii_control) => wrong("bad symbol"),
+        Some(path) => Ok(Some(OsString::from_vec(path).into())),
+    }
 }
 
 /// Converts a message of the `domain` crate to one that says how to correct the entry.
