@@ -74,15 +74,7 @@ fn check_signed(zone: &Zone, report: &mut Report) {
     };
     let shown = Shown(zone.apex());
     if !dnssec::is_signed(zone) {
-        let signs = [RRSIG, NSEC, NSEC3PARAM];
-        if let Some(sign) = signs.iter().find_map(|rtype| apex.rrset(*rtype)) {
-            let message = format!(
-                "{shown} has DNSSEC records, but its SOA has no signature, so it is served as an \
-                 unsigned zone"
-            );
-            report.warning(sign.place(), message);
-        }
-        return;
+        return check_half_signed(zone, apex, report);
     }
     let chain = dnssec::chain_of(zone);
     if let Ok(Some(Chain::Nsec3(params, _))) = &chain
@@ -108,6 +100,29 @@ fn check_signed(zone: &Zone, report: &mut Report) {
         report.warning(Place::default(), message);
     }
     signatures::check(zone, report);
+}
+
+/// Checks a zone whose SOA has no signature. It is an unsigned zone, which may have keys and parameters
+/// for its signer, unless it also has other signatures or proofs. Resolvers that have a DS record for
+/// such a half-signed zone refuse all its answers.
+fn check_half_signed(zone: &Zone, apex: NameRef<'_>, report: &mut Report) {
+    let shown = Shown(zone.apex());
+    let params = apex.rrset(NSEC3PARAM);
+    let signed = apex.rrset(RRSIG).or(apex.rrset(NSEC));
+    if let Some(sign) = signed.or(params.filter(|_| dnssec::has_nsec3(zone))) {
+        let message = format!(
+            "{shown} has {} records, but its SOA has no signature, so its proofs cannot be \
+             served: sign the zone again, or remove its RRSIG, NSEC and NSEC3 records",
+            rtype::show(sign.rtype())
+        );
+        report.error(sign.place(), message);
+    } else if let Some(params) = params {
+        let message = format!(
+            "{shown} has NSEC3PARAM records, but its SOA has no signature, so it is served as an \
+             unsigned zone"
+        );
+        report.warning(params.place(), message);
+    }
 }
 
 /// Checks that each type at a name is allowed at this name, and that the types may exist together.

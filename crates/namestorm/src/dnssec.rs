@@ -353,6 +353,11 @@ fn any_nsec3(zone: &Zone) -> Option<Fields<'_>> {
     sets.flat_map(RrsetRef::data).find_map(Fields::parse)
 }
 
+/// Returns true if the zone has NSEC3 records.
+pub(crate) fn has_nsec3(zone: &Zone) -> bool {
+    any_nsec3(zone).is_some()
+}
+
 impl<'z> Nsec3Records<'z> {
     fn read(zone: &'z Zone, params: Params) -> Result<Self, Fault> {
         let (mut owners, mut links) = (Vec::new(), Vec::new());

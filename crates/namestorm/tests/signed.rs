@@ -489,15 +489,41 @@ fn expired_and_missing_signatures_are_warned_of() {
     let expected = "warning: the A records of a.b.z. have no signature; resolvers refuse such records: \
                     sign the zone again";
     assert!(found.contains(expected), "{found}");
-    let unsigned = text.lines().filter(|line| !line.contains("RRSIG SOA"));
-    let unsigned = unsigned
-        .map(|line| line.to_owned() + "\n")
-        .collect::<String>();
-    let found = findings(&unsigned);
+}
+
+/// Returns a zone without the lines that contain `what`.
+fn without(text: &str, what: &str) -> String {
+    let lines = text.lines().filter(|line| !line.contains(what));
+    lines.map(|line| line.to_owned() + "\n").collect()
+}
+
+#[test]
+fn a_zone_without_a_signature_of_its_soa_is_refused_if_it_has_others() {
+    for (denial, what) in [
+        (Denial::Nsec, "RRSIG SOA"),
+        (Denial::Nsec, "IN RRSIG"),
+        (Denial::Nsec3, "RRSIG SOA"),
+        (Denial::Nsec3, "IN RRSIG"),
+    ] {
+        let found = findings(&without(&small(denial), what));
+        let expected = " records, but its SOA has no signature, so its proofs cannot be served: \
+                        sign the zone again, or remove its RRSIG, NSEC and NSEC3 records";
+        assert!(
+            found.starts_with("refused: f:") && found.ends_with(expected),
+            "{found}"
+        );
+    }
+    // Keys and parameters for the signer.
+    let unsigned = without(&without(&small(Denial::Nsec3), "IN RRSIG"), "NSEC3 1");
+    let found = findings(&(unsigned.clone() + "z. 9 DNSKEY 257 3 13 AQID\n"));
+    let expected = "has NSEC3PARAM records, but its SOA has no signature, so it is served as an \
+                    unsigned zone";
     assert!(
-        found.contains("its SOA has no signature, so it is served as an unsigned zone"),
+        !found.starts_with("refused") && found.ends_with(expected),
         "{found}"
     );
+    let found = findings(&(without(&unsigned, "NSEC3PARAM") + "z. 9 DNSKEY 257 3 13 AQID\n"));
+    assert_eq!(found, "");
 }
 
 /// Returns the line of the record with this owner whose words after it begin with `rest`.
