@@ -6,6 +6,7 @@
 mod dots;
 mod listed;
 mod problems;
+mod room;
 mod signatures;
 mod zonemd;
 
@@ -18,14 +19,6 @@ use crate::rtype::{
     self, A, AAAA, CNAME, DNAME, DNSKEY, DS, MX, NS, NSEC, NSEC3PARAM, RRSIG, SOA, SRV,
 };
 use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
-
-/// Size in bytes of a message without its qname and its records: the header, and the type and class
-/// of the question.
-const AROUND: usize = 12 + 4;
-/// Size of a record without its data, in bytes: compressed owner, type, class, TTL and data length.
-const RECORD: usize = 2 + 10;
-/// Maximum length of a message, in bytes (RFC 1035, section 4.2.2).
-const MAX_MESSAGE: usize = 65_535;
 
 /// Checks a whole zone.
 pub(crate) fn check(zone: &Zone, report: &mut Report) {
@@ -250,18 +243,7 @@ fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
             ),
         );
     }
-    let signatures = dnssec::signatures(name, rrset.rtype());
-    let records = rrset.data().chain(signatures);
-    let records: usize = records.map(|data| RECORD + data.len()).sum();
-    if AROUND + name::MAX_NAME + records > MAX_MESSAGE {
-        report.error(
-            rrset.place(),
-            format!(
-                "the {} records of {shown} do not fit one message of {MAX_MESSAGE} bytes",
-                rtype::show(rrset.rtype())
-            ),
-        );
-    }
+    room::check(name, rrset, report);
 }
 
 /// Maps each target checked so far to its fault, if it has one. Many records share a target, so
