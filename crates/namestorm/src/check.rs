@@ -89,8 +89,9 @@ fn check_signed(zone: &Zone, report: &mut Report) {
         Ok(None) => {}
     }
     if apex.rrset(DNSKEY).is_none() {
+        let place = apex.rrset(SOA).map_or(Place::default(), RrsetRef::place);
         let message = format!("{shown} is signed, but it has no DNSKEY records");
-        report.warning(Place::default(), message);
+        report.warning(place, message);
     }
     signatures::check(zone, report);
 }

@@ -1,7 +1,7 @@
 //! Reads zones from master files (RFC 1035, section 5).
 //!
 //! A zone is loaded completely or not at all. One run reports the errors in all its files, at most
-//! 50, each with file and line. The zone is checked for consistency only if there are no such
+//! 50, each with file, line and column. The zone is checked for consistency only if there are no such
 //! errors.
 
 mod entry;
@@ -19,16 +19,17 @@ use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::ScannedRecord;
 
 use self::entry::{EntryError, EntryParser, Parsed, State};
-use self::generate::Generate;
+use self::generate::{Generate, OWNER, RANGE};
 pub use self::origin::ZoneSpec;
 use self::origin::{leading_origin, origin_of_file};
 use self::source::{MAX_TEXT, TOO_MUCH_TEXT};
 use crate::check;
-use crate::master::{self, Entries};
+use crate::master::{self, Entries, Entry};
 use crate::name;
 use crate::rdata;
 use crate::report::Report;
 use crate::rtype;
+use crate::words::{self, Position};
 use crate::zone::{Builder, Place, PushError, Zone};
 
 /// Maximum depth of nested `$INCLUDE`s.
@@ -124,6 +125,56 @@ enum Apex {
     Guessed(Option<Vec<u8>>),
 }
 
+/// Where a record or a directive is written.
+struct Source<'a> {
+    /// The place of the first word.
+    place: Place,
+    /// The text of the entry.
+    text: &'a str,
+    /// Whether the text is not that of a file.
+    is_generated: bool,
+}
+
+impl<'a> Source<'a> {
+    fn new(file: u16, entry: &Entry<'a>) -> Self {
+        let text = entry.text;
+        let indent = text.len() - text.trim_start_matches(entry::INDENT).len();
+        let place = Place {
+            file,
+            line: entry.line,
+            column: u16::try_from(indent + 1).unwrap_or(0),
+        };
+        Self {
+            place,
+            text,
+            is_generated: false,
+        }
+    }
+
+    fn generated(place: Place, text: &'a str) -> Self {
+        Self {
+            place,
+            text,
+            is_generated: true,
+        }
+    }
+
+    /// Returns the place of a position in the text.
+    fn at(&self, position: Position) -> Place {
+        Place {
+            line: self.place.line + position.lines,
+            column: position.column,
+            ..self.place
+        }
+    }
+
+    /// Returns the place of the word at `index`, or of the last word if there are fewer.
+    fn of_word(&self, index: usize) -> Place {
+        let position = words::position(self.text, index).filter(|_| !self.is_generated);
+        position.map_or(self.place, |position| self.at(position))
+    }
+}
+
 struct Loader<'p> {
     report: Report,
     builder: Option<Builder>,
@@ -217,7 +268,8 @@ impl<'p> Loader<'p> {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(unclosed) => {
-                    let place = Place::of_line(file, unclosed.line());
+                    let (line, column) = unclosed.at();
+                    let place = Place { file, line, column };
                     self.report.error(place, unclosed.to_string());
                     continue;
                 }
@@ -225,10 +277,11 @@ impl<'p> Loader<'p> {
             if Some(entry.line) == skip_line {
                 continue;
             }
-            let place = Place::of_line(file, entry.line);
+            let source = Source::new(file, &entry);
+            let place = source.place;
             if master::is_named(entry.text, "$GENERATE") {
                 // A record without an owner takes the owner before the directive, as in BIND.
-                parser.keep_owner(|parser| self.generate(parser, entry.text, place));
+                parser.keep_owner(|parser| self.generate(parser, &source));
                 continue;
             }
             match parser.parse(&entry) {
@@ -237,7 +290,7 @@ impl<'p> Loader<'p> {
                     assumed_ttl,
                 }) => {
                     self.warn_of_ttl(assumed_ttl, place);
-                    self.add_record(&record, place);
+                    self.add_record(&record, &source);
                 }
                 Ok(Parsed::Include {
                     path: included,
@@ -245,15 +298,11 @@ impl<'p> Loader<'p> {
                 }) => {
                     let state = parser.state(origin);
                     let included = path.parent().unwrap_or(Path::new("")).join(included);
-                    self.include(&included, &state, place);
+                    self.include(&included, &state, source.of_word(1));
                 }
                 Ok(Parsed::Nothing) => {}
                 Err(EntryError { message, position }) => {
-                    let at = position.map_or(place, |position| Place {
-                        file,
-                        line: entry.line + position.lines,
-                        column: position.column,
-                    });
+                    let at = position.map_or(place, |position| source.at(position));
                     self.report.error(at, message);
                 }
             }
@@ -269,29 +318,38 @@ impl<'p> Loader<'p> {
 
     /// Adds the records of a `$GENERATE` directive. Reports only the first error in them, because
     /// the others are probably the same.
-    fn generate(&mut self, parser: &mut EntryParser, text: &str, place: Place) {
-        let generate = match Generate::parse(text) {
+    fn generate(&mut self, parser: &mut EntryParser, source: &Source<'_>) {
+        let generate = match Generate::parse(source.text) {
             Ok(generate) => generate,
-            Err(error) => return self.report.error(place, error.to_string()),
+            Err(error) => {
+                let place = source.of_word(error.index(source.text));
+                return self.report.error(place, error.to_string());
+            }
         };
         self.generated += generate.count();
         if self.generated > MAX_GENERATED {
             let message =
                 format!("the $GENERATE directives of a zone make at most {MAX_GENERATED} records");
-            return self.report.error(place, message);
+            return self.report.error(source.of_word(RANGE), message);
         }
         let errors = self.report.errors();
-        for (at, record) in generate.records().enumerate() {
-            let parsed = record
-                .map_err(|error| error.to_string())
-                .and_then(|record| self.parse_generated(parser, &record));
-            match parsed {
+        // All records have the place at which the directive begins to describe them.
+        let place = source.of_word(OWNER);
+        for (at, text) in generate.records().enumerate() {
+            let text = match text {
+                Ok(text) => text,
+                Err(error) => {
+                    let place = source.of_word(error.index(source.text));
+                    return self.report.error(place, error.to_string());
+                }
+            };
+            match self.parse_generated(parser, &text) {
                 Ok(Parsed::Record {
                     record,
                     assumed_ttl,
                 }) => {
                     self.warn_of_ttl(assumed_ttl.filter(|_| at == 0), place);
-                    self.add_record(&record, place);
+                    self.add_record(&record, &Source::generated(place, &text));
                 }
                 Ok(_) => self.report.error(place, "$GENERATE makes only records"),
                 Err(message) => self.report.error(place, message),
@@ -360,7 +418,8 @@ impl<'p> Loader<'p> {
     }
 
     /// Checks one record and adds it to the zone.
-    fn add_record(&mut self, record: &ScannedRecord, place: Place) {
+    fn add_record(&mut self, record: &ScannedRecord, source: &Source<'_>) {
+        let place = source.place;
         self.owner.clear();
         self.data.clear();
         let (Ok(()), Ok(())) = (
@@ -369,8 +428,8 @@ impl<'p> Loader<'p> {
         );
         let rtype = record.rtype().to_int();
         let ttl = record.ttl().as_secs();
-        if let Err(message) = self.check_record(rtype) {
-            self.report.error(place, message);
+        if let Err((message, word)) = self.check_record(rtype, source.text) {
+            self.report.error(source.of_word(word), message);
             return;
         }
         let builder = match &mut self.builder {
@@ -424,20 +483,27 @@ impl<'p> Loader<'p> {
         }
     }
 
-    fn check_record(&self, rtype: u16) -> Result<(), String> {
+    /// Checks a record with the entry `text`. An error comes with the index of the wrong word.
+    fn check_record(&self, rtype: u16, text: &str) -> Result<(), (String, usize)> {
         let type_name = || rtype::show(rtype);
         if !rtype::is_data(rtype) {
-            return Err(format!("{} records cannot be in a zone", type_name()));
+            return Err((format!("{} records cannot be in a zone", type_name()), 0));
         }
         if !name::is_name(&self.owner) {
-            return Err("the owner has an empty label or is too long".into());
+            let owner = words::ranges(text).next().unwrap_or_default();
+            return Err((entry::name_fault(&text[owner]), 0));
         }
         if self.data.len() > usize::from(u16::MAX) {
-            return Err(format!("the data of this {} is too long", type_name()));
+            let message = format!("the data of this {} is too long", type_name());
+            return Err((message, entry::data_word(text, None)));
         }
         // This check also covers data in the generic form of RFC 3597.
-        rdata::check(rtype, &self.data)
-            .map_err(|fault| format!("the data is not valid for type {}: {fault}", type_name()))
+        rdata::check(rtype, &self.data).map_err(|fault| {
+            entry::text_fault(text).unwrap_or_else(|| {
+                let message = format!("the data is not valid for type {}: {fault}", type_name());
+                (message, entry::data_word(text, fault.word()))
+            })
+        })
     }
 
     fn finish(mut self) -> Result<Loaded, Broken> {
@@ -488,6 +554,10 @@ mod tests;
 #[cfg(test)]
 #[path = "load_include_tests.rs"]
 mod include_tests;
+
+#[cfg(test)]
+#[path = "load_place_tests.rs"]
+mod place_tests;
 
 #[cfg(test)]
 #[path = "load_generate_tests.rs"]

@@ -71,7 +71,7 @@ fn a_directive_stands_for_its_records() {
     finds("$GENERATE 1-1 a$ A 192.0.2.1\n\tTXT x\n", &[]);
     let first = "$GENERATE 1-1 a$ 60 A 192.0.2.1\n  TXT x\n";
     let report = load_text("f", Some("example.org"), first).unwrap_err();
-    let expected = "f:2: the record has no owner, and no earlier record has one: \"TXT x\"";
+    let expected = "f:2:3: the record has no owner, and no earlier record has one: \"TXT x\"";
     assert_eq!(report.to_string(), expected);
 }
 
@@ -154,7 +154,7 @@ fn errors_in_directives_say_what_to_write() {
     let report = load_text("f", Some("example.org"), &zone).unwrap_err();
     let findings = report.findings();
     assert_eq!(findings.len(), 17);
-    let expected = "f:21: the $GENERATE directives of a zone make at most 1048576 records";
+    let expected = "f:21:11: the $GENERATE directives of a zone make at most 1048576 records";
     assert_eq!(findings[16].to_string(), expected);
     // Only the first record causes a warning about a missing TTL.
     let zone = "@ SOA ns h 1 2 3 4 5\n@ NS ns1\n$GENERATE 1-3 ns$ A 192.0.2.$\n";

@@ -59,7 +59,7 @@ fn included_files_are_read_where_they_are_included() {
     write("gone", &format!("{START}$INCLUDE .\n"));
     let ends = "cannot read the file: it is a folder, not a file";
     assert!(wrong("").ends_with(ends), "{}", wrong(""));
-    assert!(wrong("gone").contains("/gone:4: "), "{}", wrong("gone"));
+    assert!(wrong("gone").contains("/gone:4:10: "), "{}", wrong("gone"));
     assert!(wrong("gone").ends_with("it is a folder, not a file"));
 }
 
@@ -140,7 +140,7 @@ fn included_files_have_limits() {
     write("b", "\n$INCLUDE a\n");
     let found = report("$INCLUDE a");
     assert!(
-        found.contains("/b:2: ") && found.ends_with("remove this line"),
+        found.contains("/b:2:10: ") && found.ends_with("remove this line"),
         "{found}"
     );
     // Files that include the next one, up to the limit and beyond it.

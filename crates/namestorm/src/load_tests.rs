@@ -101,7 +101,10 @@ fn errors_have_their_line_numbers() {
         "www TXT ( \"a\"\n\"b\"\n",
         &["f:4: a parenthesis is not closed"],
     );
-    finds("www TXT a )\n", &["f:4: unbalanced parens"]);
+    finds(
+        "www TXT a )\n",
+        &["f:4: a closing parenthesis has no opening one; remove it"],
+    );
     finds(
         "$NONSENSE x\n",
         &["f:4: $NONSENSE is not known; the directives are "],
@@ -110,11 +113,9 @@ fn errors_have_their_line_numbers() {
         "$INCLUDE missing\n",
         &["f:4: cannot read missing: No such file"],
     );
-    finds(
-        "a..b 60 A 1.2.3.4\n",
-        &["f:4: the owner has an empty label"],
-    );
-    finds("www NS a..b\n", &["f:4: the data is not valid for type NS"]);
+    let empty = ["f:4: a name has an empty label; write one dot between two labels"];
+    finds("a..b 60 A 1.2.3.4\n", &empty);
+    finds("www NS a..b\n", &["f:4: SERVER-NAME must be a domain name"]);
     finds(
         "www 2147483648 A 1.2.3.4\n",
         &["f:4: '2147483648' is not a TTL: write 0 to 2147483647 seconds, or a time such as"],
@@ -396,7 +397,7 @@ fn names_without_their_final_dot_cause_warnings() {
     let report = load_text("f", Some("2.0.192.in-addr.arpa"), reverse)
         .unwrap()
         .report;
-    let expected = "f:3: warning: host.example.2.0.192.in-addr.arpa. looks as if";
+    let expected = "f:3:1: warning: host.example.2.0.192.in-addr.arpa. looks as if";
     assert!(report.to_string().starts_with(expected), "{report}");
     assert_eq!(report.findings().len(), 1);
     // In the root zone, a name without its final dot means the same as with the dot.
@@ -455,7 +456,7 @@ fn the_origin_comes_from_the_caller_the_text_or_the_file_name() {
     );
     // The zone's name must be the owner of the SOA record.
     let error = loaded("x", Some("example.net"), absolute).unwrap_err();
-    assert!(error.contains("x:1: example.com. does not lie in the zone example.net."));
+    assert!(error.contains("x:1:1: example.com. does not lie in the zone example.net."));
     let error = loaded("x..y", None, START).unwrap_err();
     assert!(error.contains("give ORIGIN=FILE"), "{error}");
 }
@@ -640,7 +641,7 @@ fn check_prints_one_line_per_good_zone() {
     fs::write(&file, "nonsense").unwrap();
     let (error, messages, _) = checked(&[spec]);
     assert_eq!(error, Some(expected(1, 1)));
-    assert!(messages.contains("example.org:1: "), "{messages}");
+    assert!(messages.contains("example.org:1:1: "), "{messages}");
     assert_eq!(messages.lines().count(), 1, "{messages}");
 }
 

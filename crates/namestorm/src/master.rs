@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::fields::{self, Form};
 use crate::rtype;
-use crate::words::{self, line_end, quoted_end};
+use crate::words::{self, Position, line_end, quoted_end};
 
 /// The largest TTL, in seconds (RFC 2181, section 8).
 pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
@@ -32,24 +32,24 @@ pub(crate) struct Entry<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unclosed {
     /// A quoted string is not closed on its line.
-    #[error("a quoted string is not closed")]
+    #[error("a quoted string is not closed; write \" at its end, on the same line")]
     Quote {
-        /// Number of the line with the opening quote, from 1.
-        line: u32,
+        /// Line and column of the opening quote, from 1.
+        at: (u32, u16),
     },
     /// A parenthesis is never closed.
-    #[error("a parenthesis is not closed")]
+    #[error("a parenthesis is not closed; write ) at the end of the record")]
     Parenthesis {
-        /// Number of the line on which the entry with the parenthesis starts, from 1.
-        line: u32,
+        /// Line and column of the outermost opening parenthesis, from 1.
+        at: (u32, u16),
     },
 }
 
 impl Unclosed {
-    /// Returns the line of the fault, from 1.
-    pub(crate) fn line(self) -> u32 {
+    /// Returns the line and the column of the fault, from 1.
+    pub(crate) fn at(self) -> (u32, u16) {
         match self {
-            Self::Quote { line } | Self::Parenthesis { line } => line,
+            Self::Quote { at } | Self::Parenthesis { at } => at,
         }
     }
 }
@@ -86,7 +86,11 @@ impl<'a> Entries<'a> {
     /// bytes to skip.
     fn measure(&self) -> Result<Measured, (Unclosed, usize)> {
         let bytes = self.rest.as_bytes();
-        let (mut at, mut newlines, mut depth) = (0, 0, 0u32);
+        let (mut at, mut newlines, mut depth, mut opened) = (0, 0, 0u32, 0);
+        let place = |at| {
+            let Position { lines, column } = words::position_at(self.rest, at);
+            (self.line + lines, column)
+        };
         let (mut holds_something, mut has_quoted_tab) = (false, false);
         while let Some(&byte) = bytes.get(at) {
             match byte {
@@ -98,8 +102,8 @@ impl<'a> Entries<'a> {
                 }
                 b'"' => {
                     let Some(end) = quoted_end(bytes, at + 1) else {
-                        let line = self.line + newlines;
-                        return Err((Unclosed::Quote { line }, line_end(bytes, at)));
+                        let unclosed = Unclosed::Quote { at: place(at) };
+                        return Err((unclosed, line_end(bytes, at)));
                     };
                     has_quoted_tab |= bytes[at..end].contains(&b'\t');
                     holds_something = true;
@@ -113,7 +117,12 @@ impl<'a> Entries<'a> {
                         at += 1;
                     }
                 }
-                b'(' => depth += 1,
+                b'(' => {
+                    if depth == 0 {
+                        opened = at;
+                    }
+                    depth += 1;
+                }
                 // An unmatched closing parenthesis is left in the entry, so that the parser reports
                 // it.
                 b')' => {
@@ -126,7 +135,7 @@ impl<'a> Entries<'a> {
             at += 1;
         }
         if depth > 0 {
-            return Err((Unclosed::Parenthesis { line: self.line }, bytes.len()));
+            return Err((Unclosed::Parenthesis { at: place(opened) }, bytes.len()));
         }
         Ok(Measured {
             len: at,
@@ -475,11 +484,12 @@ mod tests {
     }
 
     #[test]
-    fn unclosed_quotes_and_parentheses_are_reported_with_their_line() {
-        let mut entries = Entries::new("a TXT \"x\\\nb A 1\nc SOA (\nd\n");
-        assert_eq!(entries.next(), Some(Err(Unclosed::Quote { line: 1 })));
+    fn unclosed_quotes_and_parentheses_are_reported_with_their_place() {
+        let mut entries = Entries::new("a TXT \"x\\\nb A 1\nc SOA () (\n(d)\n");
+        assert_eq!(entries.next(), Some(Err(Unclosed::Quote { at: (1, 7) })));
         assert_eq!(entries.next().unwrap().unwrap().line, 2);
-        assert_eq!(entries.next(), Some(Err(Unclosed::Parenthesis { line: 3 })));
+        let unclosed = Unclosed::Parenthesis { at: (3, 10) };
+        assert_eq!(entries.next(), Some(Err(unclosed)));
         assert_eq!(entries.next(), None);
     }
 

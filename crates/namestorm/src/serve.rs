@@ -92,6 +92,6 @@ mod tests {
             "{no_name}"
         );
         let no_zone = error("$ORIGIN z.\n@ 60 NS", &[]);
-        assert!(no_zone.starts_with("zone:2: "), "{no_zone}");
+        assert!(no_zone.starts_with("zone:2:6: "), "{no_zone}");
     }
 }

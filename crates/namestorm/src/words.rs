@@ -94,13 +94,45 @@ pub(crate) struct Position {
 
 /// Returns the position of the word at `index`, or of the last word if there are fewer.
 pub(crate) fn position(text: &str, index: usize) -> Option<Position> {
-    let range = ranges(text).take(index + 1).last()?;
-    let before = &text[..range.start];
+    let range = ranges(text).take(index.saturating_add(1)).last()?;
+    Some(position_at(text, range.start))
+}
+
+/// Returns the position of the character at offset `at`.
+pub(crate) fn position_at(text: &str, at: usize) -> Position {
+    let before = &text[..at];
     let line = before.rsplit('\n').next().unwrap_or(before);
-    Some(Position {
+    Position {
         lines: before.matches('\n').count() as u32,
         column: u16::try_from(line.chars().count() + 1).unwrap_or(0),
-    })
+    }
+}
+
+/// Returns the offset of the first closing parenthesis that has no opening one.
+pub(crate) fn unopened_parenthesis(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut end = 0;
+    let mut words = ranges(text);
+    loop {
+        let word = words.next().unwrap_or(text.len()..text.len());
+        let mut comment = false;
+        for (at, byte) in text[end..word.start].bytes().enumerate() {
+            match byte {
+                b';' => comment = true,
+                b'\n' => comment = false,
+                b'(' if !comment => depth += 1,
+                b')' if !comment => match depth.checked_sub(1) {
+                    Some(less) => depth = less,
+                    None => return Some(end + at),
+                },
+                _ => {}
+            }
+        }
+        if word.is_empty() {
+            return None;
+        }
+        end = word.end;
+    }
 }
 
 /// Returns the length of each label of a name, in bytes. An escape is one byte. After a final dot, there
@@ -140,6 +172,18 @@ mod tests {
         assert_eq!(position(9), Some((2, 9)), "the last word");
         assert_eq!(super::position(" ", 0), None);
         assert_eq!(ranges("a \"b c").last(), Some(2..6));
+    }
+
+    #[test]
+    fn a_closing_parenthesis_needs_an_opening_one() {
+        for (text, at) in [
+            ("a ( b ) c", None),
+            ("a ( b )) \")\"", Some(7)),
+            ("a \")\" \\) ; )\n) b", Some(13)),
+            (")", Some(0)),
+        ] {
+            assert_eq!(unopened_parenthesis(text), at, "{text}");
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn good_zones_are_served_despite_broken_ones() {
     read(&specs, &mut |line| messages.push(line));
     let messages = messages.join("\n");
     assert!(
-        messages.contains("two.example:4: a second zone starts here, other.example.: "),
+        messages.contains("two.example:4:1: a second zone starts here, other.example.: "),
         "{messages}"
     );
 }

@@ -612,7 +612,7 @@ fn other_parameters_in_nsec3param_are_explained() {
             "the NSEC3PARAM record of z. says that names are hashed with {params} iterations, but the \
              NSEC3 records have {records} iterations: sign the zone again"
         );
-        assert!(found.starts_with("refused: f:8: "), "{found}");
+        assert!(found.starts_with("refused: f:8:1: "), "{found}");
         assert!(
             found.contains(&expected) && found.lines().count() == 1,
             "{found}"

@@ -26,7 +26,7 @@ const DEFAULT_TTL: u32 = 3600;
 /// Maximum number of characters that an error message quotes from an entry.
 const EXCERPT: usize = 60;
 /// Blanks at the start of an entry without an owner.
-const INDENT: [char; 3] = [' ', '\t', '\r'];
+pub(super) const INDENT: [char; 3] = [' ', '\t', '\r'];
 const NO_OWNER: &str = "the record has no owner, and no earlier record has one";
 /// Directives, and what is wrong with one that has no other word.
 const DIRECTIVES: [(&str, &str); 3] = [
@@ -34,6 +34,10 @@ const DIRECTIVES: [(&str, &str); 3] = [
     ("$ORIGIN", "name; write $ORIGIN NAME"),
     ("$INCLUDE", "file; write $INCLUDE FILE"),
 ];
+/// The `domain` crate's message about a parenthesis without its counterpart.
+const UNBALANCED: &str = "unbalanced parens";
+/// An index that stands for the last word.
+const LAST_WORD: usize = usize::MAX;
 /// Text that starts data in the generic form (RFC 3597, section 5).
 const GENERIC: &str = "\\#";
 
@@ -65,7 +69,7 @@ pub(super) enum Parsed {
 pub(super) struct EntryError {
     /// The reason and the remedy, with the start of the entry.
     pub(super) message: String,
-    /// The position of the wrong word in the entry, if it is known.
+    /// The position of the wrong word in the entry, if it is not the first one.
     pub(super) position: Option<Position>,
 }
 
@@ -182,16 +186,10 @@ impl EntryParser {
             Err(error) => {
                 self.reset_parser();
                 let reread = rtype.and_then(|rtype| self.reread(&prepared.text, newlines, rtype));
-                let explained = || {
-                    let index = error.index(rtype);
-                    let word = index.and_then(|index| words::ranges(text).nth(index));
-                    let message = match word {
-                        Some(word) if error.message == "bad name" => name_fault(&text[word]),
-                        _ => explain(&error.message, rtype),
-                    };
-                    (message, index)
-                };
-                let entry = reread.unwrap_or_else(|| Err(explained()));
+                if error.message == UNBALANCED {
+                    return Err(unopened(text));
+                }
+                let entry = reread.unwrap_or_else(|| Err(error.explain(text, rtype)));
                 let entry = entry.map_err(|(message, index)| fault(message, index))?;
                 Ok(self.parsed(entry, &prepared, path))
             }
@@ -229,14 +227,10 @@ impl EntryParser {
             entry.push_str(&text[at.end..]);
             return Ok(entry);
         }
-        let data = text::parse(form, &words, self.origin().as_deref()).map_err(|error| {
-            let index = error.index().map(|index| rtype.index + 1 + index);
-            let message = if error.is_about_form() {
-                format!("{error}; write {}", form.usage())
-            } else {
-                error.to_string()
-            };
-            (message, index)
+        let data = text::parse(form, &words, self.origin().as_deref());
+        let data = data.map_err(|error| {
+            let (message, index) = explain_text(&error, rtype.index + 1, form);
+            (message, Some(index))
         })?;
         let _ = write!(entry, " {GENERIC} {} ", data.len());
         for byte in data {
@@ -351,13 +345,22 @@ impl DomainError {
         }
     }
 
+    /// Says what is wrong with the entry `text`. Also returns the index of the wrong word, if it is known.
+    fn explain(&self, text: &str, rtype: Option<StatedType<'_>>) -> Fault {
+        let index = self.index(rtype);
+        let word = index.and_then(|index| words::ranges(text).nth(index));
+        let message = match word {
+            Some(word) if self.message == "bad name" => name_fault(&text[word]),
+            _ => explain(&self.message, rtype),
+        };
+        (message, index)
+    }
+
     /// Returns the index of the word that the error is about, if it is known.
     fn index(&self, rtype: Option<StatedType<'_>>) -> Option<usize> {
         match self.message.as_str() {
-            "unexpected end of entry"
-            | "short buffer"
-            | "missing last owner"
-            | "unbalanced parens" => None,
+            "missing last owner" => None,
+            "unexpected end of entry" | "short buffer" => Some(LAST_WORD),
             "unknown record type with concrete data" | "bad charstr" => {
                 rtype.map(|rtype| rtype.index)
             }
@@ -371,6 +374,63 @@ impl DomainError {
             _ => self.before.checked_sub(1),
         }
     }
+}
+
+/// Returns the error about an entry with a closing parenthesis that has no opening one.
+fn unopened(text: &str) -> EntryError {
+    let position = words::unopened_parenthesis(text);
+    EntryError {
+        message: format!(
+            "a closing parenthesis has no opening one; remove it, or write ( before it: \"{}\"",
+            excerpt(text)
+        ),
+        position: position.map(|at| words::position_at(text, at)),
+    }
+}
+
+/// Says what is wrong with words of data, and returns the index of the wrong one. The data begins with
+/// the word at index `first`.
+fn explain_text(error: &text::TextFault, first: usize, form: &Form) -> (String, usize) {
+    let index = error.index().map_or(LAST_WORD, |index| first + index);
+    let message = if error.is_about_form() {
+        format!("{error}; write {}", form.usage())
+    } else {
+        error.to_string()
+    };
+    (message, index)
+}
+
+/// Says what is wrong with the words of the data in the entry `text`, if it is one of them. Also returns the
+/// index of that word. The `domain` crate accepts a name with an empty label.
+pub(super) fn text_fault(text: &str) -> Option<(String, usize)> {
+    let rtype = master::prepare(text).rtype?;
+    let form = rtype.form.filter(|form| form.is_readable())?;
+    let first = rtype.index + 1;
+    let words: Vec<_> = words::ranges(text)
+        .skip(first)
+        .map(|word| &text[word])
+        .collect();
+    let is_generic = words.first() == Some(&GENERIC);
+    // No origin makes a right name wrong.
+    let error = text::parse(form, &words, Some(name::ROOT)).err();
+    let error = error.filter(|_| !is_generic)?;
+    let (message, index) = explain_text(&error, first, form);
+    Some((format!("{message}: \"{}\"", excerpt(text)), index))
+}
+
+/// Returns the index in the entry `text` of the word for a field of a record's data. Data in generic form
+/// and unknown fields have the first word of the data.
+pub(super) fn data_word(text: &str, field: Option<&str>) -> usize {
+    let Some(rtype) = master::prepare(text).rtype else {
+        return 0;
+    };
+    let first = rtype.index + 1;
+    let is_generic = words::ranges(text)
+        .nth(first)
+        .is_some_and(|word| &text[word] == GENERIC);
+    let mut fields = rtype.form.map_or(&[][..], Form::fields).iter();
+    let index = fields.position(|(word, _)| Some(*word) == field && !is_generic);
+    first + index.unwrap_or(0)
 }
 
 /// Says what is wrong with a directive that has no other word.
@@ -452,7 +512,7 @@ fn explain(message: &str, rtype: Option<StatedType<'_>>) -> String {
 }
 
 /// Says what is wrong with a word that is no name.
-fn name_fault(word: &str) -> String {
+pub(super) fn name_fault(word: &str) -> String {
     let labels = words::label_lengths(word);
     let is_last = |at: usize| at + 1 == labels.len();
     let wrong = labels.iter().enumerate();

@@ -17,6 +17,11 @@ const MAX_NUMBER: u64 = i32::MAX as u64;
 /// The largest width of a number, in characters. A name has no more.
 const MAX_WIDTH: usize = 255;
 
+/// Index of the word of a directive that is its range.
+pub(super) const RANGE: usize = 1;
+/// Index of the word with which the text of its records begins.
+pub(super) const OWNER: usize = 2;
+
 /// Why a directive is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum GenerateError {
@@ -36,6 +41,23 @@ pub(super) enum GenerateError {
     Modifier,
     #[error("an offset makes the number {0}; numbers must be 0 to {MAX_NUMBER}")]
     Number(i64),
+}
+
+impl GenerateError {
+    /// Returns the index of the wrong word in the directive `text`.
+    pub(super) fn index(self, text: &str) -> usize {
+        let mut words = words::ranges(text)
+            .map(|word| &text[word])
+            .enumerate()
+            .skip(OWNER);
+        let found = match self {
+            Self::Missing => return 0,
+            Self::Range | Self::TooMany => return RANGE,
+            Self::Modifier => words.find(|(_, word)| parse_parts(word).is_err()),
+            Self::Number(_) => words.find(|(_, word)| word.contains("${")),
+        };
+        found.map_or(OWNER, |(index, _)| index)
+    }
 }
 
 /// A part of the text with which each record is written.

@@ -22,6 +22,18 @@ pub(crate) enum Fault {
     Trailing { bytes: usize },
 }
 
+impl Fault {
+    /// Returns the word of the wrong field, if it is one.
+    pub(crate) fn word(&self) -> Option<&'static str> {
+        match self {
+            Self::Short { word } | Self::Rule { word, .. } | Self::Digest { word, .. } => {
+                Some(word)
+            }
+            Self::Trailing { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
