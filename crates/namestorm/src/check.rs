@@ -77,9 +77,8 @@ fn check_signed(zone: &Zone, report: &mut Report) {
             .rrset(NSEC3PARAM)
             .map_or(Place::default(), RrsetRef::place);
         let message = format!(
-            "{shown} hashes its names with {} iteration(s); resolvers may ignore its proofs: use \
-             0 (RFC 9276)",
-            params.iterations
+            "{shown} hashes its names with {}; resolvers may ignore its proofs: use 0 (RFC 9276)",
+            dnssec::iterations(params.iterations)
         );
         report.warning(place, message);
     }

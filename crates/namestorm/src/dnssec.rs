@@ -221,6 +221,14 @@ pub(crate) fn listed_types(kind: u16, data: &[u8]) -> Vec<u16> {
     types
 }
 
+/// Describes a number of additional rounds of a hash.
+pub(crate) fn iterations(number: u16) -> String {
+    match number {
+        1 => "1 iteration".to_owned(),
+        number => format!("{number} iterations"),
+    }
+}
+
 /// The fields of an NSEC3 or NSEC3PARAM record (RFC 5155, sections 3.2 and 4.2).
 struct Fields<'a> {
     algorithm: u8,
@@ -250,7 +258,7 @@ impl<'a> Fields<'a> {
             [] => "no salt".to_owned(),
             salt => format!("the salt {}", HEXUPPER.encode(salt)),
         };
-        format!("{salt} and {} iterations", self.iterations)
+        format!("{salt} and {}", iterations(self.iterations))
     }
 
     /// Returns true if the record hashes names with `params`.
@@ -322,10 +330,9 @@ fn nsec3_records<'z>(
 ) -> Result<Chain<'z>, Fault> {
     if params.iterations > MAX_ITERATIONS {
         let message = format!(
-            "the names of {} are hashed with {} iterations: use 0, and at most {MAX_ITERATIONS} \
-             (RFC 9276)",
+            "the names of {} are hashed with {}: use 0, and at most {MAX_ITERATIONS} (RFC 9276)",
             Shown(zone.apex()),
-            params.iterations
+            iterations(params.iterations)
         );
         return Err(fault(place, message));
     }

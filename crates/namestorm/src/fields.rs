@@ -91,6 +91,9 @@ pub(crate) enum Kind {
     Params,
 }
 
+/// The end of the word of a field that is a list.
+pub(crate) const LIST: &str = " ...";
+
 /// A field's word, as shown in messages, and its kind. Some kinds have several words, because they
 /// consist of several words in text.
 pub(crate) type Field = (&'static str, Kind);
@@ -147,9 +150,7 @@ impl Form {
 
     /// Returns true if [`crate::rdata::text`] can read all fields.
     pub(crate) fn is_readable(&self) -> bool {
-        let is_readable = |(_, kind): &Field| {
-            !matches!(kind, Kind::Salt | Kind::Hash | Kind::Gateway | Kind::Params)
-        };
+        let is_readable = |(_, kind): &Field| *kind != Kind::Params;
         self.fields.iter().all(is_readable)
     }
 

@@ -499,7 +499,7 @@ impl<'p> Loader<'p> {
         }
         // This check also covers data in the generic form of RFC 3597.
         rdata::check(rtype, &self.data).map_err(|fault| {
-            entry::text_fault(text).unwrap_or_else(|| {
+            entry::accepted_fault(text).unwrap_or_else(|| {
                 let message = format!("the data is not valid for type {}: {fault}", type_name());
                 (message, entry::data_word(text, fault.word()))
             })

@@ -227,7 +227,7 @@ mod tests {
         let error = error.to_string();
         let name = path.display().to_string();
         assert!(
-            error.starts_with(&format!("the cookie secrets {name} has no ")),
+            error.starts_with(&format!("the cookie secrets {name} have a mistake ")),
             "{error}"
         );
         assert_eq!(cookie(&new), (Presented::Valid, new));
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(source.keys().len(), 2);
         fs::write(&path, "key").unwrap();
         let wrong = format!(
-            "the TSIG keys {} has the end of the file in line 1",
+            "the TSIG keys {} have the end of the file in line 1",
             path.display()
         );
         assert!(source.reload()[0].to_string().starts_with(&wrong));

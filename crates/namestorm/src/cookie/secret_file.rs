@@ -11,7 +11,7 @@ pub const MAX_SECRETS: usize = 4;
 /// Maximum length of a file, in bytes, comments included.
 const MAX_FILE_LEN: u64 = 16_384;
 
-/// Why a file has no secrets for cookies. The message follows the name of the file.
+/// Why a file has no secrets for cookies. The message follows "the cookie secrets" and the name of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CookieFileError {
@@ -20,18 +20,18 @@ pub enum CookieFileError {
     Unreadable(#[from] io::Error),
     /// A line is not a secret.
     #[error(
-        "has no secret in line {line}: write 32 hexadecimal digits, such as openssl rand -hex 16 prints"
+        "have a mistake in line {line}: write 32 hexadecimal digits, such as openssl rand -hex 16 prints"
     )]
     Line {
         /// Number of the line, from 1.
         line: usize,
     },
     /// There are no secrets.
-    #[error("has no secret: write one with openssl rand -hex 16")]
+    #[error("hold no secret: write one with openssl rand -hex 16")]
     Empty,
     /// There are too many secrets or bytes.
     #[error(
-        "has more than {MAX_SECRETS} secrets, or more than {MAX_FILE_LEN} bytes: remove old ones"
+        "are more than {MAX_SECRETS}, or the file has more than {MAX_FILE_LEN} bytes: remove old ones"
     )]
     Long,
 }
@@ -99,16 +99,16 @@ mod tests {
     fn errors_say_what_is_wrong() {
         let secret = "0".repeat(32);
         for (text, error) in [
-            (String::new(), "has no secret: "),
-            ("# only a comment\n".into(), "has no secret: "),
+            (String::new(), "hold no secret: "),
+            ("# only a comment\n".into(), "hold no secret: "),
             (
                 format!("{secret}\n{secret}0\n"),
-                "has no secret in line 2: ",
+                "have a mistake in line 2: ",
             ),
-            (format!("{}g", &secret[1..]), "has no secret in line 1: "),
-            (format!("{}+1", &secret[2..]), "has no secret in line 1: "),
-            (format!("{secret}\n").repeat(5), "has more than 4 secrets"),
-            ("#".repeat(16_385), "has more than 4 secrets"),
+            (format!("{}g", &secret[1..]), "have a mistake in line 1: "),
+            (format!("{}+1", &secret[2..]), "have a mistake in line 1: "),
+            (format!("{secret}\n").repeat(5), "are more than 4, or the file "),
+            ("#".repeat(16_385), "are more than 4, or the file "),
         ] {
             let found = read_text(text.as_bytes()).unwrap_err();
             assert!(found.starts_with(error), "{text}: {found}");

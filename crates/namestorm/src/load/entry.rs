@@ -205,7 +205,11 @@ impl EntryParser {
         newlines: u32,
         rtype: StatedType<'_>,
     ) -> Option<Result<Option<inplace::Entry>, Fault>> {
-        let form = rtype.form.filter(|form| form.is_readable())?;
+        let form = rtype.form?;
+        if !form.is_readable() {
+            let fault = text_fault(text, self.origin().as_deref())?;
+            return Some(Err(fault));
+        }
         let generic = match self.generic(text, rtype, form) {
             Ok(generic) => generic,
             Err(fault) => return Some(Err(fault)),
@@ -401,21 +405,26 @@ fn explain_text(error: &text::TextFault, first: usize, form: &Form) -> (String, 
 }
 
 /// Says what is wrong with the words of the data in the entry `text`, if it is one of them. Also returns the
-/// index of that word. The `domain` crate accepts a name with an empty label.
-pub(super) fn text_fault(text: &str) -> Option<(String, usize)> {
+/// index of that word.
+fn text_fault(text: &str, origin: Option<&[u8]>) -> Option<Fault> {
     let rtype = master::prepare(text).rtype?;
-    let form = rtype.form.filter(|form| form.is_readable())?;
-    let first = rtype.index + 1;
+    let (form, first) = (rtype.form?, rtype.index + 1);
     let words: Vec<_> = words::ranges(text)
         .skip(first)
         .map(|word| &text[word])
         .collect();
     let is_generic = words.first() == Some(&GENERIC);
-    // No origin makes a right name wrong.
-    let error = text::parse(form, &words, Some(name::ROOT)).err();
-    let error = error.filter(|_| !is_generic)?;
+    let error = text::parse(form, &words, origin).err();
+    let error = error.filter(|error| !is_generic && *error != text::TextFault::Unread)?;
     let (message, index) = explain_text(&error, first, form);
-    Some((format!("{message}: \"{}\"", excerpt(text)), index))
+    Some((message, Some(index)))
+}
+
+/// Like [`text_fault`], for data that the `domain` crate accepts, such as a name with an empty label.
+pub(super) fn accepted_fault(text: &str) -> Option<(String, usize)> {
+    // No origin makes a right name wrong.
+    let (message, index) = text_fault(text, Some(name::ROOT))?;
+    Some((format!("{message}: \"{}\"", excerpt(text)), index?))
 }
 
 /// Returns the index in the entry `text` of the word for a field of a record's data. Data in generic form
@@ -546,8 +555,8 @@ fn with_fields(meaning: &str, rtype: Option<StatedType<'_>>) -> String {
     }
 }
 
-/// Rewrites a parser error about a class or an unknown directive. Any other error keeps its text,
-/// and the fields of the type follow.
+/// Rewrites a parser error about a class or an unknown directive. Any other error is about the data, which
+/// [`text_fault`] explains better.
 fn explain_word(message: &str, rtype: Option<StatedType<'_>>) -> String {
     match message.split_once(": ") {
         Some(("different class", classes)) => {
@@ -557,7 +566,7 @@ fn explain_word(message: &str, rtype: Option<StatedType<'_>>) -> String {
         Some(("unknown control", word)) => {
             format!("{word} is not known; the directives are $ORIGIN, $TTL, $INCLUDE and $GENERATE")
         }
-        _ => with_fields(message, rtype),
+        _ => with_fields("a field has not the form that it needs", rtype),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::fields::LIST;
+
 /// Why data is not valid for its type. Each `word` is that of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -34,11 +36,23 @@ impl Fault {
     }
 }
 
+/// Shows the word of a field. The word of a list stands for one of its items.
+struct Shown(&'static str);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.strip_suffix(LIST) {
+            Some(item) => write!(f, "the list of {item}"),
+            None => f.write_str(self.0),
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Short { word } => write!(f, "it ends before the end of {word}"),
-            Self::Rule { word, rule } => write!(f, "{word} {rule}"),
+            Self::Short { word } => write!(f, "it ends before the end of {}", Shown(word)),
+            Self::Rule { word, rule } => write!(f, "{} {rule}", Shown(word)),
             Self::Digest {
                 word,
                 expected,

@@ -6,16 +6,18 @@
 mod address;
 mod key;
 mod location;
+mod params;
 
 use std::fmt;
 
+use data_encoding::BASE32HEX_NOPAD;
 use domain::base::iana::SecurityAlgorithm;
 use domain::base::name::UncertainName;
 use domain::base::scan::{Symbol, Symbols};
 use domain::rdata::dnssec::Timestamp;
 use domain::utils::{base16, base64};
 
-use crate::fields::{self, Form, Kind};
+use crate::fields::{self, Form, Kind, LIST};
 use crate::name;
 use crate::words;
 
@@ -55,6 +57,10 @@ pub(crate) enum TextFault {
     LongString { index: usize },
     /// The data is too long.
     LongData,
+    /// A parameter of a service breaks this rule.
+    Param { index: usize, rule: &'static str },
+    /// The field cannot be read here, but no fault was found in it.
+    Unread,
     /// A word is not what the field needs.
     Wrong {
         index: usize,
@@ -81,7 +87,12 @@ impl fmt::Display for TextFault {
                 "a string has at most 255 bytes; write a longer text as several quoted strings",
             ),
             Self::LongData => f.write_str("data has at most 65535 bytes"),
-            Self::Wrong { field, need, .. } => write!(f, "{field} must be {need}"),
+            Self::Param { rule, .. } => f.write_str(rule),
+            Self::Unread => f.write_str("the data is not valid"),
+            Self::Wrong { field, need, .. } => match field.strip_suffix(LIST) {
+                Some(item) => write!(f, "each {item} must be {need}"),
+                None => write!(f, "{field} must be {need}"),
+            },
         }
     }
 }
@@ -98,12 +109,13 @@ impl TextFault {
     /// Returns the index of the word with the fault. Returns `None` if no single word is wrong.
     pub(crate) fn index(&self) -> Option<usize> {
         match self {
-            Self::Missing | Self::LongData => None,
+            Self::Missing | Self::LongData | Self::Unread => None,
             Self::Extra { index }
             | Self::NoOrigin { index }
             | Self::Escape { index }
             | Self::Control { index }
             | Self::LongString { index }
+            | Self::Param { index, .. }
             | Self::Wrong { index, .. } => Some(*index),
         }
     }
@@ -212,9 +224,13 @@ impl<'w> Reader<'w> {
             Kind::Atm => self.atm()?,
             Kind::Host => self.host()?,
             Kind::Suffix => self.suffix()?,
-            // The `domain` crate reads the types with these fields.
-            Kind::Salt | Kind::Hash | Kind::Gateway | Kind::Params => {
-                return Err(self.wrong("written as \\# LENGTH HEX"));
+            Kind::Gateway => self.gateway()?,
+            Kind::Salt => self.salt()?,
+            Kind::Hash => self.hash()?,
+            // Only the `domain` crate reads parameters.
+            Kind::Params => {
+                self.params()?;
+                return Err(TextFault::Unread);
             }
         }
         Ok(())
@@ -326,6 +342,10 @@ impl<'w> Reader<'w> {
             self.out.extend(origin);
             return Ok(());
         }
+        if word == "." {
+            self.out.extend(name::ROOT);
+            return Ok(());
+        }
         match UncertainName::<Vec<u8>>::from_chars(words::content(word).chars()) {
             Ok(UncertainName::Absolute(name)) => self.out.extend(name.as_slice()),
             Ok(UncertainName::Relative(name)) => {
@@ -381,6 +401,35 @@ impl<'w> Reader<'w> {
         Ok(())
     }
 
+    /// Reads a salt: a hyphen, or hexadecimal digits (RFC 5155, section 3.3).
+    fn salt(&mut self) -> Result<(), TextFault> {
+        let word = self.word()?;
+        let bytes = if word == "-" {
+            Some(Vec::new())
+        } else {
+            base16::decode_vec(word).ok()
+        };
+        let bytes = bytes.filter(|bytes| bytes.len() <= MAX_STRING);
+        let bytes = self.some(bytes, "-, or an even number of hexadecimal digits")?;
+        self.out.push(bytes.len() as u8);
+        self.out.extend(bytes);
+        Ok(())
+    }
+
+    /// Reads the hash of the next owner (RFC 5155, section 3.3).
+    fn hash(&mut self) -> Result<(), TextFault> {
+        let word = self.word()?.to_ascii_uppercase();
+        let bytes = BASE32HEX_NOPAD.decode(word.as_bytes()).ok();
+        let bytes = bytes.filter(|bytes| (1..=MAX_STRING).contains(&bytes.len()));
+        let bytes = self.some(
+            bytes,
+            "a hash in base 32, with the digits 0 to 9 and A to V",
+        )?;
+        self.out.push(bytes.len() as u8);
+        self.out.extend(bytes);
+        Ok(())
+    }
+
     fn base64(&mut self) -> Result<(), TextFault> {
         let digits = self.joined()?;
         let bytes: Option<Vec<u8>> = base64::decode(&digits).ok();
@@ -402,7 +451,7 @@ impl<'w> Reader<'w> {
     }
 
     fn types(&mut self) -> Result<(), TextFault> {
-        let types = self.type_list(u16::MAX, "a list of record types, such as A NS TYPE65280")?;
+        let types = self.type_list(u16::MAX, "a record type, such as A, NS or TYPE65280")?;
         for block in types.chunk_by(|a, b| a >> 8 == b >> 8) {
             let start = self.out.len() + 2;
             let last = usize::from(block[block.len() - 1] & 0xff);
@@ -414,7 +463,7 @@ impl<'w> Reader<'w> {
     }
 
     fn old_types(&mut self) -> Result<(), TextFault> {
-        let types = self.type_list(127, "a list of record types below 128, such as A NS")?;
+        let types = self.type_list(127, "a record type below 128, such as A or NS")?;
         let start = self.out.len();
         if types.is_empty() {
             return Err(TextFault::Missing);

@@ -23,7 +23,7 @@ pub enum KeyFileError {
     Unreadable(#[from] io::Error),
     /// The text is not that of keys.
     #[error(
-        "has {found} in line {line}, column {column}, where {wanted} must be: write keys as tsig-keygen \
+        "have {found} in line {line}, column {column}, where {wanted} must be: write keys as tsig-keygen \
          does, such as key \"NAME\" {{ algorithm hmac-sha256; secret \"BASE64\"; }};"
     )]
     Syntax {
@@ -37,13 +37,13 @@ pub enum KeyFileError {
         wanted: String,
     },
     /// There are no keys.
-    #[error("has no key: write one with tsig-keygen NAME")]
+    #[error("have no key: write one with tsig-keygen NAME")]
     Empty,
     /// There are too many keys or bytes.
-    #[error("has more than {MAX_KEYS} keys, or more than {MAX_FILE_LEN} bytes: remove old ones")]
+    #[error("have more than {MAX_KEYS} keys, or more than {MAX_FILE_LEN} bytes: remove old ones")]
     Long,
     /// Two keys have the same name.
-    #[error("has two keys that are called {0}: remove one of them")]
+    #[error("have two keys that are called {0}: remove one of them")]
     Twice(String),
 }
 
@@ -262,68 +262,68 @@ mod tests {
     fn errors_name_the_place_and_never_the_secret() {
         let secret = KEY.replace("8jd/Ieo=", "8jd/Ie!");
         for (text, error) in [
-            ("", "has no key: "),
+            ("", "have no key: "),
             (
                 "/* open",
-                "has the end of the file in line 1, column 8, where */ must be",
+                "have the end of the file in line 1, column 8, where */ must be",
             ),
             (
                 "/*/",
-                "has the end of the file in line 1, column 4, where */",
+                "have the end of the file in line 1, column 4, where */",
             ),
             (
                 "options { };",
-                "has another word in line 1, column 1, where the word key must be",
+                "have another word in line 1, column 1, where the word key must be",
             ),
             (
                 "\n key { ",
-                "has { in line 2, column 6, where the name of a key must be",
+                "have { in line 2, column 6, where the name of a key must be",
             ),
             (
                 "key a..b {};",
-                "has another word in line 1, column 5, where the name",
+                "have another word in line 1, column 5, where the name",
             ),
             (
                 "key a \"{\"",
-                "has another word in line 1, column 7, where { must be",
+                "have another word in line 1, column 7, where { must be",
             ),
             (
                 "key a { \"8jd/Ieo=\"; };",
-                "has another word in line 1, column 9, where algorithm, secret or }",
+                "have another word in line 1, column 9, where algorithm, secret or }",
             ),
             (
                 "key a { secret AA==; secret AA==; };",
-                "has another word in line 1, column 22, where algorithm",
+                "have another word in line 1, column 22, where algorithm",
             ),
             (
                 "key a { secret AAAA; };",
-                "has ; in line 1, column 23, where an algorithm",
+                "have ; in line 1, column 23, where an algorithm",
             ),
             (
                 "key a { algorithm hmac-sha1; };",
-                "has ; in line 1, column 31, where a secret",
+                "have ; in line 1, column 31, where a secret",
             ),
             (
                 "key a { algorithm hmac-md5; secret AA==; };",
-                "has hmac-md5 in line 1, column 19, where one of hmac-sha1, ",
+                "have hmac-md5 in line 1, column 19, where one of hmac-sha1, ",
             ),
             (
                 "key a { algorithm hmac-sha1; secret \"\"; };",
-                "has another word in line 1, column 37, where a secret in base64",
+                "have another word in line 1, column 37, where a secret in base64",
             ),
             (
                 &secret,
-                "has another word in line 3, column 9, where a secret in base64",
+                "have another word in line 3, column 9, where a secret in base64",
             ),
             (
                 "key a { secret AA==",
-                "has the end of the file in line 1, column 20, where ; must",
+                "have the end of the file in line 1, column 20, where ; must",
             ),
             (
                 "key a { lifetime 3; };",
-                "has another word in line 1, column 9, where algorithm, secret or }",
+                "have another word in line 1, column 9, where algorithm, secret or }",
             ),
-            (&KEY.repeat(2), "has two keys that are called a-key.: "),
+            (&KEY.repeat(2), "have two keys that are called a-key.: "),
         ] {
             let found = parse(text).unwrap_err().to_string();
             assert!(found.starts_with(error), "{text}: {found}");

@@ -69,6 +69,33 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads the gateway of the type that was read before (RFC 4025, section 3.1). The key after it may be
+    /// missing only without an algorithm.
+    pub(super) fn gateway(&mut self) -> Result<(), TextFault> {
+        let [_, kind, algorithm] = *self.out else {
+            return Err(TextFault::Missing);
+        };
+        match kind {
+            0 => {
+                let is_none = self.word()? == ".";
+                self.some(is_none.then_some(()), "'.', because GATEWAY-TYPE is 0")?;
+            }
+            1 => self.ipv4()?,
+            2 => self.ipv6()?,
+            3 => self.name()?,
+            _ => {
+                // The word before the algorithm.
+                self.field = "GATEWAY-TYPE";
+                self.index -= 1;
+                return Err(self.wrong("0 (none), 1 (IPv4), 2 (IPv6) or 3 (name)"));
+            }
+        }
+        if algorithm != 0 && self.rest().is_empty() {
+            return Err(TextFault::Missing);
+        }
+        Ok(())
+    }
+
     /// Reads address prefixes up to the end (RFC 3123, section 5).
     pub(super) fn prefixes(&mut self) -> Result<(), TextFault> {
         while !self.rest().is_empty() {
@@ -76,7 +103,7 @@ impl Reader<'_> {
             let prefix = prefix(word);
             let prefix = self.some(
                 prefix,
-                "prefixes such as 1:192.0.2.0/24 or !2:2001:db8::/32",
+                "a prefix such as 1:192.0.2.0/24 or !2:2001:db8::/32",
             )?;
             self.out.extend(prefix);
         }
