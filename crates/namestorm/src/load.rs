@@ -9,6 +9,7 @@ mod generate;
 mod origin;
 mod source;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -508,9 +509,18 @@ impl<'p> Loader<'p> {
 
     fn finish(mut self) -> Result<Loaded, Broken> {
         let report = &mut self.report;
-        let zone = self.builder.map(|builder| {
-            builder.finish(|place| report.warning(place, "duplicate record: dropped"))
-        });
+        // The records of one $GENERATE have the same place.
+        let mut duplicates = BTreeMap::new();
+        let zone = self
+            .builder
+            .map(|builder| builder.finish(|place| *duplicates.entry(place).or_insert(0_u64) += 1));
+        for (place, count) in duplicates {
+            let message = match count {
+                1 => "duplicate record: dropped".to_owned(),
+                count => format!("{count} duplicate records: dropped"),
+            };
+            report.warning(place, message);
+        }
         match &zone {
             // After an error, some records are missing. The zone is not checked, because the check
             // would report misleading problems.

@@ -162,3 +162,14 @@ fn errors_in_directives_say_what_to_write() {
     let lines: Vec<_> = report.findings().iter().map(|found| found.line).collect();
     assert_eq!(lines, [1, 2, 3], "{report}");
 }
+
+#[test]
+fn duplicates_of_one_directive_are_counted() {
+    finds(
+        "a 60 A 192.0.2.1\na 60 A 192.0.2.1\n$GENERATE 0-999 a 60 A 192.0.2.1\n$TTL 60\n",
+        &[
+            "f:5: warning: duplicate record: dropped",
+            "f:6: warning: 1000 duplicate records: dropped",
+        ],
+    );
+}

@@ -107,7 +107,10 @@ mod tests {
             ),
             (format!("{}g", &secret[1..]), "have a mistake in line 1: "),
             (format!("{}+1", &secret[2..]), "have a mistake in line 1: "),
-            (format!("{secret}\n").repeat(5), "are more than 4, or the file "),
+            (
+                format!("{secret}\n").repeat(5),
+                "are more than 4, or the file ",
+            ),
             ("#".repeat(16_385), "are more than 4, or the file "),
         ] {
             let found = read_text(text.as_bytes()).unwrap_err();
