@@ -1,12 +1,16 @@
 //! What metrics mean, for their HELP lines.
 
 /// What each metric of the servers means. Its name is without the program and the unit `total`.
-const MEANINGS: [(&str, &str); 91] = [
+const MEANINGS: [(&str, &str); 94] = [
     (
         "access_log_lines_lost",
         "Lines of the access log that did not fit its ring, or could not be written",
     ),
     ("addresses", "Addresses that are served"),
+    (
+        "alias_chains_cut",
+        "Replies that end after 16 aliases, before the end of their chain",
+    ),
     ("answers", "Answers by status"),
     (
         "assembled",
@@ -73,6 +77,10 @@ const MEANINGS: [(&str, &str); 91] = [
     (
         "entry_lists_reclaimed",
         "Times at which the connection with the least progress lost its list of sent data",
+    ),
+    (
+        "exempt_from_the_rate_limit",
+        "Queries over the rate limit that were answered, by why they have no limit",
     ),
     ("file_bytes_read", "Bytes of files read from the disk"),
     (
@@ -160,6 +168,10 @@ const MEANINGS: [(&str, &str); 91] = [
     (
         "replies_by_zone",
         "Replies by zone, transport and response code",
+    ),
+    (
+        "replies_without_room",
+        "Replies with SERVFAIL because the longest message has no room for signatures and proofs",
     ),
     (
         "request_seconds",

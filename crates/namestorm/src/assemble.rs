@@ -63,7 +63,7 @@ impl Assembler {
         counters.assembled += 1;
         let question = (name, qtype);
         let wanted = wanted(qtype, dnssec, context.over_tcp);
-        Some(self.compose((answers, zone), question, key, resolution, wanted))
+        Some(self.compose((answers, zone), question, key, resolution, wanted, counters))
     }
 
     /// Asks the hook and returns the answer, or `None` if the hook chooses not to reply. `soa` is
@@ -110,31 +110,32 @@ impl Assembler {
         let dnssec = dnssec && is_from_zone;
         let question = (name, qtype);
         let wanted = wanted(qtype, dnssec, context.over_tcp);
-        Some(self.compose((answers, zone), question, key, resolution, wanted))
+        Some(self.compose((answers, zone), question, key, resolution, wanted, counters))
     }
 
     /// Assembles the answer from `resolution`, the result of the lookup or the hook's decision.
     #[inline(always)]
     fn compose<'a>(
         &'a mut self,
-        (answers, zone): (&'a Answers, &'a ZoneAnswers),
+        zones: (&'a Answers, &'a ZoneAnswers),
         question: (&[u8], u16),
         key: &mut Key,
         resolution: Resolution<'a>,
         wanted: Wanted,
+        counters: &mut Counters,
     ) -> Body<'a> {
         let buffers = &mut self.buffers;
         // An answer prepared for an ancestor or a wildcard can be sent for this name after its
         // pointers have been adjusted.
         let shift = |answer: &Answer<'_>| question.0.len().saturating_sub(answer.name_len());
-        let is_signed = wanted.signatures && zone.denial().is_some();
+        let is_signed = wanted.signatures && zones.1.denial().is_some();
         match resolution {
             Resolution::Broken => Body::error(rcode::SERVFAIL, ExtendedError::InvalidData),
             Resolution::Alias(_) | Resolution::Substitution(_) => {
-                chain::follow(answers, zone, question, resolution, wanted, key, buffers)
+                chain::follow(zones, question, resolution, wanted, key, buffers, counters)
             }
             _ if is_signed => {
-                chain::follow(answers, zone, question, resolution, wanted, key, buffers)
+                chain::follow(zones, question, resolution, wanted, key, buffers, counters)
             }
             Resolution::Answer(answer) if wanted.one_rrset => {
                 Body::shifted(&answer, shift(&answer), &mut buffers.message).first_rrset()

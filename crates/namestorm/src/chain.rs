@@ -28,6 +28,7 @@ use udpip::Tail;
 use self::places::{Move, Names, Place};
 use crate::answers::{Answer, Answers, Foreseen, Resolution, Search, ZoneAnswers};
 use crate::body::{Body, first_rrset, records_len};
+use crate::counters::Counters;
 use crate::edns::{ExtendedError, OPT_LEN};
 use crate::key::Key;
 use crate::name::{self, MAX_SORT_KEY};
@@ -119,22 +120,23 @@ enum Stop {
     NoRoom,
     /// The substituted name is too long (RFC 6672, section 2.2).
     NameTooLong,
-    /// The chain has looped back to one of its names, or has too many steps. The client continues
-    /// from the last name, or detects the loop.
-    Open,
+    /// The chain has looped back to one of its names. The client detects the loop.
+    Loop,
+    /// The chain has too many steps. The client continues from the last name.
+    TooLong,
 }
 
 /// Answers a query for `qtype` at `qname`, whose `resolution` in `zone` is known. `key` is the key
 /// of `qname`. The search in `buffers` has found the resolution. Writes what is `wanted`.
 #[inline(never)]
 pub(crate) fn follow<'a, 'z>(
-    answers: &'z Answers,
-    mut zone: &'z ZoneAnswers,
+    (answers, mut zone): (&'z Answers, &'z ZoneAnswers),
     (qname, qtype): (&[u8], u16),
     mut resolution: Resolution<'z>,
     wanted: Wanted,
     key: &mut Key,
     buffers: &'a mut Buffers,
+    counters: &mut Counters,
 ) -> Body<'a> {
     let Buffers {
         search,
@@ -142,7 +144,7 @@ pub(crate) fn follow<'a, 'z>(
         name,
         message,
     } = buffers;
-    let mut chain = Chain::new(qname, wanted, name, message);
+    let mut chain = Chain::new(qname, wanted, name, message, counters);
     let mut is_found = false;
     loop {
         if wanted.signatures && !is_found {
@@ -165,9 +167,10 @@ pub(crate) fn follow<'a, 'z>(
         };
         match step {
             Ok(()) => {}
-            Err(Stop::Open) => return chain.end(rcode::NOERROR),
+            Err(Stop::Loop) => return chain.end(rcode::NOERROR),
+            Err(Stop::TooLong) => return chain.cut(),
             Err(Stop::NameTooLong) => return chain.end(rcode::YXDOMAIN),
-            Err(Stop::NoRoom) => return no_room(),
+            Err(Stop::NoRoom) => return chain.no_room(),
         }
         // The synthesized CNAME record answers a query for CNAME or ANY, so the alias is not
         // followed (RFC 1034, section 3.6.2).
@@ -193,12 +196,6 @@ pub(crate) fn follow<'a, 'z>(
     }
 }
 
-/// Returns the body of a reply that cannot hold its signatures and proofs.
-#[cold]
-fn no_room<'a>() -> Body<'a> {
-    Body::error(rcode::SERVFAIL, ExtendedError::Other)
-}
-
 /// The answer built so far, and the state of the chain.
 struct Chain<'a, 'q, 'z> {
     qname: &'q [u8],
@@ -222,10 +219,17 @@ struct Chain<'a, 'q, 'z> {
     is_referral: bool,
     /// The proofs that the answer needs. They follow the other records of the authority section.
     proofs: ArrayVec<Piece<'z>, MAX_PROOFS>,
+    counters: &'q mut Counters,
 }
 
 impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
-    fn new(qname: &'q [u8], wanted: Wanted, name: &'a mut NameBuf, scratch: &'a mut [u8]) -> Self {
+    fn new(
+        qname: &'q [u8],
+        wanted: Wanted,
+        name: &'a mut NameBuf,
+        scratch: &'a mut [u8],
+        counters: &'q mut Counters,
+    ) -> Self {
         name.set(&[qname]);
         let whole = Place {
             at: QUESTION_AT,
@@ -247,6 +251,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             wanted,
             is_referral: false,
             proofs: ArrayVec::new(),
+            counters,
         }
     }
 
@@ -291,7 +296,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     /// CNAME with the same TTL (RFC 6672, section 3.1).
     fn substitute(&mut self, dname: Answer<'z>) -> Result<(), Stop> {
         if self.names.steps() == MAX_CHAIN {
-            return Err(Stop::Open);
+            return Err(Stop::TooLong);
         }
         if !self.has(&dname) {
             let signed = dname.variant(self.wanted.signatures);
@@ -320,7 +325,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     /// Writes the CNAME record of an alias, and makes the record's target the chain's last name.
     fn follow_alias(&mut self, alias: &Answer<'_>) -> Result<(), Stop> {
         if self.names.steps() == MAX_CHAIN {
-            return Err(Stop::Open);
+            return Err(Stop::TooLong);
         }
         let from = self.name.clone();
         let fields = redirect::target(alias, from.bytes(), self.name);
@@ -353,7 +358,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         let end = self.len + POINTER + FIELDS + data_len;
         if self.tail_at() + end > MAX_POINTER {
             self.step_far(from, fields, signatures)?;
-            return if is_loop { Err(Stop::Open) } else { Ok(()) };
+            return if is_loop { Err(Stop::Loop) } else { Ok(()) };
         }
         let record = self.tail.get_mut(self.len..end).ok_or(Stop::NoRoom)?;
         record[..2].copy_from_slice(&(0xc000 | owner).to_be_bytes());
@@ -371,7 +376,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         // The number of steps is bounded.
         let _ = self.names.0.try_push(place);
         self.sign(owner, signatures)?;
-        if is_loop { Err(Stop::Open) } else { Ok(()) }
+        if is_loop { Err(Stop::Loop) } else { Ok(()) }
     }
 
     /// Writes signatures that were prepared for another name. `owner` is the offset in the message of
@@ -522,10 +527,13 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             return self.end(rcode::NOERROR);
         }
         let is_longer = self.len - start > answer.tail().bytes.len();
-        let required = answer.required();
-        self.required = required.map(|(tail, count)| match is_longer {
-            false => (start + tail.bytes.len(), count),
-            true => (start + self.first_records(start, answer, count), count),
+        self.required = answer.required().map(|(tail, count)| {
+            let len = if is_longer {
+                self.first_records(start, answer, count)
+            } else {
+                tail.bytes.len()
+            };
+            (start + len, count)
         });
         self.end(rcode)
     }
@@ -552,12 +560,12 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             return self.end(rcode::NOERROR);
         }
         if !self.append_proofs() {
-            return no_room();
+            return self.no_room();
         }
         let rest_at = self.len;
         let counts = [0, 0, additional];
         if !self.append_part(piece, end..bytes.len(), counts, before) {
-            return no_room();
+            return self.no_room();
         }
         let required = piece.answer.required();
         self.required = required.map(|(_, count)| {
@@ -577,12 +585,26 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         is_whole
     }
 
+    /// Returns the answer built so far, for a chain with too many steps.
+    #[cold]
+    fn cut(&mut self) -> Body<'a> {
+        self.counters.chains_cut += 1;
+        self.end(rcode::NOERROR)
+    }
+
+    /// Returns the body of a reply that cannot hold its signatures and proofs.
+    #[cold]
+    fn no_room(&mut self) -> Body<'a> {
+        self.counters.without_room += 1;
+        Body::error(rcode::SERVFAIL, ExtendedError::Other)
+    }
+
     /// Returns the answer built so far, with its proofs. AA is set because this flag refers to the qname
     /// (RFC 1035, section 4.1.1), for which we are authoritative. The exception is a referral of the
     /// qname itself.
     fn end(&mut self, rcode: u16) -> Body<'a> {
         if !self.append_proofs() {
-            return no_room();
+            return self.no_room();
         }
         let bytes: &'a mut [u8] = std::mem::take(&mut self.tail);
         let bytes: &'a [u8] = bytes;

@@ -64,6 +64,49 @@ fn ask_zone(text: &str, qname: &str, qtype: u16, opt: &[u8]) -> (usize, Vec<Stri
 }
 
 #[test]
+fn chains_that_are_cut_and_replies_without_room_are_counted() {
+    let mut records = vec![
+        (
+            "example.org.".to_owned(),
+            "SOA",
+            "ns host 1 2 3 4 60".to_owned(),
+        ),
+        ("example.org.".to_owned(), "NS", "ns.far.net.".to_owned()),
+        (
+            "loop.example.org.".to_owned(),
+            "CNAME",
+            "loop.example.org.".to_owned(),
+        ),
+    ];
+    records.push(("c17.example.org.".to_owned(), "A", "192.0.2.1".to_owned()));
+    for i in 0..17 {
+        let target = format!("c{}.example.org.", i + 1);
+        records.push((format!("c{i}.example.org."), "CNAME", target));
+    }
+    for i in 0..4_070 {
+        let address = format!("10.0.{}.{}", i >> 8, i & 255);
+        records.push(("*.big.example.org.".to_owned(), "A", address));
+    }
+    let zone = sign("example.org.", 60, &records, Denial::Nsec);
+    let answers = prepare_text(&format!("$ORIGIN example.org.\n{zone}"), Form::Wire).unwrap();
+    let mut responder = Responder::new(Arc::new(answers));
+    let mut ask = |qname: &str| {
+        let mut query = vec![0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+        query.extend(name::parse(qname).unwrap());
+        query.extend([0, 1, 0, 1, 0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0]);
+        responder.respond(&mut query, Transport::Tcp).unwrap();
+        let counters = responder.counters();
+        (query[3] & 15, counters.chains_cut, counters.without_room)
+    };
+    assert_eq!(ask("c1.example.org"), (0, 0, 0));
+    assert_eq!(ask("loop.example.org"), (0, 0, 0));
+    assert_eq!(ask("c0.example.org"), (0, 1, 0));
+    let long = "x".repeat(60);
+    let longest = format!("{long}.{long}.{long}.big.example.org");
+    assert_eq!(ask(&longest), (2, 1, 1));
+}
+
+#[test]
 fn compression_pointers_of_a_long_answer_are_adjusted() {
     // The answer is longer than the largest offset that a pointer can hold (0x3fff), so pointers
     // lead only to names near its start.

@@ -48,6 +48,10 @@ pub struct Counters {
     /// Replies assembled after a lookup of the name, for example wildcard matches, referrals and
     /// negative answers.
     pub assembled: u64,
+    /// Replies that end before the end of their chain of aliases, because it has too many steps.
+    pub chains_cut: u64,
+    /// Replies with SERVFAIL because the longest message has no room for the signatures and proofs.
+    pub without_room: u64,
     /// Replies to queries that the hook was asked about, including those with SERVFAIL because the
     /// hook returned an error.
     pub hooked: u64,
@@ -67,6 +71,10 @@ pub struct Counters {
     pub good_signatures: u64,
     /// Queries over the rate limit that got a truncated reply, or BADCOOKIE.
     pub slipped: u64,
+    /// Queries over the rate limit that were answered, because the client has no limit.
+    pub(crate) exempt_clients: u64,
+    /// Queries over the rate limit that were answered because of a valid server cookie.
+    pub(crate) exempt_cookies: u64,
     /// Messages dropped because of the rate limit.
     pub limited: u64,
     /// Messages dropped because they are shorter than a DNS header.
@@ -85,6 +93,19 @@ impl Counters {
             ("a response, not a query", self.responses),
             ("no reply from the hook", self.unanswered),
             ("rate limit", self.limited),
+        ]
+    }
+
+    /// Returns the number of queries over the rate limit by the reply that they got: a short one, or none.
+    pub fn by_limit(&self) -> [(&'static str, u64); 2] {
+        [("slipped", self.slipped), ("dropped", self.limited)]
+    }
+
+    /// Returns the number of queries over the rate limit that were answered, by the reason.
+    pub fn exempt(&self) -> [(&'static str, u64); 2] {
+        [
+            ("client", self.exempt_clients),
+            ("cookie", self.exempt_cookies),
         ]
     }
 

@@ -1,6 +1,7 @@
 //! The program that `control` runs: the prepared zones, and the reports about them.
 
 mod reloading;
+mod tallies;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -20,9 +21,9 @@ use nmio::Port;
 use nmio::device::{Device, MemoryPlan, Transport};
 use tcpip::Stack;
 
+use self::tallies::{tally_limits, tally_proofs};
 use crate::answers::Answers;
 use crate::compile::compile;
-use crate::counters::Counters;
 use crate::defence::{Defence, DefenceArgs};
 use crate::hook::{Hook, NoHook};
 use crate::identity::{Identity, IdentityArgs};
@@ -628,9 +629,7 @@ where
         }
         tally_proofs(udp, tcp, tally);
         tally.event("truncated", udp.truncated);
-        for (reply, count) in [("slipped", udp.slipped), ("dropped", udp.limited)] {
-            tally.event_of("rate limited", ("reply", reply), count);
-        }
+        tally_limits(udp, tcp, tally);
         tally.event("assembled", udp.assembled + tcp.assembled);
         if server.answers().has_hooked() {
             tally.event("answered by the hook", udp.hooked + tcp.hooked);
@@ -664,21 +663,6 @@ where
 
     fn walk<P: Port>(&self, server: &mut UdpAndTcp<H>, now: nmio::Instant, walk: &mut Walk) {
         walk.visit(Self::NAME, server.tcp_mut(), now);
-    }
-}
-
-/// Adds the queries with cookies and signatures, by what these prove.
-fn tally_proofs(udp: &Counters, tcp: &Counters, tally: &mut Tally) {
-    for ((cookie, over_udp), (_, over_tcp)) in udp.by_cookie().into_iter().zip(tcp.by_cookie()) {
-        tally.detail("queries by cookie", ("cookie", cookie), over_udp + over_tcp);
-    }
-    let signatures = udp.by_signature().into_iter().zip(tcp.by_signature());
-    for ((kind, over_udp), (_, over_tcp)) in signatures {
-        tally.detail(
-            "queries by signature",
-            ("signature", kind),
-            over_udp + over_tcp,
-        );
     }
 }
 

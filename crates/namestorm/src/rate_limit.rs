@@ -50,11 +50,20 @@ impl Default for RateLimit {
     }
 }
 
+/// Why a query has no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exemption {
+    /// The client's network is allowed, or is loopback.
+    Client,
+    /// The query has a valid server cookie.
+    Cookie,
+}
+
 /// What happens to a query over the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excess {
-    /// It is answered, because its client has no limit.
-    Answered,
+    /// It is answered, because it has no limit.
+    Answered(Exemption),
     /// It gets a short reply.
     Slipped,
     /// It gets no reply.
@@ -97,8 +106,11 @@ impl RateLimiter {
     #[inline(never)]
     pub(crate) fn excess(&mut self, client: IpAddr, has_cookie: impl FnOnce() -> bool) -> Excess {
         let is_allowed = self.allowed.iter().any(|prefix| prefix.contains(client));
-        if client.is_loopback() || is_allowed || has_cookie() {
-            return Excess::Answered;
+        if client.is_loopback() || is_allowed {
+            return Excess::Answered(Exemption::Client);
+        }
+        if has_cookie() {
+            return Excess::Answered(Exemption::Cookie);
         }
         let key = self.key(client);
         if self.accounts.slips(key, self.slip) {

@@ -18,7 +18,7 @@ use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
 use crate::query::HEADER_LEN;
 use crate::query_log::QueryLogger;
-use crate::rate_limit::{Excess, RateLimit, RateLimiter};
+use crate::rate_limit::{Excess, Exemption, RateLimit, RateLimiter};
 use crate::respond::{Parts, Reply, Responder, Transport};
 use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict};
 use crate::udp_size::{MAX_UDP_SIZE, UdpSizes};
@@ -199,7 +199,7 @@ impl Dns {
             && !limiter.admits(client, now)
         {
             match self.excess(client, datagram.payload_mut()) {
-                Excess::Answered => {}
+                Excess::Answered(_) => {}
                 Excess::Slipped => return self.slip(datagram, transport),
                 Excess::Dropped => return,
             }
@@ -263,17 +263,19 @@ impl Dns {
         }
     }
 
-    /// Decides about a query over the rate limit, and counts it if it is dropped.
+    /// Decides about a query over the rate limit, and counts it unless it gets a short reply.
     #[cold]
     #[inline(never)]
     fn excess(&mut self, client: IpAddr, message: &mut [u8]) -> Excess {
         let responder = &mut self.responder;
-        let excess = match &mut self.rate_limiter {
-            Some(limiter) => limiter.excess(client, || responder.has_valid_cookie(message, client)),
-            None => Excess::Answered,
+        let Some(limiter) = &mut self.rate_limiter else {
+            return Excess::Answered(Exemption::Client);
         };
-        if excess == Excess::Dropped {
-            responder.count_limited();
+        let excess = limiter.excess(client, || responder.has_valid_cookie(message, client));
+        match excess {
+            Excess::Answered(exemption) => responder.count_exempt(exemption),
+            Excess::Slipped => {}
+            Excess::Dropped => responder.count_limited(),
         }
         excess
     }

@@ -10,6 +10,7 @@ use crate::cookie::Checked;
 use crate::counters::Counters;
 use crate::groups::NO_GROUP;
 use crate::query::{Header, TC};
+use crate::rate_limit::Exemption;
 use crate::rcode;
 
 impl Responder {
@@ -43,6 +44,15 @@ impl Responder {
     pub(crate) fn count_limited(&mut self) {
         self.counters.queries += 1;
         self.counters.limited += 1;
+    }
+
+    /// Counts a query over the rate limit that is answered all the same.
+    #[cold]
+    pub(crate) fn count_exempt(&mut self, exemption: Exemption) {
+        match exemption {
+            Exemption::Client => self.counters.exempt_clients += 1,
+            Exemption::Cookie => self.counters.exempt_cookies += 1,
+        }
     }
 
     /// Answers a query over the rate limit. A query with a cookie gets BADCOOKIE, so that the client comes
