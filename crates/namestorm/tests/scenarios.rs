@@ -7,7 +7,7 @@
 //! server [WORD…]        what the server says about itself; words: nsid=TEXT,
 //!                       version=TEXT, id=TEXT; and cookies=HEX[,HEX], the
 //!                       secrets of its cookies. It then serves only IPv4
-//! test TITLE            a title, usually with a section of an RFC
+//! test TITLE            a title, which begins with a section of an RFC
 //! ? NAME TYPE [WORD…]   a query; words: edns=SIZE, do, version=N,
 //!                       nsid, keepalive, cookie, cookie=HEX, options=HEX
 //!                       (the data of OPT), bare (no question), class=NAME, opcode=N, tcp, no-rd, soa (a
@@ -91,7 +91,10 @@ fn read(text: &str) -> Scenario {
                 scenario.identity = server(rest);
                 scenario.cookies = server_cookies(rest);
             }
-            "test" => rest.clone_into(&mut title),
+            "test" => {
+                assert!(rest.starts_with("RFC "), "line {}: {rest}", at + 1);
+                rest.clone_into(&mut title);
+            }
             "?" => {
                 let (query, tcp) = question(rest);
                 scenario.cases.push(Case {
