@@ -5,6 +5,7 @@
 
 mod busy_poll;
 mod content;
+mod dns_load;
 mod generators;
 mod instructions;
 pub(crate) mod machine;
@@ -36,7 +37,7 @@ use runner::{RESULTS, Runner};
 #[rustfmt::skip]
 const PACKAGES: &[&str] = &[
     "nginx", "libnginx-mod-http-brotli-static", "lighttpd", "h2o", "caddy",
-    "nsd", "knot", "knot-dnsutils", "bind9", "dnsperf", "wrk", "gzip", "brotli",
+    "nsd", "knot", "knot-dnsutils", "bind9", "dnsperf", "wrk", "gzip", "brotli", "ldnsutils",
 ];
 
 /// Folder of the results in the target folder.
@@ -114,6 +115,8 @@ enum Command {
     Waits(waits::Options),
     /// Reload content under load: replies, latency, and the time of a reload.
     Reloads(reloads::Options),
+    /// Load large zones and many: time to the first answer, memory, and the time of a reload.
+    DnsLoad(dns_load::Options),
     /// Copy measured figures from benches/ into README.md.
     Figures {
         /// Fail if README.md has different figures.
@@ -145,6 +148,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(Command::Reloads(options)) => {
             if prepare(options.common.built)? {
                 let outcome = reloads::run(options, &target, &folder);
+                shell::give_back(&folder);
+                return outcome;
+            }
+            Ok(())
+        }
+        Some(Command::DnsLoad(options)) => {
+            if prepare(options.built)? {
+                let outcome = dns_load::run(options, &target, &folder);
                 shell::give_back(&folder);
                 return outcome;
             }

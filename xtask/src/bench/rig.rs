@@ -171,6 +171,21 @@ impl Rig {
         self.client.command(program.as_ref())
     }
 
+    /// Runs `work` on a new thread in the client's namespace, and returns its result.
+    pub(crate) fn inside_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        self.client.namespace.inside(work)
+    }
+
+    /// Tells the client's kernel the server's hardware address, so that it never asks for it.
+    pub(crate) fn know_server(&self) -> Result<()> {
+        let file = format!("cat /sys/class/net/{SERVER_LINK}/address");
+        let address = self.server.namespace.run(&file)?;
+        let neighbour = format!("{SERVER_ADDRESS} lladdr {} nud permanent", address.trim());
+        let client = &self.client.namespace;
+        let known = client.ip(&format!("neighbour replace {neighbour} dev {CLIENT_LINK}"));
+        known.map(drop)
+    }
+
     /// Detaches an XDP program that a generator left on the client's link.
     pub(crate) fn detach_client_program(&self) -> Result<()> {
         let off = format!("link set dev {CLIENT_LINK} xdp off");

@@ -46,7 +46,7 @@ impl Spread {
     }
 
     /// Formats `MEDIAN (MIN to MAX)`.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let median = digits(self.median);
         match self.range(digits) {
             range if range == median => median,
