@@ -59,6 +59,7 @@ pub use access::QueueAccess;
 pub use any_port::{AnyPort, PortVisitor};
 pub use change::Change;
 pub use config::InterfaceConfig;
+#[cfg(target_os = "linux")]
 pub(crate) use config::MAX_ADDRESSES;
 pub use current_addresses::CurrentAddresses;
 pub use error::DeviceError;

@@ -384,7 +384,7 @@ impl Findings {
     }
 }
 
-/// Returns one of [`Load::latency_us`] in these parts.
+/// Returns one of the latencies in these parts.
 fn latency(parts: &[Part], which: usize) -> Spread {
     let values = parts.iter().map(|part| part.load.latency_us[which]);
     Spread::of(values).expect("there are parts")
