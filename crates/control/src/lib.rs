@@ -68,7 +68,8 @@
 //! be named, and no socket bound or connected: the attempt fails with an error. [`embed()`] leaves
 //! the user and the sandbox of its workers to the program.
 //!
-//! With `RUST_BACKTRACE=1`, a panic in the sandbox prints a backtrace.
+//! With `RUST_BACKTRACE=1`, a panic in the sandbox prints a backtrace. The symbols for it take some 60 MB of
+//! memory in each of the two processes, so leave the variable out in service.
 //!
 //! # Threads of your own
 //!

@@ -1,21 +1,8 @@
 //! What metrics mean, for their HELP lines.
 
-/// What each metric of the servers means. Its name is without the program and the unit `total`.
-const MEANINGS: [(&str, &str); 94] = [
-    (
-        "access_log_lines_lost",
-        "Lines of the access log that did not fit its ring, or could not be written",
-    ),
+/// What the metrics of every program mean. Names are without the program and the unit `total`.
+const OF_ALL: [(&str, &str); 61] = [
     ("addresses", "Addresses that are served"),
-    (
-        "alias_chains_cut",
-        "Replies that end after 16 aliases, before the end of their chain",
-    ),
-    ("answers", "Answers by status"),
-    (
-        "assembled",
-        "Replies made of several parts, such as chains of aliases",
-    ),
     ("batch_frames", "Frames in each batch"),
     (
         "batch_seconds",
@@ -28,10 +15,6 @@ const MEANINGS: [(&str, &str); 94] = [
     (
         "challenge_acks_sent",
         "ACKs sent in answer to suspicious segments (RFC 5961)",
-    ),
-    (
-        "clients_reset_for_memory",
-        "Clients that were reset because files on the disk needed their memory",
     ),
     (
         "clock_steps",
@@ -79,20 +62,6 @@ const MEANINGS: [(&str, &str); 94] = [
         "Times at which the connection with the least progress lost its list of sent data",
     ),
     (
-        "exempt_from_the_rate_limit",
-        "Queries over the rate limit that were answered, by why they have no limit",
-    ),
-    ("file_bytes_read", "Bytes of files read from the disk"),
-    (
-        "file_piece_bytes",
-        "Memory that pieces of files on the disk take",
-    ),
-    ("file_pieces_read", "Pieces of files read from the disk"),
-    (
-        "file_pieces_unreadable",
-        "Pieces of files that could not be read",
-    ),
-    (
         "frames_sent_again",
         "Frames that the device dropped and the port sent again",
     ),
@@ -112,14 +81,6 @@ const MEANINGS: [(&str, &str); 94] = [
     ),
     ("link_up", "1 while the interface is up and has a carrier"),
     (
-        "notify",
-        "Secondary servers that were told of a change, by result",
-    ),
-    (
-        "notify_messages",
-        "Messages to secondary servers about changes (NOTIFY)",
-    ),
-    (
         "path_mtu_reductions",
         "Paths whose MTU turned out to be smaller",
     ),
@@ -127,26 +88,6 @@ const MEANINGS: [(&str, &str); 94] = [
     (
         "pool_frames_free",
         "Frames of the packet memory that are free",
-    ),
-    ("queries", "Queries by transport"),
-    ("queries_by_cookie", "Queries by their cookie"),
-    (
-        "queries_by_signature",
-        "Queries with a signature of a key (TSIG)",
-    ),
-    ("queries_by_type", "Queries by type"),
-    (
-        "queries_too_slow",
-        "Connections that were closed because a query took too long to arrive",
-    ),
-    ("queries_with_edns", "Queries with EDNS"),
-    (
-        "query_log_lines_lost",
-        "Records of the query log and dnstap that did not fit the ring, or could not be written",
-    ),
-    (
-        "rate_limited",
-        "Queries over the rate limit, by what they got",
     ),
     (
         "receive_buffers_reclaimed",
@@ -163,24 +104,6 @@ const MEANINGS: [(&str, &str); 94] = [
     (
         "reorderings",
         "Times at which segments arrived in another order",
-    ),
-    ("replies", "Replies by transport and response code"),
-    (
-        "replies_by_zone",
-        "Replies by zone, transport and response code",
-    ),
-    (
-        "replies_without_room",
-        "Replies with SERVFAIL because the longest message has no room for signatures and proofs",
-    ),
-    (
-        "request_seconds",
-        "Time from a request until the client has acknowledged the whole response",
-    ),
-    ("requests", "Requests"),
-    (
-        "requests_too_slow",
-        "Connections that were closed because a request took too long to arrive",
     ),
     ("resets_sent", "RST segments sent"),
     (
@@ -207,13 +130,6 @@ const MEANINGS: [(&str, &str); 94] = [
     ("sent_frames", "Frames sent"),
     ("serving", "1 while the workers serve"),
     (
-        "signed_zones",
-        "Signed zones, by the state of their signatures",
-    ),
-    ("site_files", "Files of the site, by where they are"),
-    ("site_memory_budget_bytes", "Memory that the site may take"),
-    ("site_memory_bytes", "Memory that the site takes, by use"),
-    (
         "snapshot_age_seconds",
         "Time since the worker published its counts",
     ),
@@ -234,8 +150,6 @@ const MEANINGS: [(&str, &str); 94] = [
         "system_calls_to_wait",
         "System calls in which the worker slept",
     ),
-    ("transfers_by_zone", "Completed transfers, by zone"),
-    ("truncated", "Replies over UDP that were truncated"),
     ("uptime_seconds", "Time since the start"),
     (
         "window_probes_sent",
@@ -245,14 +159,109 @@ const MEANINGS: [(&str, &str); 94] = [
         "write_buffers_reclaimed",
         "Times at which the connection with the least progress lost its buffer of data to send",
     ),
+];
+
+/// What the metrics mean that only Sandstorm or Namestorm has.
+const OF_SERVERS: [(&str, &str); 33] = [
+    (
+        "access_log_lines_lost",
+        "Lines of the access log that did not fit its ring, or could not be written",
+    ),
+    (
+        "alias_chains_cut",
+        "Replies that end after 16 aliases, before the end of their chain",
+    ),
+    ("answers", "Answers by status"),
+    (
+        "assembled",
+        "Replies made of several parts, such as chains of aliases",
+    ),
+    (
+        "clients_reset_for_memory",
+        "Clients that were reset because files on the disk needed their memory",
+    ),
+    (
+        "exempt_from_the_rate_limit",
+        "Queries over the rate limit that were answered, by why they have no limit",
+    ),
+    ("file_bytes_read", "Bytes of files read from the disk"),
+    (
+        "file_piece_bytes",
+        "Memory that pieces of files on the disk take",
+    ),
+    ("file_pieces_read", "Pieces of files read from the disk"),
+    (
+        "file_pieces_unreadable",
+        "Pieces of files that could not be read",
+    ),
+    (
+        "notify",
+        "Secondary servers that were told of a change, by result",
+    ),
+    (
+        "notify_messages",
+        "Messages to secondary servers about changes (NOTIFY)",
+    ),
+    ("queries", "Queries by transport"),
+    ("queries_by_cookie", "Queries by their cookie"),
+    (
+        "queries_by_signature",
+        "Queries with a signature of a key (TSIG)",
+    ),
+    ("queries_by_type", "Queries by type"),
+    (
+        "queries_too_slow",
+        "Connections that were closed because a query took too long to arrive",
+    ),
+    ("queries_with_edns", "Queries with EDNS"),
+    (
+        "query_log_lines_lost",
+        "Records of the query log and dnstap that did not fit the ring, or could not be written",
+    ),
+    (
+        "rate_limited",
+        "Queries over the rate limit, by what they got",
+    ),
+    ("replies", "Replies by transport and response code"),
+    (
+        "replies_by_zone",
+        "Replies by zone, transport and response code",
+    ),
+    (
+        "replies_without_room",
+        "Replies with SERVFAIL because the longest message has no room for signatures and proofs",
+    ),
+    (
+        "request_seconds",
+        "Time from a request until the client has acknowledged the whole response",
+    ),
+    ("requests", "Requests"),
+    (
+        "requests_too_slow",
+        "Connections that were closed because a request took too long to arrive",
+    ),
+    (
+        "signed_zones",
+        "Signed zones, by the state of their signatures",
+    ),
+    ("site_files", "Files of the site, by where they are"),
+    ("site_memory_budget_bytes", "Memory that the site may take"),
+    ("site_memory_bytes", "Memory that the site takes, by use"),
+    ("transfers_by_zone", "Completed transfers, by zone"),
+    ("truncated", "Replies over UDP that were truncated"),
     ("zones", "Zones, by state"),
 ];
 
-/// Returns what a metric means, or `None` for one of another program. `name` has the program in front.
+/// Returns what a metric means, or `None` for one that another program counts. `name` has the program in
+/// front.
 pub(crate) fn meaning(name: &str) -> Option<&'static str> {
-    let (_, name) = name.split_once('_')?;
-    let found = MEANINGS.iter().find(|(of, _)| *of == name);
-    found.map(|(_, meaning)| *meaning)
+    let (program, name) = name.split_once('_')?;
+    let own: &[_] = match program {
+        "sandstorm" | "namestorm" => &OF_SERVERS,
+        _ => &[],
+    };
+    let mut all = OF_ALL.iter().chain(own);
+    all.find(|(of, _)| *of == name).map(|(_, meaning)| *meaning)
 }
 
 #[cfg(test)]
@@ -261,7 +270,8 @@ mod tests {
 
     #[test]
     fn each_name_stands_once_and_in_order() {
-        assert!(MEANINGS.is_sorted_by(|one, next| one.0 < next.0));
+        assert!(OF_ALL.is_sorted_by(|one, next| one.0 < next.0));
+        assert!(OF_SERVERS.is_sorted_by(|one, next| one.0 < next.0));
     }
 
     #[test]
@@ -270,7 +280,9 @@ mod tests {
             meaning("namestorm_truncated"),
             Some("Replies over UDP that were truncated")
         );
-        assert_eq!(meaning("kv_truncated"), meaning("namestorm_truncated"));
+        // Another program may count something else by the same name.
+        assert_eq!(meaning("kv_truncated"), None);
+        assert_eq!(meaning("kv_connections"), meaning("namestorm_connections"));
         assert_eq!(meaning("kv_keys"), None);
     }
 }
