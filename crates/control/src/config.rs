@@ -32,7 +32,7 @@ mod show;
 mod value;
 
 pub use example::example;
-pub use merge::{Parsed, parse, parse_sites};
+pub use merge::{Parsed, parse, parse_sites, parse_to_check};
 pub(crate) use origin::file;
 pub use origin::{before, file_is_wrong, place_from, place_of, with_places};
 pub use show::{OwnDefaults, show};

@@ -162,7 +162,7 @@ fn main() -> ExitCode {
     // Loading may take seconds, so messages are written immediately.
     let mut say = |line: String| log::finding(&line);
     let command = namestorm::port_of_zones("port", Cli::command());
-    let parsed = config::parse::<Cli>(command.clone());
+    let parsed = config::parse_to_check::<Cli>(command.clone());
     match &parsed.cli.command {
         Command::Serve(serve) => control::serve(&serve.network, || serve.load(&mut say)),
         Command::Check(args) => {

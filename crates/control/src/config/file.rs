@@ -375,7 +375,7 @@ impl Reader<'_, '_> {
                 checked.is_ok()
             });
         }
-        (words.len() == values.len() || !words.is_empty()).then_some(words)
+        (!words.is_empty() || values.is_empty()).then_some(words)
     }
 }
 

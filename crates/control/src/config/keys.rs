@@ -69,7 +69,7 @@ const OF_SITES: &str = "connections";
 /// Keys of other sections that a site may have for itself.
 const MORE_OF_SITES: [&str; 2] = ["access_log", "access_log_format"];
 
-/// Keys of the section [`logs`](SECTIONS), which all servers share, that only one server has.
+/// Keys of the section `logs` that only one server has. All servers share the section.
 const OF_ONE_SERVER: [&str; 6] = [
     "access-log",
     "access-log-format",

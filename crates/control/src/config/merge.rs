@@ -54,23 +54,33 @@ pub(super) enum Wrong {
 /// Ends the process if the command line or the file is wrong, or if the command line asks for help.
 /// The status is 2 for an error, or 1 if the command is `check` and the file is wrong.
 pub fn parse<T: CommandFactory + FromArgMatches>(command: Command) -> Parsed<T> {
-    parse_process(command, false)
+    parse_process(command, false, false)
 }
 
-/// Same as [`parse`], for a program that can serve several sites: `[[web]]` may stand several times
-/// in the file.
+/// Same as [`parse`], for a program whose command `check` goes on with what is right in a wrong file. It
+/// must fail if [`file_is_wrong`](super::file_is_wrong), as [`print_check`](super::print_check) does.
+pub fn parse_to_check<T: CommandFactory + FromArgMatches>(command: Command) -> Parsed<T> {
+    parse_process(command, false, true)
+}
+
+/// Same as [`parse_to_check`], for a program that can serve several sites: `[[web]]` may stand several
+/// times in the file.
 pub fn parse_sites<T: CommandFactory + FromArgMatches>(command: Command) -> Parsed<T> {
-    parse_process(command, true)
+    parse_process(command, true, true)
 }
 
-fn parse_process<T: FromArgMatches>(command: Command, has_sites: bool) -> Parsed<T> {
+fn parse_process<T: FromArgMatches>(
+    command: Command,
+    has_sites: bool,
+    checks_rest: bool,
+) -> Parsed<T> {
     let name = command.get_name().to_owned();
     let words: Vec<_> = std::env::args_os().collect();
     let is_check = words.get(1).is_some_and(|word| word == "check");
     let say = |message| eprintln!("{name}: the configuration is wrong\n{message}");
     let parsed =
         parse_words(command, &words, has_sites).and_then(|(parsed, mistakes)| match mistakes {
-            Some(message) if !is_check => Err(Wrong::File(message)),
+            Some(message) if !(is_check && checks_rest) => Err(Wrong::File(message)),
             mistakes => Ok((parsed, mistakes)),
         });
     let (parsed, mistakes) = parsed.unwrap_or_else(|wrong| match wrong {
