@@ -46,13 +46,12 @@ impl Latency {
             return self;
         };
         let ranges = self.ranges.iter().zip(&before.ranges);
-        let ranges: Vec<_> = ranges
-            .map(|((bound, now), (_, then))| (*bound, now.saturating_sub(*then)))
-            .collect();
-        if ranges.iter().all(|(_, count)| *count == 0) {
-            return self;
-        }
-        Self { ranges, ..self }
+        let ranges = ranges.map(|((bound, now), (_, then))| (*bound, now.saturating_sub(*then)));
+        let since = Self {
+            name: self.name.clone(),
+            ranges: ranges.collect(),
+        };
+        if since.is_empty() { self } else { since }
     }
 
     fn add(&mut self, ranges: &[Range]) {

@@ -195,11 +195,8 @@ impl RecordLog {
             "they come faster than they can be written; log fewer, or write to a faster disk"
                 .to_owned()
         };
-        let records = report::count(records);
-        format!(
-            "{}: {}: {records} lines are lost, because {why}",
-            self.name, self.place
-        )
+        let lines = report::counted(records, "line");
+        format!("{}: {}: lost {lines}, because {why}", self.name, self.place)
     }
 
     /// The folder in which the log's file is made again after a rotation, if the log is a file.
@@ -429,7 +426,7 @@ mod tests {
         assert_eq!(log.dropped(), 1);
         assert!(
             log.describe_loss(1)
-                .contains("1 lines are lost, because they come faster")
+                .contains("lost 1 line, because they come faster")
         );
         std::thread::scope(|scope| {
             scope.spawn(|| log.write(&mut Buffers::default()));

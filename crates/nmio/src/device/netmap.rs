@@ -34,7 +34,6 @@ pub(super) fn open(
             opened
         }
         NetmapTarget::Switch(_) | NetmapTarget::Pipe(_) => {
-            config.served_queues()?;
             (open_virtual(config, options, &mut lines)?, 1)
         }
     };
