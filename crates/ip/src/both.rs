@@ -101,10 +101,7 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
 
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
-        match (self.0.poll_timeout(), self.1.poll_timeout()) {
-            (Some(first), Some(second)) => Some(first.min(second)),
-            (first, second) => first.or(second),
-        }
+        Instant::earlier(self.0.poll_timeout(), self.1.poll_timeout())
     }
 
     fn handle_messages(&mut self, port: &mut P, now: Instant) {

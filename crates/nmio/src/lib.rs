@@ -86,7 +86,7 @@
 //! |---|---|---|
 //! | [`xdp`], copy mode (native and generic), since Linux 6.17 | the driver refuses a frame, for example because the ring of a veth peer is full | queues the frame again at its place (`tx_retries`); after 100 ms it counts the frame as `tx_lost` |
 //! | the same on older kernels | the same | counts the frame as `tx_lost` |
-//! | [`xdp`], zero-copy mode | none known: the driver takes frames from the ring when it has room | takes a frame back that the driver never returns, and counts it as `tx_lost` |
+//! | [`xdp`], zero-copy mode | none known: the driver takes frames from the ring when it has room | counts a frame that the driver never returns as `tx_lost`, but never reuses it, because the device may still read it |
 //! | super-segments of [`xdp`], which use a packet socket | the kernel refuses a packet (`ENOBUFS`) | tries again in order; a packet that is refused again and again counts as a bad descriptor |
 //! | [`netmap`], an interface | emulated mode drops packets while the carrier is off | nothing: netmap does not report it. A full driver pushes back |
 //! | [`netmap`], a VALE switch | the receiver's ring is full | nothing: netmap does not report it |
@@ -94,7 +94,9 @@
 //! | [`tap`] | the device is down, or the kernel has no memory | counts the frame as `tx_lost`; the kernel does not report drops behind the device |
 //! | [`sim`] | only as configured | counts losses in [`PathCounters`](sim::PathCounters) |
 //!
-//! The field names are those of [`PortCounters`].
+//! The field names are those of [`PortCounters`]. The owner of a frame is not told of a drop: the port
+//! itself queues the frame again, which keeps the order of all packets. TCP finds a lost frame as it finds
+//! any other loss.
 //!
 //! # The paper's Table 1
 //! | paper | this crate |
@@ -107,8 +109,8 @@
 //! | adaptive TX batching | [`LoopConfig::flush_interval`] and [`LoopConfig::straggler`] |
 //!
 //! # Absent on purpose
-//! - No protocol, not even Ethernet. Only the steering program in the kernel parses packets, to
-//!   find the server's packets.
+//! - No protocol, not even Ethernet. Only the steering rules parse packets, to find the server's. They
+//!   run in the kernel, or on netmap in the port. [`checksum`] has the sums that several protocols share.
 //! - No ports shared between threads. So ports need no locks, and a [`Pool`] uses `Rc`, not `Arc`.
 //! - No output queue in front of a full TX ring. The send fails instead, and the caller decides
 //!   what to do.

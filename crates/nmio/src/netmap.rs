@@ -271,6 +271,7 @@ impl<K: Kernel + 'static> NetmapPort<K> {
                     layout.io_frames, layout.capacity, layout.resident_frames
                 ),
             ),
+            ("waiting", self.wait.describe(true).to_owned()),
             ("segmentation", self.runs.describe(self.max_super_len)),
         ];
         if self.wait == Wait::BusyPoll {

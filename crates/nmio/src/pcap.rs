@@ -121,11 +121,6 @@ impl<P: Port> Pcap<P> {
         &self.inner
     }
 
-    /// Returns the wrapped port for modification.
-    pub fn inner_mut(&mut self) -> &mut P {
-        &mut self.inner
-    }
-
     /// Writes buffered records and returns the result so far. Returns `None` if recording is off.
     ///
     /// Recording continues. Dropping the port also writes buffered records, but hides errors.

@@ -177,21 +177,38 @@ impl PortLevels {
 /// How an idle loop waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
-    /// Like `Block`, but on an `AF_XDP` port, first poll the RX ring for at most 8 µs. The loop does
-    /// so as long as most of these spins find a packet.
+    /// Like `Block`, but first poll the RX ring for at most 8 µs, if the port has one. The loop does so
+    /// as long as most of these spins find a packet.
     #[default]
     Adaptive,
     /// Sleep in the kernel until a packet or a message arrives, or a timer expires.
     ///
     /// While the handler [is flooded](crate::Handler::is_flooded), the loop yields the CPU instead
-    /// of sleeping. After four wake-ups in a row without a sent packet, a loop on `AF_XDP` first
-    /// sleeps for 50 to 100 µs, so that packets accumulate.
+    /// of sleeping. Packets accumulate after four wake-ups in a row without a sent packet. A loop on a port
+    /// with rings then first sleeps for 50 to 100 µs.
     Block,
     /// Poll the port without pauses.
     Spin,
     /// Make a system call in which the kernel polls the device. If the driver does not support
     /// this, sleep in the kernel instead.
     BusyPoll,
+}
+
+impl Wait {
+    /// Describes for people what an idle loop does. `has_rings` is whether packets accumulate in a ring.
+    pub(crate) fn describe(self, has_rings: bool) -> &'static str {
+        match (self, has_rings) {
+            (Self::Adaptive, true) => {
+                "adaptive: an idle worker polls its ring for up to 8 µs while that pays, and then sleeps"
+            }
+            (Self::Adaptive, false) => {
+                "adaptive: an idle worker sleeps at once, because this device has no ring to poll"
+            }
+            (Self::Block, _) => "block: an idle worker sleeps at once",
+            (Self::Spin, _) => "spin: an idle worker looks for packets all the time",
+            (Self::BusyPoll, _) => "busy-poll: an idle worker lets the kernel poll, if it can",
+        }
+    }
 }
 
 /// Properties of a port that determine how an idle loop waits. The default describes a port that

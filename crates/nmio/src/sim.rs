@@ -240,7 +240,7 @@ impl SimClock {
             .iter()
             .filter_map(|path| {
                 let path = path.borrow();
-                earlier(path.next_completion(), path.next_arrival())
+                Instant::earlier(path.next_completion(), path.next_arrival())
             })
             .min()
     }
@@ -250,13 +250,6 @@ impl Clock for SimClock {
     #[inline]
     fn now(&self) -> Instant {
         self.0.now.get()
-    }
-}
-
-fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (one, other) => one.or(other),
     }
 }
 
@@ -305,12 +298,6 @@ impl SimPort {
     /// Returns the counters of the path that this port sends over.
     pub fn path_counters(&self) -> PathCounters {
         self.outbound.borrow().counters()
-    }
-
-    /// Changes the configuration of the path that this port sends over. The change affects only
-    /// frames that are flushed later.
-    pub fn set_path(&mut self, config: &PathConfig) {
-        self.outbound.borrow_mut().set_config(config);
     }
 
     /// Reclaims frames that have left the TX ring, and returns the number of free slots.
@@ -466,7 +453,7 @@ impl Port for SimPort {
         if bell.is_some_and(Bell::is_rung) {
             return Ok(());
         }
-        let event = earlier(
+        let event = Instant::earlier(
             self.inbound.borrow().next_arrival(),
             self.outbound.borrow().next_completion(),
         );

@@ -44,7 +44,7 @@ fn trace(path: PathConfig, n: u32, seed: u64) -> (Vec<(Instant, u32)>, PathCount
     let mut sent = 0;
     loop {
         let due = (sent < n).then(|| Instant::from_millis(u64::from(sent)));
-        let Some(at) = earlier(due, clock.next_event()) else {
+        let Some(at) = Instant::earlier(due, clock.next_event()) else {
             break;
         };
         clock.advance_to(at);

@@ -92,6 +92,7 @@ impl TapPort {
                     self.config.name
                 ),
             ),
+            ("waiting", self.config.wait.describe(false).to_owned()),
             ("segmentation", self.segmentation().to_owned()),
             (
                 "packet memory",

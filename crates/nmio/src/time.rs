@@ -40,6 +40,15 @@ impl Instant {
         self.0 / 1_000
     }
 
+    /// Returns the earlier of two optional times, the only one that is set, or `None`.
+    #[inline(always)]
+    pub fn earlier(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
     /// Returns the time elapsed since `earlier`, or zero if `earlier` is later than this time.
     #[inline(always)]
     pub const fn since(self, earlier: Self) -> Duration {

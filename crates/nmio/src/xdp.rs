@@ -222,15 +222,11 @@ impl XdpPort {
                 ),
             ),
         ];
-        let segmentation = match &self.runs {
-            Runs::Frames(why) => format!("each segment is sent as a frame: {why}"),
-            Runs::Supers(packets) => format!(
-                "super-segments of up to {} KB are sent through a packet socket, {}",
-                packets.max_super_len.div_ceil(1024),
-                packets.describe()
-            ),
-        };
-        lines.push(("segmentation", segmentation));
+        lines.push(("waiting", self.config.wait.describe(true).to_owned()));
+        if let Some(drops) = self.rings.describe_drops() {
+            lines.push(("full device", drops.to_owned()));
+        }
+        lines.push(("segmentation", self.runs.describe()));
         let busy = match self.busy_polling {
             BusyPolling::Off => return lines,
             BusyPolling::Refused => "refused by the kernel, so an idle worker sleeps",

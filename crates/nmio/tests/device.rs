@@ -566,7 +566,7 @@ fn too_much_packet_memory_is_refused_without_an_attempt() {
 
 #[test]
 fn serving_ends_with_an_error_when_the_interface_is_removed() {
-    for wait in [Wait::Block, Wait::Spin, Wait::BusyPoll] {
+    for wait in [Wait::Adaptive, Wait::Block, Wait::Spin, Wait::BusyPoll] {
         let _rig = Rig::new(1);
         let mut xdp_config = config("xdp:srv", &[], 1);
         xdp_config.wait = wait;

@@ -179,7 +179,7 @@ impl<A: App, C: CongestionControl> Http<A, C> {
     }
 
     #[cold]
-    fn continue_downloads<P: Port>(&mut self, port: &mut P, now: Instant) {
+    fn continue_waiting<P: Port>(&mut self, port: &mut P, now: Instant) {
         self.stack.reach(port, now, |web, connections| {
             web.continue_downloads(connections);
             web.continue_logins(connections);
@@ -259,7 +259,7 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
         self.keep_time(now);
         self.turnover.begin();
         self.stack.handle_messages(port, now);
-        self.continue_downloads(port, now);
+        self.continue_waiting(port, now);
     }
 
     #[inline(always)]
@@ -269,7 +269,7 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
         }
         self.stack.handle_timers(port, now);
         if self.stack.app().retries_downloads(now) {
-            self.continue_downloads(port, now);
+            self.continue_waiting(port, now);
         }
         if self.turnover.is_under_way() {
             let (web, contents) = self.stack.parts_mut();
@@ -282,13 +282,8 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
         if self.turnover.is_under_way() {
             return Some(Instant::ZERO);
         }
-        match self.stack.app().retry_downloads_at() {
-            None => self.stack.poll_timeout(),
-            retry_at => self
-                .stack
-                .poll_timeout()
-                .map_or(retry_at, |at| retry_at.map(|retry| at.min(retry))),
-        }
+        let retry_at = self.stack.app().retry_downloads_at();
+        Instant::earlier(self.stack.poll_timeout(), retry_at)
     }
 
     #[inline(always)]

@@ -63,6 +63,13 @@ impl<K: Kernel> Host<K> {
             let _ = self.rings.sync_tx(pool);
         }
         if !self.rings.has_room() {
+            if self.lost == 0 {
+                tracing::warn!(
+                    target: "nmio::netmap",
+                    "the kernel does not empty its ring, so packets that are not the server's are \
+                     dropped; `lost before the RX ring` counts them"
+                );
+            }
             self.lost += 1;
             return;
         }

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use netmap_sys::{Buffers, NS_MOREFRAG, netmap_if, netmap_ring, netmap_slot};
+use netmap_sys::{Buffers, NS_BUF_CHANGED, NS_MOREFRAG, netmap_if, netmap_ring, netmap_slot};
 
 use super::kernel::Kernel;
 use super::region::{Located, Region, Rings};
@@ -75,6 +75,9 @@ struct Side {
     /// In a TX ring, the slot before the first that is being sent. In an RX ring, the first slot
     /// that is not filled.
     hwtail: Cell<u32>,
+    /// The buffer that the device uses for each slot. As in the kernel, it changes only if the program
+    /// says so with `NS_BUF_CHANGED`.
+    mapped: RefCell<Vec<u32>>,
 }
 
 impl Side {
@@ -83,9 +86,32 @@ impl Side {
             at,
             hwcur: Cell::new(0),
             hwtail: Cell::new(hwtail),
+            mapped: RefCell::default(),
         };
+        side.map_all();
         side.publish();
         side
+    }
+
+    /// Lets the device use the buffers that the slots name.
+    fn map_all(&self) {
+        let buffers = (0..self.at.num_slots).map(|slot| self.read(slot).buf_idx);
+        *self.mapped.borrow_mut() = buffers.collect();
+    }
+
+    /// Takes a slot over from the program.
+    fn accept(&self, slot: u32) {
+        let content = self.read(slot);
+        if content.flags & NS_BUF_CHANGED != 0 {
+            self.mapped.borrow_mut()[slot as usize] = content.buf_idx;
+            let flags = content.flags & !NS_BUF_CHANGED;
+            self.write(slot, netmap_slot { flags, ..content });
+        }
+    }
+
+    /// Returns the buffer that the device uses for a slot.
+    fn mapped(&self, slot: u32) -> u32 {
+        self.mapped.borrow()[slot as usize]
     }
 
     fn next(&self, slot: u32) -> u32 {
@@ -151,18 +177,21 @@ impl Kernel for SimulatedKernel {
             if slot == head {
                 break;
             }
-            if self.0.keeps.get() {
-                let content = tx.read(slot);
-                let bytes = self.bytes(content.buf_idx, content.len);
-                let slot = (bytes, content.flags);
-                self.0.sent.borrow_mut().push_back(slot);
-            }
+            tx.accept(slot);
             tx.hwcur.set(tx.next(slot));
         }
         let held = tx.distance(tx.next(tx.hwtail.get()), tx.hwcur.get());
-        let released = held.saturating_sub(self.0.holds.get());
-        tx.hwtail
-            .set((tx.hwtail.get() + released) % tx.at.num_slots);
+        for _ in self.0.holds.get()..held {
+            let slot = tx.next(tx.hwtail.get());
+            if self.0.keeps.get() {
+                // A device may read the buffer until it releases the slot.
+                let content = tx.read(slot);
+                let bytes = self.bytes(tx.mapped(slot), content.len);
+                let slot = (bytes, content.flags);
+                self.0.sent.borrow_mut().push_back(slot);
+            }
+            tx.hwtail.set(slot);
+        }
         tx.publish();
         Ok(())
     }
@@ -170,7 +199,10 @@ impl Kernel for SimulatedKernel {
     #[inline(never)]
     fn sync_rx(&self) -> io::Result<()> {
         let State { rx, arriving, .. } = &*self.0;
-        rx.hwcur.set(rx.head());
+        while rx.hwcur.get() != rx.head() {
+            rx.accept(rx.hwcur.get());
+            rx.hwcur.set(rx.next(rx.hwcur.get()));
+        }
         if let Some((len, most)) = self.0.replayed.get() {
             rx.expose(len, most);
             return Ok(());
@@ -181,7 +213,7 @@ impl Kernel for SimulatedKernel {
             };
             let slot = rx.hwtail.get();
             let content = rx.read(slot);
-            self.fill(content.buf_idx, &packet);
+            self.fill(rx.mapped(slot), &packet);
             let (len, flags) = (packet.len() as u16, u16::from(continues) * NS_MOREFRAG);
             rx.write(
                 slot,
@@ -278,6 +310,8 @@ impl SimulatedKernel {
         };
         let failed = |source| DeviceError::netmap("simulated", source);
         let region = &self.0.region;
+        self.0.tx.map_all();
+        self.0.rx.map_all();
         let device = Registered::find(self.clone(), region, 0, Rings::Device(0)).map_err(failed)?;
         let host = host.map(|host| Registered::find(host, region, 0, Rings::Host(0)));
         let runs = port.runs()?;
@@ -433,6 +467,7 @@ impl SimulatedKernel {
             let content = tx.read(slot);
             tx.write(slot, netmap_slot { buf_idx, ..content });
         }
+        tx.map_all();
     }
 
     /// Makes the kernel's position in both rings `tail`.

@@ -175,10 +175,6 @@ impl Path {
         self.counters
     }
 
-    pub(super) fn set_config(&mut self, config: &PathConfig) {
-        self.config = *config;
-    }
-
     /// Sends `packet` at `now`, or as soon as the line is free.
     pub(super) fn transmit(&mut self, now: Instant, packet: Sending) {
         let sent_at = self.line_free.max(now) + serialisation(packet.len(), self.config.line_rate);

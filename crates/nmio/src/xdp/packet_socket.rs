@@ -215,6 +215,19 @@ impl Runs {
             Self::Supers(packets) => packets.max_super_len,
         }
     }
+
+    /// Describes for people how runs are sent.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Frames(why) => format!("each segment is sent as a frame: {why}"),
+            Self::Supers(packets) => format!(
+                "super-segments of up to {} KB are sent through a packet socket, {}{}",
+                packets.max_super_len.div_ceil(1024),
+                packets.who_cuts(),
+                packets.how_to_lengthen()
+            ),
+        }
+    }
 }
 
 /// Descriptors for querying the device's features. They stay open because a running worker may lack
@@ -278,7 +291,7 @@ fn moves_connections(driver: &str, one_queue: bool) -> bool {
 
 impl PacketSocket {
     /// Describes whether the device or the kernel segments, and how this affects other packets.
-    pub(super) fn describe(&self) -> &'static str {
+    fn who_cuts(&self) -> &'static str {
         match (self.device_segments, self.one_queue) {
             (true, true) => "segmented by the device if necessary",
             (true, false) => {
@@ -290,6 +303,20 @@ impl PacketSocket {
                  this socket"
             }
         }
+    }
+
+    /// Returns the end of a sentence that says how to allow longer super-segments. It is empty if they
+    /// cannot be longer.
+    fn how_to_lengthen(&self) -> String {
+        let wanted = MAX_GSO_SIZE;
+        if self.max_super_len + ETHERNET_HEADER + 1 >= wanted {
+            return String::new();
+        }
+        let name = &self.device.name;
+        format!(
+            "; for {} KB over IPv4: ip link set {name} gso_ipv4_max_size {wanted} (Linux 6.6)",
+            wanted / 1024
+        )
     }
 
     /// Drops all queued packets. Returns their number.

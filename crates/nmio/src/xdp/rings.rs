@@ -160,6 +160,23 @@ impl Rings {
         self.tracks_drops = !matches!(self.copying, Copying::Never) && self.multi_buffer.is_none();
     }
 
+    /// Says what happens to packets that the driver drops. Returns `None` if it drops none, because it
+    /// takes packets only while it has room.
+    pub(super) fn describe_drops(&self) -> Option<&'static str> {
+        if matches!(self.copying, Copying::Never) {
+            return None;
+        }
+        Some(if self.tracks_drops {
+            "the server queues a packet again for up to 100 ms if the driver drops it"
+        } else if self.multi_buffer.is_some() {
+            "the server only counts packets that the driver drops, because packets of this MTU span \
+             several buffers"
+        } else {
+            "the server only counts packets that the driver drops; from Linux 6.17 on, it queues them \
+             again"
+        })
+    }
+
     /// Lets one wakeup send all packets in the TX ring in copy mode. Returns false if this kernel does not
     /// offer this.
     pub(super) fn raise_budget(&self) -> bool {

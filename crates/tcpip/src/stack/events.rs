@@ -41,10 +41,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Some(self.now + BLOCKED_RETRY);
         }
         let app_timer = self.requests.timers.next();
-        let due = earlier(self.wheel.next_deadline(), app_timer);
+        let due = Instant::earlier(self.wheel.next_deadline(), app_timer);
         if self.cx.buffers.has_surplus() || self.writes.has_surplus() || self.cx.lists.has_surplus()
         {
-            return earlier(due, Some(self.trim_at));
+            return Instant::earlier(due, Some(self.trim_at));
         }
         due
     }
@@ -307,13 +307,4 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 /// Returns true if a deadline in milliseconds has passed.
 const fn has_passed(deadline: u32, now: Moment) -> bool {
     deadline.wrapping_sub(now.millis).cast_signed() <= 0
-}
-
-/// Returns the earlier of two optional times, the only one that is set, or `None`.
-#[inline(always)]
-fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
 }

@@ -175,9 +175,9 @@ fn note_missing_queue(name: &str, index: u32, lines: &mut Lines) -> Result<(), D
         lines.push((
             "TX queue",
             format!(
-                "{name} drops packets while its peer's ring is full; Linux 6.17 or later lets the \
-                 server queue them again; to make all senders wait instead, add qdisc=pfifo to \
-                 --device, or run: tc qdisc add dev {name} root pfifo limit 1000"
+                "{name} drops packets while its peer's ring is full; to make all senders wait \
+                 instead, add qdisc=pfifo to --device, or run: tc qdisc add dev {name} root pfifo \
+                 limit 1000"
             ),
         ));
     }

@@ -1,6 +1,6 @@
 //! The queueing discipline that netmap replaces.
 
-use std::io;
+use std::{fs, io};
 
 use super::netlink;
 use crate::device::DeviceError;
@@ -10,8 +10,10 @@ use crate::device::lines::Lines;
 const EMULATED: &str = "netmapemu";
 /// The one that netmap leaves behind if the last program that closes the interface has privileges.
 const LEFT: &str = "pfifo";
-/// The kernel's default queueing disciplines.
-const DEFAULTS: [&str; 5] = ["noqueue", "pfifo_fast", "fq_codel", "fq", "mq"];
+/// The kernel's defaults for devices without a queue, and for those with several.
+const DEFAULTS: [&str; 2] = ["noqueue", "mq"];
+/// Names the kernel's default for other devices.
+const DEFAULT_FILE: &str = "/proc/sys/net/core/default_qdisc";
 
 /// An interface whose queueing discipline netmap may replace. Dropping this value restores the
 /// kernel's default if it has been replaced.
@@ -35,7 +37,7 @@ impl ReplacedQueue {
     pub(super) fn expect(name: &str, index: u32, lines: &mut Lines) -> Result<Self, DeviceError> {
         let step = format!("read the queueing discipline of {name}");
         let kind = netlink::queue_kind(index).map_err(DeviceError::set_up(step))?;
-        if !DEFAULTS.contains(&&*kind) {
+        if !is_default(&kind) {
             let line = format!(
                 "in emulated mode, netmap replaces the queueing discipline {kind} of {name}; when \
                  the server exits, {name} gets the kernel's default instead"
@@ -56,6 +58,12 @@ impl ReplacedQueue {
         }
         Ok(())
     }
+}
+
+/// Returns true if the kernel gives this queueing discipline to a device by itself.
+fn is_default(kind: &str) -> bool {
+    let default = fs::read_to_string(DEFAULT_FILE);
+    DEFAULTS.contains(&kind) || default.is_ok_and(|default| default.trim() == kind)
 }
 
 /// Returns true if netmap has put one of the queueing disciplines `now` there. At first, the
