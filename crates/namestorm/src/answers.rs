@@ -28,7 +28,7 @@ use apexes::Apexes;
 
 use crate::groups::GroupLabels;
 use crate::index::At;
-use crate::key::{Form, Hashing};
+use crate::key::{Form, Hashing, Key};
 use crate::rtype;
 
 /// Identifies a prepared answer among all [`Answers`] of a server.
@@ -89,6 +89,15 @@ impl Answers {
             next.size -= *old.size();
         }
         next
+    }
+
+    /// Returns the number of the zone named `apex` in the list that [`new`](Self::new) was given.
+    pub(crate) fn number_of(&self, apex: &[u8]) -> Option<usize> {
+        let mut key = Key::new();
+        key.set(self.form(), apex);
+        let number = self.apexes.find(key.bytes());
+        let is_it = self.zone(number)?.apex() == key.bytes();
+        is_it.then(|| number.position())
     }
 
     /// Returns the form in which the index stores names.

@@ -121,22 +121,30 @@ impl ZoneFiles {
         gatherer.finish(changed.len())
     }
 
-    /// Reads the zone named `apex` (in lower case) again, and keeps the answers of the others. Passes
-    /// findings to `say`. Returns `None` if no zone of this name is served, or if its file now holds
-    /// another zone.
+    /// Returns the number of the zone named `apex` (in lower case), if it can be served. With the right
+    /// `guess`, no other zone is looked at.
+    pub(crate) fn position(&self, apex: &[u8], guess: Option<usize>) -> Option<usize> {
+        let is_it = |zone: &Arc<GoodZone>| zone.facts.apex() == apex;
+        let guess = guess.filter(|at| self.good.get(*at).is_some_and(is_it));
+        guess.or_else(|| self.good.iter().position(is_it))
+    }
+
+    /// Reads the zone with the number `at` again, and keeps the answers of the others. Passes findings to
+    /// `say`. Returns `None` if its file now holds another zone.
     ///
     /// # Errors
     ///
     /// Returns the file if the zone has an error.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such zone.
     pub(crate) fn read_one(
         &self,
-        apex: &[u8],
+        at: usize,
         say: &mut dyn FnMut(String),
     ) -> Result<Option<Self>, Box<UnservedFile>> {
-        let Some(at) = self.good.iter().position(|zone| zone.facts.apex() == apex) else {
-            return Ok(None);
-        };
-        let spec = self.good[at].facts.spec();
+        let (spec, apex) = (self.good[at].facts.spec(), self.good[at].facts.apex());
         let read = read_zone(spec, &self.hashing, self.keeps_records).map_err(|broken| {
             say_findings(&broken.report, say);
             let error = broken.report.first_error().cloned();
@@ -195,7 +203,7 @@ impl ZoneFiles {
 
     /// Returns the numbers of the zones that were read again since `before`. Returns `None` if other
     /// zones can be served, or if others are broken.
-    fn replaced_since(&self, before: &Self) -> Option<Vec<usize>> {
+    pub(crate) fn replaced_since(&self, before: &Self) -> Option<Vec<usize>> {
         if self.good.len() != before.good.len() || self.broken() != before.broken() {
             return None;
         }
@@ -250,9 +258,12 @@ impl ZoneFiles {
         self.good.iter().map(|zone| &zone.facts)
     }
 
-    /// Returns what is known of the zone named `apex` (in lower case), if it can be served.
-    pub(crate) fn find(&self, apex: &[u8]) -> Option<&Arc<ZoneFacts>> {
-        self.facts().find(|zone| zone.apex() == apex)
+    /// Returns what is known of the zone with this number.
+    ///
+    /// # Panics
+    /// If there is no such zone.
+    pub(crate) fn facts_of(&self, number: usize) -> &Arc<ZoneFacts> {
+        &self.good[number].facts
     }
 
     /// Returns the number of zones that were read, not kept.

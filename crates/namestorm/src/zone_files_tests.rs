@@ -381,7 +381,9 @@ fn a_zone_that_is_read_alone_leaves_the_others_as_they_are() {
     let first = read(&specs, &mut |_| {});
     let read_one = |name: &str| {
         let apex = name::parse(name).unwrap();
-        first.read_one(&apex, &mut |_| {})
+        // The guess is wrong for all but one.
+        let at = first.position(&apex, Some(1));
+        at.map_or(Ok(None), |at| first.read_one(at, &mut |_| {}))
     };
     let changed = read_one("b.example").unwrap().unwrap();
     let [before, after] = [answers(&first), answers(&changed)];

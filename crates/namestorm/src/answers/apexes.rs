@@ -14,6 +14,11 @@ pub(crate) struct ZoneNumber(u32);
 impl ZoneNumber {
     /// The number of no zone.
     pub(crate) const NONE: Self = Self(u32::MAX);
+
+    /// Returns the position of the zone in the list of all.
+    pub(super) fn position(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// An index of zones by their apexes. It finds the zone with the longest apex that a name ends

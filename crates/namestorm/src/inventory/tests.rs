@@ -35,9 +35,17 @@ impl Server {
     }
 
     fn read(&mut self) {
-        self.files = self.files.read(&self.specs, 1, &mut |_| {});
-        self.inventory.note_stale(self.files.stale());
-        self.inventory.note_served(&self.files);
+        let files = self.files.read(&self.specs, 1, &mut |_| {});
+        self.inventory.note_stale(files.stale());
+        self.inventory.note_reloaded(&files, &self.files);
+        self.files = files;
+    }
+
+    /// Reads the zone with this number alone.
+    fn read_one(&mut self, at: usize) {
+        let files = self.files.read_one(at, &mut |_| {}).unwrap().unwrap();
+        self.inventory.note_reloaded(&files, &self.files);
+        self.files = files;
     }
 
     /// Returns the rows of a list, and its summary.
@@ -158,15 +166,15 @@ fn a_zone_whose_file_has_an_error_is_old_until_the_file_is_correct() {
     );
     // A reload of another zone says nothing about this one.
     let apex = b"\x01a\x07example\0";
-    server
-        .inventory
-        .note_correct_file(server.files.find(apex).unwrap().file());
+    let at = server.files.position(apex, None).unwrap();
+    let file = server.files.facts_of(at).file().to_owned();
+    server.inventory.note_correct_file(&file);
     assert_eq!(server.states(), ["a.example. served", "b.example. old"]);
     server.write("b.example", GOOD);
     server.read();
     assert_eq!(server.states(), ["a.example. served", "b.example. served"]);
     server.write("a.example", "nonsense\n");
-    let stale = server.files.read_one(apex, &mut |_| {}).unwrap_err();
+    let stale = server.files.read_one(at, &mut |_| {}).unwrap_err();
     server.inventory.note_stale_file(&stale);
     assert_eq!(server.states(), ["a.example. old", "b.example. served"]);
 }
@@ -329,4 +337,26 @@ fn the_list_says_which_signatures_have_expired() {
     let states: Vec<_> = rows.iter().map(|row| row["signatures"].as_str()).collect();
     assert_eq!(states, [Some("expired"), Some("valid"), None]);
     assert_eq!((summary.expired, summary.expiring), (1, 0));
+}
+
+#[test]
+fn a_zone_that_is_read_alone_changes_the_list_and_the_counts() {
+    let mut server = Server::new(&["a", "b.example"]);
+    server.write("a", &signed("20200102000000"));
+    server.write("b.example", GOOD);
+    server.read();
+    let signed_zones = |server: &Server| {
+        let counts = server.inventory.by_signatures();
+        counts.map(|(_, count)| count).collect::<Vec<_>>()
+    };
+    let expired = signed_zones(&server);
+    server.write("a", &signed("20991231000000"));
+    server.read_one(0);
+    let valid = signed_zones(&server);
+    assert!(expired != valid && expired.iter().sum::<u64>() == 1 && valid.iter().sum::<u64>() == 1);
+    server.write("b.example", &GOOD.replace(" 7 ", " 8 "));
+    server.read_one(1);
+    let (rows, _) = server.list(&["b.example"], &counts());
+    assert_eq!(rows[0]["serial"].as_u64(), Some(8));
+    assert_eq!(signed_zones(&server), valid);
 }

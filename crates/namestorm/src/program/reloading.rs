@@ -26,15 +26,15 @@ where
         apex: Option<&[u8]>,
     ) -> Result<ZoneFiles, StartError> {
         let mut say = |line: String| tracing::warn!("{line}");
-        if let Some(apex) = apex {
-            let one = known.read_one(apex, &mut say).map_err(|file| {
+        let position = |apex| known.position(apex, self.answers().number_of(apex));
+        if let Some(at) = apex.and_then(position) {
+            let one = known.read_one(at, &mut say).map_err(|file| {
                 self.note(|inventory| inventory.note_stale_file(&file));
                 faulty_files([&*file]).unwrap_or_default()
             })?;
             if let Some(files) = one {
-                if let Some(zone) = files.find(apex) {
-                    self.note(|inventory| inventory.note_correct_file(zone.file()));
-                }
+                let file = files.facts_of(at).file();
+                self.note(|inventory| inventory.note_correct_file(file));
                 return Ok(files);
             }
         }
@@ -61,7 +61,9 @@ where
         }
         let stale = files.stale();
         if let (Some(name), Some(apex)) = (only, &apex)
-            && files.find(apex).is_none()
+            && files
+                .position(apex, self.answers().number_of(apex))
+                .is_none()
         {
             let why = faulty_files(stale.iter().chain(files.unserved().iter()));
             let why = why.map_or(String::new(), |why| format!("; {why}"));
@@ -96,7 +98,7 @@ where
             .map(|(number, of)| counted(number as u64, of));
         let read = count(files.read_count() as u64);
         let changes = files.changes_since(&known);
-        self.note(|inventory| inventory.note_served(&files));
+        self.note(|inventory| inventory.note_reloaded(&files, &known));
         *known = files;
         Ok(Reloaded {
             done: format!("{zones}, {names}; {read} read again{changes}"),
