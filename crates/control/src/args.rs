@@ -13,8 +13,7 @@ use crate::endpoint::EndpointArgs;
 use crate::error::Error;
 pub use crate::log::{LogFormat, LogLevel};
 use crate::privileges::{Plan, Sandbox, UserSpec};
-pub use crate::units::number;
-use crate::units::{microseconds, seconds};
+use crate::units::{microseconds, number, seconds};
 use crate::writable::check_file;
 
 /// Maximum number of workers per server. Each worker serves one queue, so this limit equals the

@@ -1,6 +1,7 @@
 //! Starts a worker's thread for each queue of an open interface, and composes the start block when
 //! all workers are ready.
 
+use std::ops::Add;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, Scope};
 
@@ -129,12 +130,8 @@ impl<'a, P: Program> Launch<'a, P> {
         for (label, value) in self.program.loaded() {
             block.line(label, value);
         }
-        let prepared = ready
-            .iter()
-            .fold(PreparedPackets::default(), |sum, one| PreparedPackets {
-                packets: sum.packets + one.prepared.packets,
-                bytes: sum.bytes + one.prepared.bytes,
-            });
+        let prepared = ready.iter().map(|one| one.prepared);
+        let prepared = prepared.fold(PreparedPackets::default(), Add::add);
         let packets = report::count(prepared.packets);
         block.line(
             "prepared",

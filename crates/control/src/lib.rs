@@ -120,7 +120,7 @@ mod port_args;
 mod port_owner;
 mod prefix;
 mod privileges;
-pub mod program;
+mod program;
 pub mod progress;
 mod publisher;
 mod questions;
@@ -174,8 +174,8 @@ pub use port_args::PortArgs;
 pub use prefix::Prefix;
 pub use privileges::{Sandbox, UserSpec};
 pub use program::{
-    ContentList, ContentNames, Count, CountKind, Counted, Labels, Listening, PortOwner,
-    PreparedPackets, Program, Reloaded, StartError, Tally, Watched, WorkerContext,
+    ContentList, ContentNames, Count, CountKind, Counted, Labels, Listening, MeasuredTimes,
+    PortOwner, PreparedPackets, Program, Reloaded, StartError, Tally, Watched, WorkerContext,
 };
 pub use publisher::take_snapshot;
 pub use readers::{Readers, Source};
@@ -193,4 +193,4 @@ pub use table::walk::Walk;
 pub use tcp::Tcp;
 pub use tcp_counts::tally_tcp;
 pub use trace::session::{TraceRequest, TraceSummary};
-pub use udp::Udp;
+pub use udp::{Udp, tally_udp};

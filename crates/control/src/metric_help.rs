@@ -1,7 +1,7 @@
 //! What metrics mean, for their HELP lines.
 
 /// What the metrics of every program mean. Names are without the program and the unit `total`.
-const OF_ALL: [(&str, &str); 61] = [
+const OF_ALL: [(&str, &str); 64] = [
     ("addresses", "Addresses that are served"),
     ("batch_frames", "Frames in each batch"),
     (
@@ -36,22 +36,33 @@ const OF_ALL: [(&str, &str); 61] = [
     ("connections_ended", "Connections that have ended, by how"),
     (
         "connections_evicted",
-        "Connections that gave their place to newer ones",
+        "Connections that were reset to free resources for others",
     ),
     ("connections_in_state", "TCP connections in each state"),
     ("connections_open", "Open TCP connections"),
     (
         "connections_refused",
-        "Connections that were refused because of a limit",
+        "Connections that the application refused",
+    ),
+    (
+        "control_messages",
+        "Messages of ARP, neighbour discovery and ICMP, by kind",
     ),
     (
         "copies_for_want_of_resident_packets",
         "Packets that were copied because no resident packet was free",
     ),
-    ("data_bytes_sent", "Bytes of TCP data sent, by the way"),
+    (
+        "data_bytes_sent",
+        "Bytes of TCP data sent, with those that were sent again",
+    ),
     (
         "data_segments_sent",
-        "TCP segments with data sent, by the way",
+        "TCP segments with data sent, by how they were made",
+    ),
+    (
+        "datagrams_copied_for_want_of_resident_packets",
+        "Answers over UDP that were copied because no resident packet was free",
     ),
     (
         "dropped_packets",
@@ -124,7 +135,7 @@ const OF_ALL: [(&str, &str); 61] = [
     ("segments_sent", "TCP segments sent"),
     (
         "sends_delayed_by_a_full_ring",
-        "Segments that waited because the ring was full",
+        "Times at which a connection had to send later, usually because the ring was full",
     ),
     ("sent_bytes", "Bytes sent, with link headers"),
     ("sent_frames", "Frames sent"),
@@ -148,8 +159,9 @@ const OF_ALL: [(&str, &str); 61] = [
     ),
     (
         "system_calls_to_wait",
-        "System calls in which the worker slept",
+        "System calls in which the worker slept or polled",
     ),
+    ("tcp_events", "Rare events of TCP connections, by event"),
     ("uptime_seconds", "Time since the start"),
     (
         "window_probes_sent",

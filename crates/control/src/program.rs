@@ -38,10 +38,10 @@ pub use crate::tally::{Count, CountKind, Counted, Labels, MeasuredTimes, Tally};
 ///
 /// | hook | thread | privileges |
 /// |---|---|---|
-/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`places`](Program::places), [`logs`](Program::logs), [`readers`](Program::readers), [`watched`](Program::watched), [`content_names`](Program::content_names), [`content_lists`](Program::content_lists) | control | as started |
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`places`](Program::places), [`logs`](Program::logs), [`readers`](Program::readers), [`watched`](Program::watched), [`content_names`](Program::content_names), [`content_lists`](Program::content_lists), [`stored_paths`](Program::stored_paths), [`can_reload`](Program::can_reload), [`check_addresses`](Program::check_addresses) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
-/// | [`has_content`](Program::has_content), [`reload`](Program::reload) | one of its own | dropped |
+/// | [`has_content`](Program::has_content), [`reload`](Program::reload), [`free_unused`](Program::free_unused), [`prepare_more`](Program::prepare_more) | one of its own | dropped |
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands), [`services`](Program::services) and [`places`](Program::places) again | control | dropped |
 /// | the callbacks of the transports after [`transports`](Program::transports) has returned, [`counted`](Program::counted), [`tally`](Program::tally), [`walk`](Program::walk) | worker | dropped |
 ///
@@ -303,7 +303,7 @@ impl Reloaded {
     ///
     /// # Errors
     /// If all have failed.
-    pub(crate) fn of_all<'n>(
+    pub fn of_all<'n>(
         parts: impl IntoIterator<Item = (&'n str, Result<Self, StartError>)>,
     ) -> Result<Self, StartError> {
         let (mut done, mut kept) = (Vec::new(), Vec::new());

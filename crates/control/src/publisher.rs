@@ -206,7 +206,19 @@ pub fn take_snapshot<G: Program, P: Port>(
     let port = (port.counters(), port.levels());
     snapshot.fill(port, batch_times, counted, |tally| {
         program.tally(transports, tally);
-        for (reason, count) in host.counters().drops() {
+        let counters = host.counters();
+        for (kind, count) in [
+            (
+                "ARP and neighbour discovery answered",
+                counters.discovery_replies,
+            ),
+            ("echo answered", counters.echo_replies),
+            ("ICMP error received", counters.icmp_errors),
+            ("ICMP error sent", counters.errors_sent),
+        ] {
+            tally.detail("control messages", ("kind", kind), count);
+        }
+        for (reason, count) in counters.drops() {
             tally.drop(reason, count);
         }
     });

@@ -5,6 +5,7 @@
 //! them once a second.
 
 use std::convert::Infallible;
+use std::ops::Add;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::time::{MissedTickBehavior, interval};
@@ -105,12 +106,9 @@ impl<'a> StatusLog<'a> {
 
     /// Logs the growth of each count that may be logged again.
     pub(crate) fn log(&mut self, now: Instant) {
-        let mut sum = Counted::default();
-        for counted in self.server.workers().iter().map(Published::counted) {
-            sum.partial_checksums += counted.partial_checksums;
-            sum.evicted += counted.evicted;
-            sum.app_errors += counted.app_errors;
-        }
+        let workers = self.server.workers().iter();
+        let each = workers.map(Published::counted);
+        let sum = each.fold(Counted::default(), Add::add);
         if let Some(packets) = self.partial_checksums.take(sum.partial_checksums, now) {
             tracing::warn!(
                 "packets dropped because of partial checksums: {packets}; their senders leave \

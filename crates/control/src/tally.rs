@@ -2,6 +2,7 @@
 //! reports.
 
 use std::fmt;
+use std::ops::Add;
 
 use nmio::Times;
 
@@ -345,6 +346,18 @@ pub struct Counted {
     pub evicted: u64,
     /// Requests that failed because the application or hook returned an error.
     pub app_errors: u64,
+}
+
+impl Add for Counted {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            partial_checksums: self.partial_checksums + other.partial_checksums,
+            evicted: self.evicted + other.evicted,
+            app_errors: self.app_errors + other.app_errors,
+        }
+    }
 }
 
 #[cfg(test)]

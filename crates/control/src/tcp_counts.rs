@@ -90,6 +90,26 @@ fn tally_segments(tally: &mut Tally, tcp: &Counters) {
     ] {
         tally.detail(name, Labels::NONE, count);
     }
+    for (event, count) in [
+        ("super-segment sent", tcp.sent_runs),
+        ("control segment turned round", tcp.turned_round),
+        ("TIME-WAIT cut short", tcp.time_waits_evicted),
+        ("TIME-WAIT skipped", tcp.time_wait_overflow),
+        ("invalid SYN cookie", tcp.cookies_bad),
+        ("reduction undone by timestamps", tcp.undone_by_echo),
+        ("reduction undone by duplicates", tcp.undone_by_duplicates),
+        ("reduction undone by late ACKs", tcp.undone_by_arrival),
+        ("loss repaired by a probe", tcp.tail_losses),
+        ("duplicates reported", tcp.duplicates_reported),
+        ("SACK taken back", tcp.reneged),
+        ("SACK without room", tcp.scoreboard_full),
+        ("congestion mark received", tcp.marked),
+        ("congestion mark echoed", tcp.echoed),
+        ("size probe sent", tcp.size_probes),
+        ("path MTU raised", tcp.path_mtu_raises),
+    ] {
+        tally.detail("TCP events", ("event", event), count);
+    }
 }
 
 #[cfg(test)]

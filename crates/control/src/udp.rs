@@ -7,13 +7,14 @@ use std::process::ExitCode;
 
 use nmio::Port;
 use nmio::device::Transport;
-use udpip::{Service, Udp as UdpPort};
+use udpip::{Counters, Service, Udp as UdpPort};
 
 use crate::args::network_args;
 use crate::named::Named;
 use crate::new_worker::NewWorker;
 use crate::program::{Counted, Listening, Program, StartError, Tally, WorkerContext};
 use crate::run::serve;
+use crate::tally::Labels;
 
 /// A [`Program`] that serves one UDP service. Each worker runs its own instance of the service.
 /// [`udp()`](crate::udp()) creates and serves such a program.
@@ -99,9 +100,16 @@ where
         let counters = udp.counters();
         tally.event("datagrams", counters.received);
         tally.event("answered", counters.answered);
-        for (reason, count) in counters.drops() {
-            tally.drop(reason, count);
-        }
+        tally_udp(tally, counters);
+    }
+}
+
+/// Adds the counts of UDP to `tally` that every program with UDP has.
+pub fn tally_udp(tally: &mut Tally, udp: &Counters) {
+    let copies = "datagrams copied for want of resident packets";
+    tally.detail(copies, Labels::NONE, udp.residents_exhausted);
+    for (reason, count) in udp.drops() {
+        tally.drop(reason, count);
     }
 }
 

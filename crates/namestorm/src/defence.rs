@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use control::args::number;
 use control::report::{count, counted};
+use control::units::number;
 use control::{OptionError, Prefix, Reloaded, StartError};
 use nmio::device::Device;
 

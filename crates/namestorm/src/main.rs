@@ -7,8 +7,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::config::{self, ConfigArgs, ConfigCommand};
 use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError, log};
 use namestorm::{
-    DefenceArgs, Form, IdentityArgs, Namestorm, NoZones, QueryLogArgs, ReplyMode, TcpSettings,
-    ZoneArgs, ZoneSpec, ZonesArgs,
+    DefenceArgs, DnsOptions, Form, IdentityArgs, NoZones, QueryLogArgs, ReplyMode, ZoneArgs,
+    ZoneSpec, ZonesArgs,
 };
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
@@ -107,13 +107,19 @@ struct Serve {
 }
 
 impl Serve {
-    fn load(&self, say: &mut dyn FnMut(String)) -> Result<Namestorm, StartError> {
-        let zones = self.zones.clone();
-        let program = Namestorm::load_from(zones, self.hash, self.mode, self.strict, say)?;
-        let program = program.with_query_log(&self.query_log)?;
-        let program = program.with_identity(&self.identity);
-        let program = program.with_defence(&self.defence, &self.network.device)?;
-        Ok(program.with_tcp(TcpSettings::from_args(&self.connections)))
+    /// Returns the options for these zones.
+    fn options<'o>(&'o self, zones: &'o ZoneArgs) -> DnsOptions<'o> {
+        DnsOptions {
+            zones,
+            strict: self.strict,
+            hash: self.hash,
+            mode: self.mode,
+            identity: &self.identity,
+            defence: &self.defence,
+            query_log: &self.query_log,
+            connections: &self.connections,
+            device: &self.network.device,
+        }
     }
 }
 
@@ -164,21 +170,20 @@ fn main() -> ExitCode {
     let command = namestorm::port_of_zones("port", Cli::command());
     let parsed = config::parse_to_check::<Cli>(command.clone());
     match &parsed.cli.command {
-        Command::Serve(serve) => control::serve(&serve.network, || serve.load(&mut say)),
+        Command::Serve(serve) => {
+            let options = serve.options(&serve.zones);
+            control::serve(&serve.network, || options.load(&mut say))
+        }
         Command::Check(args) => {
             let zones = args.serve.zones.clone().with_zones(&args.files);
             let network = &args.serve.network;
             log::init(network.log, network.log_format);
             let checked = check(&zones, &mut say, io::stdout());
-            let others = zones.check_others();
-            let defence = args.serve.defence.check(&network.device, &zones);
-            let log = args.serve.query_log.check("namestorm");
-            let found = [checked, others, defence]
-                .into_iter()
-                .filter_map(Result::err);
-            let options = network.check("namestorm").into_iter().map(Into::into);
+            let found = checked.err().into_iter();
+            let found = found.chain(args.serve.options(&zones).check("namestorm"));
+            let of_network = network.check("namestorm").into_iter().map(Into::into);
             let mut failed = config::file_is_wrong();
-            for error in found.chain(log).chain(options) {
+            for error in found.chain(of_network) {
                 log::error("namestorm", config::with_places(&error.to_string()));
                 failed = true;
             }

@@ -16,6 +16,7 @@ use control::report::{bytes, count, counted};
 use control::{
     ContentList, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, Readers,
     RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
+    tally_udp,
 };
 use nmio::Port;
 use nmio::device::{Device, MemoryPlan, Transport};
@@ -342,7 +343,7 @@ where
     }
 
     /// Sets the clients that may ask for transfers. The zones must [keep](Zones::keep_records) their
-    /// records.
+    /// records. Call this before [`with_defence`](Self::with_defence), which looks for the clients' keys.
     #[must_use]
     pub fn with_transfers(self, clients: TransferClients) -> Self {
         Self {
@@ -649,8 +650,8 @@ where
         let over_tcp = server.tcp().counters();
         tally.event("queries too slow", over_tcp.deadlines_missed);
         tally_tcp(tally, over_tcp, server.tcp().states());
-        let drops = server.udp().counters().drops().into_iter();
-        for (reason, dropped) in drops.chain(udp.drops()).chain(tcp.drops()) {
+        tally_udp(tally, server.udp().counters());
+        for (reason, dropped) in udp.drops().into_iter().chain(tcp.drops()) {
             tally.drop(reason, dropped);
         }
         tally.drop("query over TCP too long", server.tcp().app().too_long());

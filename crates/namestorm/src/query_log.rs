@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
-use control::args::number;
+use control::units::number;
 use control::{
     CLIENT_LEN, FrameDestination, LogDestination, OptionError, RecordLog, RecordSender, StartError,
     client_from_bytes, client_to_bytes,

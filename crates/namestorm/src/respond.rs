@@ -321,10 +321,10 @@ impl Responder {
     }
 
     /// Like [`respond_with`](Self::respond_with), but does not parse the question again if `parsed`
-    /// already holds it. Without `COOKIES`, [sets aside](Self::take_set_aside) queries that may have a cookie
+    /// already holds it. Without `CAREFUL`, [sets aside](Self::take_set_aside) queries that may have a cookie
     /// or a signature and returns `None`, so that other queries do not pay for them.
     #[inline(always)]
-    pub(crate) fn respond_to<H: Hook, const COOKIES: bool>(
+    pub(crate) fn respond_to<H: Hook, const CAREFUL: bool>(
         &mut self,
         message: &mut [u8],
         transport: Transport,
@@ -349,7 +349,7 @@ impl Responder {
         };
         let parsed = match parsed {
             Ok(parsed) if is_query(&header, parsed.question.qtype) => parsed,
-            _ if !COOKIES && may_be_signed(message) => {
+            _ if !CAREFUL && may_be_signed(message) => {
                 return set_aside(counters, &mut self.is_set_aside);
             }
             _ => {
@@ -361,7 +361,7 @@ impl Responder {
         let (question, hash) = (parsed.question, parsed.hash);
         let (mut query, is_malformed) = read_rest(message, &header, question, transport);
         query.limit = query.limit.saturating_sub(self.signature_room);
-        if !COOKIES && query.needs_care() {
+        if !CAREFUL && query.needs_care() {
             return set_aside(counters, &mut self.is_set_aside);
         }
         let cookie = query.cookie(message, cookies, || (context.peer)().ip(), counters);
@@ -403,16 +403,11 @@ impl Responder {
 
     /// Counts a query with a signature. The reply to it leaves this number of bytes free for its own one.
     pub(crate) fn begin_signed(&mut self, is_valid: bool, signature_room: usize) {
-        let Counters {
-            good_signatures,
-            bad_signatures,
-            ..
-        } = &mut self.counters;
-        *if is_valid {
-            good_signatures
+        if is_valid {
+            self.counters.good_signatures += 1;
         } else {
-            bad_signatures
-        } += 1;
+            self.counters.bad_signatures += 1;
+        }
         self.signature_room = signature_room;
     }
 

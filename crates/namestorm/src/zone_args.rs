@@ -160,6 +160,13 @@ impl ZoneArgs {
         Ok(())
     }
 
+    /// Returns the options without those for other servers.
+    pub(crate) fn without_others(mut self) -> Self {
+        self.allow_transfers.clear();
+        self.notify.clear();
+        self
+    }
+
     /// Returns the folder in which the search for the files of each pattern begins.
     pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.zones_from.iter().map(|pattern| start_of(pattern).0)

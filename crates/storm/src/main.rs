@@ -10,8 +10,7 @@ use control::{
     Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
 };
 use namestorm::{
-    DefenceArgs, Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, TcpSettings, ZoneArgs,
-    ZonesArgs,
+    DefenceArgs, DnsOptions, Form, IdentityArgs, QueryLogArgs, ReplyMode, ZoneArgs, ZonesArgs,
 };
 use sandstorm::{Congestion, SiteOptions, SiteSource, check_sites, load_sites, same_congestion};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
@@ -151,9 +150,9 @@ impl Serve {
         dns: &Self,
     ) -> Result<impl Program + use<C>, StartError> {
         let web = load_sites::<C>(self.source(0), Self::sources(more))?;
-        let zones = dns.load_zones(&self.network)?;
-        let both = Both::<Storm, _, _>::new(web, zones.with_query_log(&dns.query_log)?);
-        Ok(both.with_port_args(&self.dns))
+        let mut say = |line: String| control::log::finding(&line);
+        let zones = dns.zones(&self.network).load(&mut say)?;
+        Ok(Both::<Storm, _, _>::new(web, zones).with_port_args(&self.dns))
     }
 
     /// Returns the sources of the sites after the first one.
@@ -176,13 +175,19 @@ impl Serve {
         same_congestion(std::iter::once(&self).chain(more).map(|one| one.congestion))
     }
 
-    fn load_zones(&self, network: &ServeArgs) -> Result<Namestorm, StartError> {
-        let mut say = |line: String| control::log::finding(&line);
-        let (zones, strict) = (self.zones.clone(), self.dns_strict);
-        let dns = Namestorm::load_from(zones, self.dns_hash, self.dns_mode, strict, &mut say)?;
-        let dns = dns.with_identity(&self.identity);
-        let dns = dns.with_defence(&self.defence, &network.device)?;
-        Ok(dns.with_tcp(TcpSettings::from_args(&self.connections)))
+    /// Returns the options of the DNS server on this network.
+    fn zones<'o>(&'o self, network: &'o ServeArgs) -> DnsOptions<'o> {
+        DnsOptions {
+            zones: &self.zones,
+            strict: self.dns_strict,
+            hash: self.dns_hash,
+            mode: self.dns_mode,
+            identity: &self.identity,
+            defence: &self.defence,
+            query_log: &self.query_log,
+            connections: &self.connections,
+            device: &network.device,
+        }
     }
 
     /// Loads the folders and the zones, and returns the lines about each in the start block.
@@ -193,8 +198,10 @@ impl Serve {
         found.extend(self.congestion(more).err().map(|error| Err(error.into())));
         let (of_sites, web) = check_sites(self.source(0), Self::sources(more));
         found.extend(of_sites);
-        found.extend(dns.query_log.check(Storm::NAME).into_iter().map(Err));
-        let zones = dns.load_zones(&self.network);
+        let dns = dns.zones(&self.network);
+        found.extend(dns.check(Storm::NAME).into_iter().map(Err));
+        let mut say = |line: String| control::log::finding(&line);
+        let zones = dns.load_zones(&mut say);
         found.push(match &zones {
             Ok(zones) => Ok(zones.loaded()),
             Err(error) => Err(error.to_string().into()),

@@ -6,11 +6,11 @@ mod content;
 mod rig;
 
 use std::fs::{self, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -248,4 +248,27 @@ fn a_log_that_cannot_be_opened_ends_the_start() {
         let expected = format!("storm: {name}: /none/log: No such file");
         assert!(text.contains(&expected), "{text}");
     }
+}
+
+/// Without a terminal, a load that waits for a slow file has a line in the log every few seconds.
+#[test]
+fn a_long_load_is_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let fifo = folder.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let mut storm = Command::new("unshare");
+    storm.args(["--net", STORM, "serve", "--web", www, "--zone", zone]);
+    storm
+        .args(["--control-socket", socket, "--query-log"])
+        .arg(&fifo);
+    let mut storm = storm.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(storm.stderr.take().unwrap()).lines();
+    let [first, second] = [(); 2].map(|()| lines.next());
+    storm.kill().unwrap();
+    storm.wait().unwrap();
+    let [first, second] = [first, second].map(|line| line.unwrap().unwrap());
+    assert!(first.starts_with("loading, 1 s"), "{first}");
+    assert!(second.starts_with("loading, 6 s"), "{second}");
 }

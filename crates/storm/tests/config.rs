@@ -226,6 +226,31 @@ fn a_later_check_names_the_key_and_its_place() {
     assert!(written.contains("strict (f.toml:8:1)"), "{written}");
 }
 
+/// A wrong zone does not hide what is wrong with the other options of the DNS server, and each error is
+/// told once.
+#[test]
+fn a_check_tells_all_errors_of_the_dns_server() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("index.html"), "hi").unwrap();
+    fs::write(folder.path().join("a.test.zone"), "nonsense\n").unwrap();
+    let line = "check --web . --zone a.test.zone --cookie-secret none --tsig-keys none \
+                --notify 192.0.2.1 --notify 192.0.2.1";
+    let (status, written) = run_in(folder.path(), line);
+    assert_eq!(status, 1, "{written}");
+    for expected in [
+        "a.test.zone:1:",
+        "the cookie secrets none",
+        "the TSIG keys none",
+        "--notify has 192.0.2.1:53 twice",
+    ] {
+        assert_eq!(
+            written.matches(expected).count(),
+            1,
+            "{expected}:\n{written}"
+        );
+    }
+}
+
 /// A server whose file is wrong ends with the status that keeps a service manager from starting it
 /// again.
 #[test]

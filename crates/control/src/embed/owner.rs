@@ -15,7 +15,7 @@ use super::watch::Watch;
 use crate::args::ServeArgs;
 use crate::endpoint::{ControlSocket, EndpointArgs};
 use crate::error::Error;
-use crate::launch::{Launch, services};
+use crate::launch::{Launch, checked_services};
 use crate::live::Published;
 use crate::observed::Observed;
 use crate::privileges::{Privileges, Table};
@@ -101,7 +101,7 @@ fn serve<P: Program>(
     block_signals().map_err(Error::system("blocking signals"))?;
     let plan = args.plan(P::NAME)?;
     let privileges = plan.privileges(Table::for_embedded())?;
-    let services = services(program, args.port)?;
+    let services = checked_services(args, program)?;
     let mut interface = ReturningInterface::new(args.interface(P::NAME, services));
     let mut access = QueueAccess::clone(interface.open()?);
     let published: Arc<[_]> = Published::for_workers(access.queues()).into();

@@ -1,0 +1,76 @@
+//! The options of a DNS server, as the command lines of several programs have them.
+
+use control::{ConnectionArgs, StartError};
+use nmio::device::Device;
+
+use crate::defence::DefenceArgs;
+use crate::identity::IdentityArgs;
+use crate::key::Form;
+use crate::program::Namestorm;
+use crate::query_log::QueryLogArgs;
+use crate::service::ReplyMode;
+use crate::tcp::TcpSettings;
+use crate::zone_args::ZoneArgs;
+
+/// The options of a DNS server. A program whose options have other names on its command line borrows
+/// them here.
+#[derive(Clone, Copy, Debug)]
+pub struct DnsOptions<'o> {
+    /// The zones.
+    pub zones: &'o ZoneArgs,
+    /// Whether all zones must be right.
+    pub strict: bool,
+    /// The form of names in the index.
+    pub hash: Form,
+    /// How replies over UDP are sent.
+    pub mode: ReplyMode,
+    /// What the server says about itself.
+    pub identity: &'o IdentityArgs,
+    /// The defence against abuse.
+    pub defence: &'o DefenceArgs,
+    /// The query log and dnstap.
+    pub query_log: &'o QueryLogArgs,
+    /// The limits of connections.
+    pub connections: &'o ConnectionArgs,
+    /// The device, on which defaults depend.
+    pub device: &'o Device,
+}
+
+impl DnsOptions<'_> {
+    /// Loads the zones, and applies all other options. Passes findings to `say`.
+    ///
+    /// # Errors
+    /// As for [`Namestorm::load_from`], [`Namestorm::with_query_log`] and [`Namestorm::with_defence`].
+    pub fn load(&self, say: &mut dyn FnMut(String)) -> Result<Namestorm, StartError> {
+        let program = self.load_from(self.zones.clone(), say)?;
+        let program = program.with_query_log(self.query_log)?;
+        let program = program.with_identity(self.identity);
+        let program = program.with_defence(self.defence, self.device)?;
+        Ok(program.with_tcp(TcpSettings::from_args(self.connections)))
+    }
+
+    /// Loads only the zones, for a check beside that of the other options. Passes findings to `say`.
+    ///
+    /// # Errors
+    /// As for [`Namestorm::load_from`].
+    pub fn load_zones(&self, say: &mut dyn FnMut(String)) -> Result<Namestorm, StartError> {
+        self.load_from(self.zones.clone().without_others(), say)
+    }
+
+    fn load_from(
+        &self,
+        zones: ZoneArgs,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Namestorm, StartError> {
+        Namestorm::load_from(zones, self.hash, self.mode, self.strict, say)
+    }
+
+    /// Returns what is wrong with the options, except with the zones themselves. `program` is the name
+    /// that the system's log shows.
+    pub fn check(&self, program: &str) -> Vec<StartError> {
+        let others = self.zones.check_others().err();
+        let defence = self.defence.check(self.device, self.zones).err();
+        let logs = self.query_log.check(program);
+        others.into_iter().chain(defence).chain(logs).collect()
+    }
+}
