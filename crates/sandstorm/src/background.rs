@@ -61,10 +61,12 @@ impl Background {
         };
         let content = site.reply(file).body();
         let made = Coding::ALL.map(|coding| self.coder.make(content, coding));
-        work.made += made
-            .iter()
-            .filter(|one| matches!(one, Made::Coded(_)))
-            .count();
+        for one in &made {
+            if let Made::Coded(coded) = one {
+                work.made += 1;
+                work.made_bytes += coded.len() as u64;
+            }
+        }
         if work.made > 0 && work.pauses.is_over() {
             return work.next_site(site, &self.coder);
         }

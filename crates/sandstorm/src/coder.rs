@@ -86,7 +86,8 @@ pub(crate) struct Coder {
 }
 
 impl Coder {
-    /// Creates a coder, which keeps what it makes in `folder`, or else in memory. A site gets no further coded forms when its responses have `max_bytes`.
+    /// Creates a coder, which keeps what it makes in `folder`, or else in memory. A site gets no further
+    /// coded forms when its responses have `max_bytes`.
     ///
     /// # Errors
     /// If the folder cannot be opened.

@@ -337,10 +337,11 @@ impl<'a> Head<'a> {
     #[inline(never)]
     fn evaluate(&self, tag: Option<ETag>, modified: Option<u64>) -> Option<Status> {
         let is_unmodified = |name| {
-            // An invalid date is ignored (RFC 9110, sections 13.1.3 and 13.1.4). If the field is
-            // repeated, the first value counts.
-            let value = self.values(name).next()?;
-            Some(modified? <= seconds(value)?)
+            // An invalid date and a repeated field are ignored (RFC 9110, sections 13.1.3 and 13.1.4).
+            let mut values = self.values(name);
+            let value = values.next()?;
+            let is_only = values.next().is_none();
+            Some(modified? <= seconds(value)?).filter(|_| is_only)
         };
         let holds = match self.names_tag("if-match", tag, Comparison::Strong) {
             Some(holds) => holds,

@@ -94,6 +94,34 @@ fn circles_through_other_folders_end() {
 }
 
 #[test]
+fn a_link_may_leave_the_folder_and_come_back() {
+    let outside = folder(&["site/a", "site/sub/", "other/b"]);
+    let at = |path: &str| outside.path().join(path);
+    for (target, link) in [
+        ("../site/a", "site/back"),
+        ("../../site/a", "site/sub/back"),
+        ("../other/b", "site/away"),
+        ("../site/../other/b", "site/twice"),
+        ("../none/a", "site/none"),
+    ] {
+        symlink(target, at(link)).unwrap();
+    }
+    let site = Site::load_with(
+        &at("site"),
+        &Limits::default(),
+        &Settings::default(),
+        |_| {},
+    );
+    let site = site.unwrap();
+    for path in ["/back", "/sub/back"] {
+        assert_eq!(body(&site, path.as_bytes()), Some(&b"site/a"[..]), "{path}");
+    }
+    for path in ["/away", "/twice", "/none"] {
+        assert_eq!(body(&site, path.as_bytes()), None, "{path}");
+    }
+}
+
+#[test]
 fn rules_may_be_outside() {
     let outside = folder(&["site/index.html"]);
     let at = |path: &str| outside.path().join(path);

@@ -529,23 +529,12 @@ where
         if self.parts.len() == 1 {
             return self.reload_part(0).map(Reloaded::from);
         }
-        let (mut done, mut kept) = (Vec::new(), Vec::new());
-        for (index, part) in self.parts.iter().enumerate() {
-            if only.is_none_or(|name| part.is_named(name)) {
-                let name = part.name();
-                match self.reload_part(index) {
-                    Ok(what) => done.push(format!("{name}: {what}")),
-                    Err(why) => kept.push(format!("{name}: {why}")),
-                }
-            }
-        }
-        if done.is_empty() {
-            return Err(kept.join("; ").into());
-        }
-        Ok(Reloaded {
-            done: done.join("; "),
-            kept: (!kept.is_empty()).then(|| kept.join("; ")),
-        })
+        let parts = self.parts.iter().enumerate();
+        let meant = parts.filter(|(_, part)| only.is_none_or(|name| part.is_named(name)));
+        Reloaded::of_all(meant.map(|(index, part)| {
+            let outcome = self.reload_part(index);
+            (part.name(), outcome.map(Reloaded::from))
+        }))
     }
 
     /// Frees the bytes of responses that no connection sends any more. A worker must not wait while the

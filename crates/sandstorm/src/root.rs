@@ -264,7 +264,12 @@ impl Root {
         while let Some(name) = components.pop_front() {
             if name == ".." {
                 if !real.pop() {
-                    return Err(Reason::LeadsOut { target });
+                    // The path may lead back to the root.
+                    let rest: PathBuf = components.iter().collect();
+                    let outside = self.path.parent().unwrap_or(&self.path).join(rest);
+                    return self
+                        .below(&outside)
+                        .map_err(|_| Reason::LeadsOut { target });
                 }
                 continue;
             }

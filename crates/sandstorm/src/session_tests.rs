@@ -317,6 +317,8 @@ fn preconditions_are_evaluated() {
         ("If-Modified-Since: Wed, 31 Feb 2027 20:00:00 GMT", 200),
         ("If-Modified-Since: tomorrow", 200),
         ("If-Modified-Since: \u{fc}", 200),
+        // So are repeated fields.
+        ("If-Modified-Since: SAME\r\nIf-Modified-Since: SAME", 200),
         // If `If-None-Match` is present too, `If-Modified-Since` is ignored (RFC 9110, section
         // 13.1.3).
         ("If-None-Match: \"x\"\r\nIf-Modified-Since: SAME", 200),
@@ -339,6 +341,10 @@ fn preconditions_are_evaluated() {
         ("If-Unmodified-Since: SAME", 200),
         ("If-Unmodified-Since: BEFORE", 412),
         ("If-Unmodified-Since: soon", 200),
+        (
+            "If-Unmodified-Since: BEFORE\r\nIf-Unmodified-Since: SAME",
+            200,
+        ),
         (
             "If-Match: \"8a59fb4fec8a43ae\"\r\nIf-Unmodified-Since: BEFORE",
             200,

@@ -233,6 +233,11 @@ impl Site {
         {
             return Some(redirect);
         }
+        self.page_by_rules(path)
+    }
+
+    /// Returns the page to which the first rule leads that has a pattern for this path, and a page.
+    fn page_by_rules(&self, path: &[u8]) -> Option<&Page> {
         self.rules.iter().find_map(|rule| {
             let captures = rule.from.captures(path)?;
             if let Some(page) = &rule.page {

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use control::args::{host_address, number};
+use control::args::host_address;
 use control::config;
-use control::units::size;
+use control::units::{number, size};
 use control::{ConnectionArgs, Named, NewWorker, StartError};
 use tcpip::Config;
 

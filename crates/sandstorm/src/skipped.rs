@@ -83,6 +83,12 @@ pub enum Reason {
         /// The kind of the entry, with its article.
         kind: &'static str,
     },
+    /// What should be a file with rules is something else.
+    #[error("is {kind}, so no rule is used; put a file in its place")]
+    NoFile {
+        /// The kind of the entry, with its article.
+        kind: &'static str,
+    },
     /// The entry was removed, replaced or modified while the folder was loaded.
     #[error("changed while it was read; start again when it is complete")]
     Changed,

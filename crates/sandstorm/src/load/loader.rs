@@ -299,8 +299,10 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 }
 
-fn name_of(kind: FileType) -> &'static str {
+/// Names the kind of an entry that is no file, with its article.
+pub(super) fn name_of(kind: FileType) -> &'static str {
     match kind {
+        FileType::Directory => "a folder",
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",
         FileType::CharacterDevice | FileType::BlockDevice => "a device",

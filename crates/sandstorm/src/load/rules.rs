@@ -10,11 +10,11 @@ use std::sync::Arc;
 use rustix::fs::{FileType, Stat};
 
 use super::error::LoadError;
-use super::loader::Loader;
+use super::loader::{Loader, name_of};
 use super::names::{HEADERS, REDIRECTS, is_hidden};
 use super::progress::Progress;
 use crate::login::{RealmFile, RealmText, Users};
-use crate::root::file_type;
+use crate::root::{RealPath, file_type};
 use crate::rules::{LineError, parse_headers, parse_redirects};
 use crate::skipped::{Reason, unreadable};
 use crate::tag_key::TagKey;
@@ -142,15 +142,22 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             reason,
         };
         let mut real = self.root.join(name);
-        match real.stat() {
+        let stat_of = |real: &RealPath| real.stat().map_err(|error| failed(unreadable(error)));
+        let mut stat = match real.stat() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
-            Ok(stat) if file_type(&stat) == FileType::Symlink => {
-                real = real.follow(self.outer.as_ref()).map_err(failed)?;
-                if let Some(target) = real.outside() {
-                    self.site.note_outside(&target);
-                }
+            _ => stat_of(&real)?,
+        };
+        if file_type(&stat) == FileType::Symlink {
+            real = real.follow(self.outer.as_ref()).map_err(failed)?;
+            if let Some(target) = real.outside() {
+                self.site.note_outside(&target);
             }
-            _ => {}
+            stat = stat_of(&real)?;
+        }
+        let kind = file_type(&stat);
+        if kind != FileType::RegularFile {
+            let kind = name_of(kind);
+            return Err(failed(Reason::NoFile { kind }));
         }
         let file = real.file().map_err(|error| failed(unreadable(error)))?;
         let mut bytes = Vec::new();

@@ -7,6 +7,9 @@ use super::{ByHost, NEW, NextSite, SHARED, Site};
 use crate::hosts::{HostName, Hosts};
 use crate::site::Builder;
 
+/// Number of replies that each site has at first, because all requests may need them.
+const SHARED_REPLIES: usize = 2 * SHARED.len();
+
 /// The number of a site among those for different hosts, from 1. 0 stands for none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostedId(pub(crate) u16);
@@ -64,13 +67,15 @@ impl Site {
     }
 
     /// Makes a site that leads each request to the site for its host. A request for another host gets
-    /// status 421 (RFC 9110, section 15.5.20). The fields of all responses are those of the first site.
+    /// status 421 (RFC 9110, section 15.5.20). A request of no site gets the fields and the pages for errors
+    /// of the site for all other hosts, or else of the first one.
     ///
     /// # Panics
     /// Panics if there is no site.
     pub fn by_hosts(members: &[HostedSite]) -> Self {
-        let mut site =
-            Builder::with_settings(std::time::UNIX_EPOCH, &members[0].site.settings).build();
+        let usual = &members[usual_member(members)].site;
+        let mut site = Builder::with_settings(std::time::UNIX_EPOCH, &usual.settings).build();
+        site.replies[..SHARED_REPLIES].clone_from_slice(&usual.replies[..SHARED_REPLIES]);
         let mut by_host = ByHost {
             hosts: Hosts::default(),
             sites: Vec::new(),
@@ -105,8 +110,20 @@ impl Site {
             sites.map(|(_, first)| *first).collect()
         };
         let old_firsts = firsts(self);
-        // The replies for no host are the same.
-        let mut origins: Vec<u32> = (0..2 * SHARED.len() as u32).collect();
+        // The replies of no site are copies of those of one member.
+        let shared = 0..SHARED_REPLIES as u32;
+        let (mut origins, mut leaving): (Vec<u32>, Vec<u32>) = (shared.clone().collect(), vec![]);
+        if usual_member(members) == changed {
+            let of_next = next.origins[..SHARED_REPLIES].iter();
+            let moved = |origin: &u32| match *origin {
+                NEW => NEW,
+                origin if shared.contains(&origin) => origin,
+                origin => old_firsts[changed] + origin,
+            };
+            origins = of_next.map(moved).collect();
+            let of_old = next.leaving.iter().filter(|index| shared.contains(index));
+            leaving.extend(of_old);
+        }
         for (index, member) in members.iter().enumerate() {
             let old_first = old_firsts[index];
             let moved = |origin: u32| {
@@ -123,12 +140,21 @@ impl Site {
             }
         }
         let old_first = old_firsts[changed];
+        leaving.extend(next.leaving.iter().map(|index| old_first + index));
         NextSite {
-            leaving: next.leaving.iter().map(|index| old_first + index).collect(),
+            leaving: leaving.into(),
             origins: origins.into(),
             site: Arc::new(site),
         }
     }
+}
+
+/// Returns the number of the site for all other hosts, or else of the first one.
+fn usual_member(members: &[HostedSite]) -> usize {
+    let mut members = members.iter();
+    members
+        .position(|member| member.hosts.is_empty())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -136,6 +162,38 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
+    use crate::settings::Settings;
+    use crate::status::Status;
+
+    #[test]
+    fn requests_of_no_site_get_the_error_pages_of_the_site_for_all_other_hosts() {
+        let site = |text: &str| {
+            let mut settings = Settings::default();
+            settings.add_error_page(Status::MisdirectedRequest, b"/page");
+            let builder = Builder::with_settings(UNIX_EPOCH, &Arc::new(settings));
+            builder.file(b"/page", UNIX_EPOCH, text.as_bytes())
+        };
+        let member = |name: Option<&str>, site: &Arc<Site>| HostedSite {
+            hosts: name.map(|name| name.parse().unwrap()).into_iter().collect(),
+            site: Arc::clone(site),
+        };
+        let shown = |site: &Site| {
+            let reply = Site::shared(Status::MisdirectedRequest, false);
+            String::from_utf8_lossy(site.reply(reply).body()).into_owned()
+        };
+        let [first, other] = ["first", "other"].map(|text| Arc::new(site(text).build()));
+        let old = Site::by_hosts(&[member(Some("a"), &first), member(None, &other)]);
+        assert_eq!(shown(&old), "other");
+        let old = Site::by_hosts(&[member(Some("a"), &first), member(Some("b"), &other)]);
+        assert_eq!(shown(&old), "first");
+        let next = site("new").build_next(&first);
+        let members = [member(Some("a"), &next.site), member(Some("b"), &other)];
+        let all = old.next_by_hosts(&members, 0, &next);
+        assert_eq!(shown(&all.site), "new");
+        let at = Site::shared(Status::MisdirectedRequest, false).0;
+        assert_eq!(all.origins[at as usize], NEW);
+        assert!(all.leaving.contains(&at));
+    }
 
     #[test]
     fn when_a_site_changes_the_replies_of_the_others_stay() {

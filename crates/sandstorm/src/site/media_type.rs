@@ -37,13 +37,19 @@ impl MediaTypes {
 
 /// Returns the usual media type for an extension.
 fn usual(extension: &str) -> &'static str {
-    // These types are missing in the list, or were registered after it was made.
+    // These types are missing in the list, or were registered after it was made, or are meant otherwise on
+    // sites.
     match &*extension.to_ascii_lowercase() {
-        "mjs" => "text/javascript",
+        "mjs" | "cjs" => "text/javascript",
         "webmanifest" => "application/manifest+json",
         "map" => "application/json",
         "geojson" => "application/geo+json",
         "jxl" => "image/jxl",
+        "tsx" => "text/plain",
+        "wgsl" => "text/wgsl",
+        // Segments of videos (RFC 8216) are more usual on sites than what the list has.
+        "ts" => "video/mp2t",
+        "tgz" => "application/gzip",
         _ => mime_guess::from_ext(extension)
             .first_raw()
             .unwrap_or("application/octet-stream"),
@@ -91,6 +97,7 @@ mod tests {
             ("/a.old", "text/html; charset=iso-8859-1", None),
             ("/a.css", "text/css; charset=utf-8", Some("text/css")),
             ("/conf", "application/octet-stream", None),
+            ("/a.TS", "video/mp2t", None),
         ] {
             let expected = MediaType {
                 name: name.to_owned(),

@@ -63,7 +63,7 @@ impl Builder {
                 continue;
             };
             if let (Some(path), Lead::Page(page)) = (rule.from.exact(), lead) {
-                if !self.site.rules.iter().any(|one| one.matches(path)) {
+                if self.site.page_by_rules(path).is_none() {
                     self.apply_exact(path, page, rule.forced, &mut applied);
                 }
                 continue;
@@ -169,7 +169,7 @@ impl Builder {
                 let page = page.unwrap_or_else(|| Site::shared(status, false));
                 return Some(Lead::Page(Page::Error(page)));
             }
-            _ => self.site.page(target).copied(),
+            _ => self.page_of_rewrite(target),
         };
         if page.is_none() {
             report(no_target(target, &rule.text));
@@ -178,8 +178,20 @@ impl Builder {
         page.map(Lead::Page).or_else(closed)
     }
 
-    /// Applies forced rules with patterns to all paths that lead to a page, such as clean URLs. `forced` has the index of
-    /// each such rule. The paths in `applied` follow earlier rules.
+    /// Returns the page at the target of a rewrite. A folder need not end with a slash, because the client
+    /// would lose the path that it asked for if it were redirected.
+    fn page_of_rewrite(&self, target: &[u8]) -> Option<Page> {
+        let page = self.site.page(target).copied();
+        if let Some(Page::Redirect { .. }) = page
+            && let Some(folder) = self.site.page(&[target, b"/"].concat())
+        {
+            return Some(*folder);
+        }
+        page
+    }
+
+    /// Applies forced rules with patterns to all paths that lead to a page, such as clean URLs. `forced` has
+    /// the index of each such rule. The paths in `applied` follow earlier rules.
     fn force(&mut self, forced: &[usize], applied: &HashSet<Box<[u8]>>) {
         if forced.is_empty() {
             return;
