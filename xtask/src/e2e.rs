@@ -4,6 +4,7 @@
 mod abusers;
 mod browser;
 pub(crate) mod checks;
+mod clients;
 mod counts;
 mod crawl;
 mod disk;
@@ -78,7 +79,7 @@ pub(crate) struct Options {
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that run by default, by name. Those that take longest come first.
-const PARTS: [(&str, Part); 16] = [
+const PARTS: [(&str, Part); 17] = [
     ("mangled messages", mangled::sample),
     ("many zones", many_zones::sample),
     ("validators", validators::sample),
@@ -90,6 +91,7 @@ const PARTS: [(&str, Part); 16] = [
     ("bad input", refusals::run),
     ("super-segments", supers::run),
     ("counts", counts::run),
+    ("other programs", clients::run),
     ("slow readers", many::readers),
     ("files on the disk", disk::run),
     ("passwords", passwords::run),

@@ -36,10 +36,6 @@ const DOCUMENTS: [&str; 4] = [
 const TEST_KIT: &str = "testkit";
 const MAX_FILE_LINES: usize = 700;
 const MAX_FUNCTION_LINES: usize = 70;
-/// Functions outside tests that may still exceed [`MAX_FUNCTION_LINES`].
-const LONG_FUNCTIONS: &[&str] = &[];
-/// This file, which lists the exceptions. Messages name it.
-const LISTS: &str = "xtask/src/structure.rs";
 /// Possible root files of a crate.
 const ROOTS: [&str; 2] = ["src/lib.rs", "src/main.rs"];
 
@@ -201,28 +197,18 @@ fn length_faults(name: &str, files: &Files) -> Vec<String> {
             ));
         }
     }
-    let mut excepted: Vec<&str> = LONG_FUNCTIONS.to_vec();
-    excepted.retain(|function| function.split('/').next() == Some(name));
     for tree in trees(files) {
         for module in &tree.modules {
             for (function, lines) in lengths::functions(module) {
-                let function = format!("{name}/{}: {function}", module.file.display());
-                if lines <= MAX_FUNCTION_LINES {
-                    continue;
-                }
-                match excepted.iter().position(|other| *other == function) {
-                    Some(place) => drop(excepted.remove(place)),
-                    None => faults.push(format!(
-                        "{function} has {lines} lines, above {MAX_FUNCTION_LINES}"
-                    )),
+                if lines > MAX_FUNCTION_LINES {
+                    let file = module.file.display();
+                    faults.push(format!(
+                        "{name}/{file}: {function} has {lines} lines, above {MAX_FUNCTION_LINES}"
+                    ));
                 }
             }
         }
     }
-    let obsolete = excepted.into_iter();
-    faults.extend(obsolete.map(|function| {
-        format!("{function} is not too long any more: take it off the list in {LISTS}")
-    }));
     faults
 }
 

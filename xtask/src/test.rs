@@ -54,33 +54,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ..Tests::default()
     };
     if is_whole {
-        tests.step("format", cargo("fmt --all --check"));
-        let fuzz = cargo("fmt --manifest-path fuzz/Cargo.toml --check");
-        tests.step("format of the fuzz targets", fuzz);
-        let clippy = cargo("clippy --workspace --all-targets -- -D warnings");
-        tests.step("clippy", clippy);
-        let mut doc = cargo("doc --workspace --no-deps");
-        doc.env("RUSTDOCFLAGS", "-D warnings");
-        tests.step("documentation", doc);
-        tests.counted("structure of the crates", structure::check)?;
-        let figures = xtask("bench figures --check")?;
-        tests.step("figures that README quotes", figures);
-        tests.optional(
-            "licences, duplicates and sources of dependencies",
-            "cargo-deny",
-            cargo("deny --version"),
-            cargo("deny --offline check licenses bans sources"),
-        );
-        let mut version = Command::new("mdbook");
-        version.arg("--version");
-        let mut book = Command::new("mdbook");
-        book.args(["build", "docs"])
-            .current_dir(shell::repository());
-        tests.optional("the guides as a book", "mdbook", version, book);
-        let target = format!("{FREEBSD} (rustup target add {FREEBSD})");
-        let name = "the product compiles for FreeBSD";
-        tests.optional(name, &target, has_target(FREEBSD), check_for(FREEBSD));
+        check_sources(&mut tests)?;
     }
+    tests.step("build of the tests", cargo("test --workspace --no-run"));
+    // Many tests wait most of the time. Meanwhile, the optimizer uses the cores.
+    let build = tests.begin("release build", release_build());
     let mut test = cargo("test --workspace --no-fail-fast");
     test.args(Some(&options.filter).filter(|_| !is_whole));
     if options.full {
@@ -91,12 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if is_whole {
         tests.screens();
     }
-    // Each program is optimized as a whole, which keeps one core busy. Cargo links several at once.
-    let mut build = without_lines(cargo("build --release"));
-    for (package, program) in RELEASED {
-        build.args(["-p", package, "--bin", program]);
-    }
-    tests.step("release build", build);
+    tests.end(build);
     if is_whole {
         let project = "the guide's project, outside the workspace";
         tests.step(project, xtask("guide")?);
@@ -120,6 +93,54 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         loss::run_clients_apart(options.full, &options.filter)
     })?;
     tests.finish()
+}
+
+/// Runs the checks that need no built program.
+fn check_sources(tests: &mut Tests) -> Result<()> {
+    tests.step("format", cargo("fmt --all --check"));
+    let fuzz = cargo("fmt --manifest-path fuzz/Cargo.toml --check");
+    tests.step("format of the fuzz targets", fuzz);
+    let clippy = cargo("clippy --workspace --all-targets -- -D warnings");
+    tests.step("clippy", clippy);
+    let mut doc = cargo("doc --workspace --no-deps");
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    tests.step("documentation", doc);
+    tests.counted("structure of the crates", structure::check)?;
+    let figures = xtask("bench figures --check")?;
+    tests.step("figures that README quotes", figures);
+    tests.optional(
+        "licences, duplicates and sources of dependencies",
+        "cargo-deny",
+        cargo("deny --version"),
+        cargo("deny --offline check licenses bans sources"),
+    );
+    let mut version = Command::new("mdbook");
+    version.arg("--version");
+    let mut book = Command::new("mdbook");
+    book.args(["build", "docs"])
+        .current_dir(shell::repository());
+    tests.optional("the guides as a book", "mdbook", version, book);
+    let target = format!("{FREEBSD} (rustup target add {FREEBSD})");
+    let name = "the product compiles for FreeBSD";
+    tests.optional(name, &target, has_target(FREEBSD), check_for(FREEBSD));
+    Ok(())
+}
+
+/// Returns a command that builds what tests need in the release profile, after everything else that
+/// wants a core.
+fn release_build() -> Command {
+    let build = without_lines(cargo("build --release"));
+    let mut gentle = Command::new("nice");
+    gentle.args(["-n", "19"]).arg(build.get_program());
+    gentle.args(build.get_args());
+    for (package, program) in RELEASED {
+        gentle.args(["-p", package, "--bin", program]);
+    }
+    let set = build
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    gentle.envs(set).current_dir(shell::repository());
+    gentle
 }
 
 /// Returns a command that succeeds if the standard library for `target` is installed.
@@ -169,6 +190,14 @@ fn run_as_root(test: &mut Command) {
     }
 }
 
+/// A step that has begun.
+struct Step {
+    name: String,
+    start: Instant,
+    command: String,
+    program: Result<Server>,
+}
+
 /// Results of the steps so far. A step is killed after `silence` without output.
 #[derive(Default)]
 struct Tests {
@@ -182,9 +211,15 @@ struct Tests {
 
 impl Tests {
     /// Runs a command as one step, and shows the end of its output if it fails.
-    fn step(&mut self, name: &str, mut command: Command) {
+    fn step(&mut self, name: &str, command: Command) {
+        let step = self.begin(name, command);
+        self.end(step);
+    }
+
+    /// Starts a command as one step. Returns `None` after Ctrl-C.
+    fn begin(&self, name: &str, mut command: Command) -> Option<Step> {
         if interrupt::seen() {
-            return;
+            return None;
         }
         if self.is_whole {
             // What incremental builds need later costs time and disk space now. A run of everything
@@ -192,15 +227,33 @@ impl Tests {
             command.env("CARGO_INCREMENTAL", "0");
         }
         println!("==== {name}");
-        let start = Instant::now();
-        let (output, fault) = watch(&mut command, self.silence)
+        Some(Step {
+            name: name.to_owned(),
+            start: Instant::now(),
+            command: shell::shown(&command),
+            program: Server::spawn(&mut command),
+        })
+    }
+
+    /// Waits for the end of a step, and shows the end of its output if it fails.
+    fn end(&mut self, step: Option<Step>) {
+        let Some(Step {
+            name,
+            start,
+            command,
+            program,
+        }) = step
+        else {
+            return;
+        };
+        let (output, fault) = program
+            .and_then(|mut program| watch(&mut program, self.silence))
             .unwrap_or_else(|failure| (String::new(), Some(format!("{failure:#}"))));
         let (passed, failed) = counts(&output);
         self.passed += passed;
         self.failed += failed;
         if let Some(fault) = &fault {
             self.failed += u32::from(failed == 0);
-            let command = shell::shown(&command);
             println!(
                 "$ {command}\n{}\n{fault}",
                 shell::end_of(&output, SHOWN_LINES)
@@ -209,7 +262,7 @@ impl Tests {
             // A step whose output reports no tests counts as one test.
             self.passed += 1;
         }
-        self.close(name, fault.is_none(), start.elapsed());
+        self.close(&name, fault.is_none(), start.elapsed());
         // The summary may be all that a reader gets to see.
         for failure in failures(&output) {
             self.report(&format!("     {failure}"));
@@ -283,17 +336,16 @@ impl Tests {
     }
 }
 
-/// Runs a command. Kills it after Ctrl-C, or if it writes nothing for `silence`. Returns its
+/// Waits until a program ends. Kills it after Ctrl-C, or if it writes nothing for `silence`. Returns its
 /// output, and a message if it failed or was killed.
-fn watch(command: &mut Command, silence: Duration) -> Result<(String, Option<String>)> {
-    let mut step = Server::spawn(command)?;
+fn watch(step: &mut Server, silence: Duration) -> Result<(String, Option<String>)> {
     loop {
         if let Some(status) = step.ended()? {
             let fault = (!status.success()).then(|| format!("it ended with {status}"));
             return Ok((step.output(), fault));
         }
         if step.silent_for() >= silence || interrupt::seen() {
-            end_family(&mut step)?;
+            end_family(step)?;
             let output = step.output();
             let tests = match running_tests(&output).join(", ") {
                 none if none.is_empty() => "no test had said that it runs for long".to_owned(),
@@ -380,7 +432,8 @@ mod tests {
     use super::*;
 
     fn sh(script: &str, silence: Duration) -> (String, Option<String>) {
-        watch(Command::new("sh").args(["-c", script]), silence).unwrap()
+        let mut program = Server::spawn(Command::new("sh").args(["-c", script])).unwrap();
+        watch(&mut program, silence).unwrap()
     }
 
     #[test]

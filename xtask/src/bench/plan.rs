@@ -2,8 +2,8 @@
 
 use super::Selection;
 use super::content::{HOSTER, files_on_disk};
-use super::results::Quantity::{self, Cost, Memory, Rate, Throughput};
-use super::rig::Interrupts;
+use super::results::Quantity::{self, Cost, Memory, P50, P99, P999, Rate, Refused, Throughput};
+use super::rig::{Interrupts, Tuning};
 use super::servers::{
     BIND, CADDY, DNS_SERVERS, H2O, KNOT, KNOT_XDP, LIGHTTPD, NGINX, NGINX_AIO, NGINX_BUSY_POLL,
     NGINX_UNCORKED, NSD, Program, REFLECT, SANDSTORM, SANDSTORM_PRECOPY, STATIC_WEB_SERVER, Serves,
@@ -39,6 +39,10 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "dns-signed", "DNS at full rate: signatures, proofs and chains", "names", [Rate, Cost], ["signed", "all"];
     "dns-mix", "DNS at full rate: the mix of a root, a TLD and a hoster", "names, or zones", [Rate, Cost], ["signed", "all"];
     "dns-limited", "DNS at full rate, with a limit of responses that nobody reaches", "names", [Rate, Cost], ["signed", "all"];
+    "dns-rates", "DNS at low rates", "answers per second", [Cost, P50, P99], ["even", "all"];
+    "web-rates", "HTTP at low rates: a file of 1 KB", "requests per second", [Cost, P50, P99], ["even", "all"];
+    "web-new", "HTTP at full rate: a connection for each request, wrk as the client", "connections", [Rate, Cost], ["even", "all"];
+    "web-bursts", "HTTP at full rate on links without a queueing discipline, wrk as the client", "body", [Cost, P99, P999, Refused], ["even", "all"];
     "web-cost", "HTTP: cost of a request", "body", [Cost], ["web", "all"];
     "web-sizes", "HTTP at full rate, by file size (Figures 4 and 6)", "body", [Throughput, Cost], ["web", "paper", "all"];
     "web-forms", "HTTP at full rate: 304, a part, compressed forms", "body", [Cost, Rate], ["site", "all"];
@@ -56,7 +60,7 @@ pub(crate) const FIGURES: &[Figure] = figures![
 /// Returns the names of figures and groups that the command line accepts.
 pub(crate) fn words() -> Vec<&'static str> {
     let figures = FIGURES.iter().map(|figure| figure.name);
-    let groups = ["dns", "signed", "web", "site", "paper", "all"];
+    let groups = ["dns", "signed", "web", "site", "even", "paper", "all"];
     groups.into_iter().chain(figures).collect()
 }
 
@@ -113,8 +117,7 @@ struct Sweep {
     options: &'static str,
     /// Whether the runs of all values form one [`Set`]. Otherwise each value has its own set.
     together: bool,
-    offloads: bool,
-    plain: bool,
+    tuning: Tuning,
     /// Whether DNS servers limit the rate of responses.
     limited: bool,
     rows: &'static [Row],
@@ -126,10 +129,30 @@ const SWEEP: Sweep = Sweep {
     serves: Serves::Files,
     options: "",
     together: false,
-    offloads: false,
-    plain: false,
+    tuning: Tuning::USUAL,
     limited: false,
     rows: &[],
+};
+
+const OFFLOADS: Tuning = Tuning {
+    offloads: true,
+    ..Tuning::USUAL
+};
+const PLAIN: Tuning = Tuning {
+    plain: true,
+    ..Tuning::USUAL
+};
+const UNTHREADED: Tuning = Tuning {
+    unthreaded: true,
+    ..Tuning::USUAL
+};
+const UNQUEUED: Tuning = Tuning {
+    unqueued: true,
+    ..Tuning::USUAL
+};
+const UNQUEUED_AND_UNTHREADED: Tuning = Tuning {
+    unthreaded: true,
+    ..UNQUEUED
 };
 
 /// Runs of a sweep that share a load and a panel of a figure.
@@ -176,9 +199,14 @@ impl Row {
         } else {
             format!("dns --kind {kind} --hosts {{x}}")
         };
-        let wrk = "-t 1 -s {script} -d {seconds} http://{address}/{x}.bin";
-        let load = self.load.replace("{ask}", &ask).replace("{wrk}", wrk);
+        let wrk = |file| format!("-t 1 -s {{script}} -d {{seconds}} http://{{address}}/{file}.bin");
+        let load = self.load.replace("{ask}", &ask);
+        let load = load.replace("{ask 100}", &ask.replace("{x}", "100"));
+        let load = load
+            .replace("{wrk}", &wrk("{x}"))
+            .replace("{wrk 1 KB}", &wrk("1024"));
         let load = load.replace("{file}", "--site {files} --path /{x}.bin");
+        let load = load.replace("{1 KB}", "--site {files} --path /1024.bin");
         let load = load
             .replace("{kept}", &kept.to_string())
             .replace("{new}", &new.to_string());
@@ -220,6 +248,7 @@ const KERNEL: [&[&Program]; 2] = [&[&SANDSTORM, &NGINX, &LIGHTTPD, &H2O], WEB[1]
 /// none of them is the cheapest for all responses.
 #[rustfmt::skip]
 const STATIC: &[&Program] = &[&SANDSTORM, &NGINX, &NGINX_UNCORKED, &NGINX_AIO, &H2O, &CADDY, &STATIC_WEB_SERVER];
+const WEB_PAIR: [&[&Program]; 2] = [&[&SANDSTORM, &NGINX]; 2];
 const INTERVALS: [&[u32]; 2] = [&[0, 20, 40, 80, 160, 320], &[0, 80, 320]];
 
 /// Servers of signed zones, and the sizes of these zones in names.
@@ -271,6 +300,9 @@ const SWEEPS: &[Sweep] = &[
         row("dns-cost", "100,000/s in bursts of 32", "load {ask} --rate 100000 --burst 32").only(COST_ZONES, 6),
         row("dns-cost", "400,000/s", "load {ask} --rate 400000").only(COST_ZONES, 3).full(),
     ], ..SWEEP },
+    Sweep { xs: [&[10_000, 50_000, 100_000], &[10_000]], programs: [DNS_SERVERS.split_at(6).0; 2], serves: Serves::Zone(Some(100)), rows: &[
+        row("dns-rates", "", "load {ask 100} --rate {x}"),
+    ], ..SWEEP },
     Sweep { xs: SIGNED_ZONES, programs: SIGNED, serves: Serves::ZoneOf("nsec", None), rows: &[
         row("dns-signed", "signed", WINDOW).asks("signed", 153),
         row("dns-signed", "NXDOMAIN with NSEC", WINDOW).asks("missing", 314),
@@ -304,6 +336,26 @@ const SWEEPS: &[Sweep] = &[
         row("web-cost", "keep-alive, full rate", "load http {file} --connections 64").only(&[KB], 6),
         row("web-cost", "new connection, full rate", "load http {file} --connections 64 --requests 1").only(&[KB], 6),
     ], ..SWEEP },
+    Sweep { xs: [&[1_000, 10_000, 40_000, 50_000], &[10_000]], programs: WEB, rows: &[
+        row("web-rates", "keep-alive", "load http {1 KB} --connections 64 --rate {x}").only(&[1_000, 10_000, 50_000], 5),
+        row("web-rates", "new connection", "load http {1 KB} --connections 64 --requests 1 --rate {x}").only(&[1_000, 10_000, 40_000], 5),
+    ], ..SWEEP },
+    Sweep { xs: [&[16]; 2], programs: KERNEL, rows: &[
+        row("web-new", "threads that receive", "wrk -c {x} -H Connection:close {wrk 1 KB}"),
+    ], ..SWEEP },
+    Sweep { xs: [&[16]; 2], programs: KERNEL, tuning: UNTHREADED, rows: &[
+        row("web-new", "no such threads", "wrk -c {x} -H Connection:close {wrk 1 KB}"),
+    ], ..SWEEP },
+    Sweep { xs: [&[KB, 64 * KB, MB], &[64 * KB]], programs: WEB_PAIR, tuning: UNQUEUED, rows: &[
+        row("web-bursts", "1 connection", "wrk -c 1 {wrk}").only(&[64 * KB, MB], 2),
+        row("web-bursts", "16 connections", "wrk -c 16 {wrk}").only(&[64 * KB, MB], 2),
+        row("web-bursts", "256 connections", "wrk -c 256 {wrk}"),
+    ], ..SWEEP },
+    Sweep { xs: [&[KB, 64 * KB, MB], &[64 * KB]], programs: WEB_PAIR, tuning: UNQUEUED_AND_UNTHREADED, rows: &[
+        row("web-bursts", "1 connection, no threads that receive", "wrk -c 1 {wrk}").only(&[64 * KB, MB], 2),
+        row("web-bursts", "16 connections, no threads that receive", "wrk -c 16 {wrk}").only(&[64 * KB, MB], 2),
+        row("web-bursts", "256 connections, no threads that receive", "wrk -c 256 {wrk}"),
+    ], ..SWEEP },
     Sweep { xs: [SIZES, &[KB, 64 * KB, MB]], programs: WEB, rows: &[
         row("web-sizes", "1 connection", "load http {file} --connections 1").only(SIZES, 3).full(),
         row("web-sizes", "16 connections", "load http {file} --connections 16"),
@@ -323,13 +375,13 @@ const SWEEPS: &[Sweep] = &[
     Sweep { xs: [&[64 * KB, MB]; 2], programs: [STATIC; 2], serves: Serves::OnDisk(None), options: "--memory 64MiB", rows: &[
         row("web-disk", "cold", "load http --numbered {count} --length {x} --in-turn --connections 64"),
     ], ..SWEEP },
-    Sweep { xs: [&[64 * KB, MB]; 2], programs: [STATIC; 2], serves: Serves::OnDisk(None), options: "--memory 64MiB", offloads: true, rows: &[
+    Sweep { xs: [&[64 * KB, MB]; 2], programs: [STATIC; 2], serves: Serves::OnDisk(None), options: "--memory 64MiB", tuning: OFFLOADS, rows: &[
         row("web-disk", "cold, with offloads", "wrk -c 64 -t 1 -s {script in turn} -d {seconds} http://{address}/ -- --in-turn"),
     ], ..SWEEP },
     Sweep { xs: [&[64 * KB, MB]; 2], programs: [STATIC; 2], serves: Serves::OnDisk(None), options: "--memory 204MiB", rows: &[
         row("web-disk", "10 times the memory, by a Zipf law", "load http --numbered {count} --length {x} --connections 64"),
     ], ..SWEEP },
-    Sweep { xs: [&[KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 30 * MB], &[64 * KB]], programs: KERNEL, offloads: true, rows: &[
+    Sweep { xs: [&[KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 30 * MB], &[64 * KB]], programs: KERNEL, tuning: OFFLOADS, rows: &[
         row("web-offload", "1 connection", "wrk -c 1 {wrk}").only(&[], 2).full(),
         row("web-offload", "16 connections", "wrk -c 16 {wrk}"),
         row("web-offload", "256 connections", "wrk -c 256 {wrk}").only(SIZES, 2).full(),
@@ -353,10 +405,10 @@ const SWEEPS: &[Sweep] = &[
         options: "--max-connections {connections} --idle-timeout 3600", rows: &[
         row("connections", "", "load http --site {files} --path /1024.bin --connections 16 --idle {x}"),
     ], ..SWEEP },
-    Sweep { xs: [&[KB]; 2], programs: [&[&SANDSTORM, &NGINX]; 2], plain: true, rows: &[
+    Sweep { xs: [&[KB]; 2], programs: [&[&SANDSTORM, &NGINX]; 2], tuning: PLAIN, rows: &[
         row("home", "HTTP, 64 connections", "wrk -c 64 {wrk}"),
     ], ..SWEEP },
-    Sweep { xs: [&[100]; 2], programs: [&[&TURNAROUND, &KNOT, &NSD]; 2], serves: Serves::Zone(None), plain: true, rows: &[
+    Sweep { xs: [&[100]; 2], programs: [&[&TURNAROUND, &KNOT, &NSD]; 2], serves: Serves::Zone(None), tuning: PLAIN, rows: &[
         row("home", "DNS", "dnsperf -s {address} -p 53 -d {questions} -c 4 -T 1 -q 100 -l {seconds}"),
     ], ..SWEEP },
     // dnsperf runs only at the two lower rates. At higher rates dnsperf is the bottleneck.
@@ -475,14 +527,15 @@ impl Sweep {
                 String::new()
             },
             connections,
-            offloads: self.offloads,
-            plain: self.plain,
-            limited: self.limited,
-            interrupts: if *program == NGINX_BUSY_POLL {
-                Interrupts::Polled
-            } else {
-                Interrupts::Immediate
+            tuning: Tuning {
+                interrupts: if *program == NGINX_BUSY_POLL {
+                    Interrupts::Polled
+                } else {
+                    Interrupts::Immediate
+                },
+                ..self.tuning
             },
+            limited: self.limited,
         }
     }
 }
@@ -521,10 +574,10 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_measures_for_less_than_90_s_and_all_for_less_than_48_minutes() {
+    fn a_quick_run_measures_for_less_than_90_s_and_all_for_less_than_55_minutes() {
         // These limits are for the measurements only. Warm-up and the start of servers take the
-        // rest of the documented time: 3 minutes for a quick run, 70 minutes for `all`.
-        for (figures, quick, most) in [(&[][..], true, 90.0), (&["all"], false, 2_880.0)] {
+        // rest of the documented time: 3 minutes for a quick run, 80 minutes for `all`.
+        for (figures, quick, most) in [(&[][..], true, 90.0), (&["all"], false, 3_300.0)] {
             let sets = of(figures, quick);
             let seconds = |set: &Set| {
                 let jobs = set.groups.iter().flat_map(|group| &group.jobs);

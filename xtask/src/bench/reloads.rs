@@ -25,7 +25,7 @@ use rustix::process::Signal;
 
 use super::content::{Content, HOSTER};
 use super::report::Spread;
-use super::rig::{self, CLIENT_CORE, Interrupts, Rig};
+use super::rig::{self, CLIENT_CORE, Rig, Tuning};
 use super::servers::{Program, SANDSTORM, Serves, Spec, TURNAROUND};
 use super::{Common, generators, machine, witness};
 use crate::markdown::{owned, write_table};
@@ -187,12 +187,10 @@ impl Case {
                 Metrics::option(&metrics)
             ),
             connections: CONNECTIONS,
-            offloads: false,
-            plain: false,
+            tuning: Tuning::USUAL,
             limited: false,
-            interrupts: Interrupts::Immediate,
         };
-        let rig = Rig::build(spec.tuning())?;
+        let rig = Rig::build(spec.tuning)?;
         let (server, _) = spec.start(&rig, content)?;
         let load = |rate: Option<f64>, seconds: f64| {
             let load = format!("{}{}{}", self.load, served.options(), self.pace(rate));

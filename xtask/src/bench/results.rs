@@ -39,6 +39,10 @@ pub(crate) struct Run {
     pub(crate) cost: Cost,
     /// Resident memory of the server under load plus the growth of the kernel's tables, in bytes.
     pub(crate) memory: u64,
+    /// Share of frames that the server's link refused because the client's ring was full, from 0 to 1. Our
+    /// servers send such a frame again.
+    #[serde(default)]
+    pub(crate) refused: f64,
 }
 
 /// Result of a load generator. Our generators print it as JSON.
@@ -116,8 +120,11 @@ pub(crate) enum Quantity {
     Throughput,
     Cost,
     UserCost,
+    P50,
     P99,
+    P999,
     Memory,
+    Refused,
     ClientBusy,
 }
 
@@ -138,7 +145,10 @@ impl Quantity {
             Self::Throughput => "Throughput, Gb/s",
             Self::Cost => "CPU µs per request on the server's core",
             Self::UserCost => "CPU µs per request in user mode",
+            Self::P50 => "Latency, p50, µs",
             Self::P99 => "Latency, p99, µs",
+            Self::P999 => "Latency, p99.9, µs",
+            Self::Refused => "Frames that the full device refused, %",
             Self::Memory => "Memory, MB",
             Self::ClientBusy => "Client's core, part busy",
         }
@@ -151,7 +161,10 @@ impl Quantity {
             Self::Throughput => run.load.bytes_per_second * 8.0 / 1e9,
             Self::Cost => run.cost.core_us,
             Self::UserCost => run.cost.user_us,
+            Self::P50 => run.load.latency_us[0],
             Self::P99 => run.load.latency_us[1],
+            Self::P999 => run.load.latency_us[2],
+            Self::Refused => run.refused * 100.0,
             Self::Memory => run.memory as f64 / 1e6,
             Self::ClientBusy => run.cost.client_busy,
         };

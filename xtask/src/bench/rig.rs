@@ -92,7 +92,25 @@ pub(crate) struct Tuning {
     /// Whether the links have no queueing discipline. A full veth queue then drops frames, as a
     /// network card does. Otherwise it pauses its sender.
     pub(crate) unqueued: bool,
+    /// Whether the kernel receives in the sender's thread, and not in threads of its own.
+    pub(crate) unthreaded: bool,
     pub(crate) interrupts: Interrupts,
+}
+
+impl Tuning {
+    /// No offloads, threads that receive, and a queueing discipline.
+    pub(crate) const USUAL: Self = Self {
+        offloads: false,
+        plain: false,
+        unqueued: false,
+        unthreaded: false,
+        interrupts: Interrupts::Immediate,
+    };
+
+    /// Returns true if threads of the kernel receive.
+    pub(crate) fn has_receivers(self) -> bool {
+        !(self.plain || self.unthreaded)
+    }
 }
 
 /// One side of the veth pair.
@@ -133,7 +151,7 @@ impl Rig {
                 .into_iter()
                 .flat_map(receivers)
                 .collect(),
-            has_receivers: !tuning.plain,
+            has_receivers: tuning.has_receivers(),
             server: end("bs", SERVER_LINK, SERVER_CORE)?,
             client: end("bc", CLIENT_LINK, CLIENT_CORE)?,
         };
@@ -145,7 +163,8 @@ impl Rig {
         ))?;
         server.set_up(SERVER_ADDRESS, SERVER_SETTINGS, tuning)?;
         client.set_up(CLIENT_KERNEL_ADDRESS, CLIENT_SETTINGS, tuning)?;
-        for end in [server, client].into_iter().filter(|_| !tuning.plain) {
+        let ends = [server, client].into_iter();
+        for end in ends.filter(|_| tuning.has_receivers()) {
             // Threaded NAPI can be enabled only while both sides are up.
             end.set("threaded", 1)?;
             if tuning.offloads {
@@ -190,6 +209,18 @@ impl Rig {
     pub(crate) fn detach_client_program(&self) -> Result<()> {
         let off = format!("link set dev {CLIENT_LINK} xdp off");
         self.client.namespace.ip(&off).map(drop)
+    }
+
+    /// Returns the numbers of frames that the server's link has sent, and that it has refused because the
+    /// other side's ring was full.
+    pub(crate) fn sent_and_refused(&self) -> Result<[u64; 2]> {
+        let statistics = format!("/sys/class/net/{SERVER_LINK}/statistics");
+        let line = format!("cat {statistics}/tx_packets {statistics}/tx_dropped");
+        let text = self.server.namespace.run(&line)?;
+        let mut numbers = text.split_whitespace().map(str::parse);
+        let (sent, refused) = (numbers.next(), numbers.next());
+        let numbers = sent.zip(refused).context("the link has no statistics")?;
+        Ok([numbers.0?, numbers.1?])
     }
 
     /// Pins the kernel threads that receive on each side to that side's core, and returns those of

@@ -108,7 +108,7 @@ impl Runner {
 
     /// Starts a server, runs its jobs and stops it.
     fn run_group(&mut self, group: &Group, repeat: u32) -> Result<()> {
-        let rig = Rig::build(group.spec.tuning())?;
+        let rig = Rig::build(group.spec.tuning)?;
         let tables = usage::kernel_tables();
         let (mut server, processes) = group.spec.start(&rig, &self.content)?;
         for job in &group.jobs {
@@ -164,6 +164,7 @@ impl Runner {
         let mut receivers = Vec::new();
         let mut samples = Vec::new();
         let mut memory = 0;
+        let before = rig.sent_and_refused()?;
         let lengths = [job.warm_up, job.seconds];
         let open = group.spec.connections;
         let load = generators::run(&job.load, open, rig, &self.content, lengths, || {
@@ -180,6 +181,7 @@ impl Runner {
             };
             samples.push(sample);
         })?;
+        let after = rig.sent_and_refused()?;
         let samples = samples.into_iter().collect::<Result<Vec<_>>>()?;
         let [first, last] = &samples[..] else {
             bail!("the load did not report its measured part");
@@ -193,9 +195,8 @@ impl Runner {
                 "more than {most} requests, so files came from the page cache: take fewer --seconds"
             );
         }
-        // If the server polls, or the kernel receives in the sender's thread, the kernel's threads
-        // have nothing to do, so this check does not apply.
-        let has_receivers = !group.spec.polls() && !group.spec.plain;
+        // If the server polls, the kernel's threads have nothing to do, so this check does not apply.
+        let has_receivers = !group.spec.polls() && group.spec.tuning.has_receivers();
         if has_receivers && !first.received_until(last) {
             return Err(anyhow!(
                 "the kernel received nothing for {SERVER_LINK} on core {SERVER_CORE}, so another \
@@ -210,6 +211,7 @@ impl Runner {
             cost: first.cost_until(last, load.completed),
             memory,
             load,
+            refused: share_refused(before, after),
             ..Run::default()
         })
     }
@@ -222,6 +224,12 @@ impl Runner {
         fs::write(&part, text).with_context(|| format!("writing {}", part.display()))?;
         fs::rename(&part, &path).with_context(|| format!("writing {}", path.display()))
     }
+}
+
+/// Returns the share of frames that the server's link has refused between two counts.
+fn share_refused(before: [u64; 2], after: [u64; 2]) -> f64 {
+    let [sent, refused] = [0, 1].map(|n| after[n].saturating_sub(before[n]) as f64);
+    refused / (sent + refused).max(1.0)
 }
 
 fn summary(run: &Run) -> String {

@@ -139,28 +139,16 @@ pub(crate) struct Spec {
     pub(crate) options: String,
     /// Number of connections that the server must be able to hold.
     pub(crate) connections: u32,
-    /// Whether segmentation and checksum offloads are on at both sides.
-    pub(crate) offloads: bool,
-    /// Whether the rig is [plain](Tuning::plain).
-    pub(crate) plain: bool,
+    /// The settings of the rig.
+    pub(crate) tuning: Tuning,
     /// Whether a DNS server limits the rate of its responses, to a rate that no run reaches.
     pub(crate) limited: bool,
-    pub(crate) interrupts: Interrupts,
 }
 
 impl Spec {
-    pub(crate) fn tuning(&self) -> Tuning {
-        Tuning {
-            offloads: self.offloads,
-            plain: self.plain,
-            unqueued: false,
-            interrupts: self.interrupts,
-        }
-    }
-
     /// Returns true if the server polls its queue in place of the kernel's threads.
     pub(crate) fn polls(&self) -> bool {
-        self.interrupts == Interrupts::Polled
+        self.tuning.interrupts == Interrupts::Polled
     }
 
     /// Returns why the server cannot serve the responses that a load asks for.
@@ -271,7 +259,7 @@ impl Spec {
         };
         // A kernel with offloads sends partial checksums over veth, so our servers must accept
         // them.
-        let checksums = if self.offloads || self.plain {
+        let checksums = if self.tuning.offloads || self.tuning.plain {
             ",partial-checksums"
         } else {
             ""
@@ -387,10 +375,8 @@ mod tests {
             serves: Serves::Files,
             options: String::new(),
             connections,
-            offloads: false,
-            plain: false,
+            tuning: Tuning::USUAL,
             limited: true,
-            interrupts: Interrupts::Immediate,
         };
         let path = Path::new("/p");
         let words = spec.words(path, path, path, files)?;

@@ -196,15 +196,14 @@ impl Bench<'_> {
             serves: self.serves,
             options: policy.1.to_owned(),
             connections: CONNECTIONS,
-            offloads: false,
-            plain: false,
+            tuning: Tuning {
+                unqueued: true,
+                interrupts: policy.2,
+                ..Tuning::USUAL
+            },
             limited: false,
-            interrupts: policy.2,
         };
-        let rig = Rig::build(Tuning {
-            unqueued: true,
-            ..spec.tuning()
-        })?;
+        let rig = Rig::build(spec.tuning)?;
         let (server, processes) = spec.start(&rig, self.content)?;
         if self.capacity == 0.0 {
             let load = command(self.serves, None);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result};
 
 use super::machine::Guest;
 
@@ -25,11 +25,11 @@ impl Costs {
         units: u32,
         run: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let before = busy_seconds(guest)?;
+        let before = busy_nanos(guest)?;
         run()?;
-        let seconds = busy_seconds(guest)? - before;
         // An instruction takes a nanosecond of the guest's time.
-        self.add(case, work, seconds * 1e9 / f64::from(units));
+        let instructions = busy_nanos(guest)?.saturating_sub(before);
+        self.add(case, work, instructions as f64 / f64::from(units));
         Ok(())
     }
 
@@ -71,22 +71,32 @@ impl Costs {
     }
 }
 
-/// Returns how long the guest's only core has been busy.
-fn busy_seconds(guest: &Guest) -> Result<f64> {
-    let text = guest.run("cat /proc/uptime")?;
-    let numbers: Vec<f64> = text
+/// Returns how long the guest's only core has been busy, in nanoseconds.
+fn busy_nanos(guest: &Guest) -> Result<u64> {
+    let text = guest.run("grep -E '^now at|(idle|iowait)_sleeptime' /proc/timer_list")?;
+    busy_from(&text).with_context(|| format!("/proc/timer_list has {text:?}"))
+}
+
+/// Computes the busy time from the present time, and from the two times for which the core has slept.
+fn busy_from(timers: &str) -> Option<u64> {
+    let mut numbers = timers
         .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    let [up, idle] = numbers[..] else {
-        bail!("/proc/uptime has {text:?}");
-    };
-    Ok(up - idle)
+        .filter_map(|word| word.parse().ok());
+    let (now, slept, waited): (u64, u64, u64) = (numbers.next()?, numbers.next()?, numbers.next()?);
+    now.checked_sub(slept + waited)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_core_is_busy_while_it_does_not_sleep() {
+        let timers =
+            "now at 5000 nsecs\n  .idle_sleeptime : 1200 nsecs\n  .iowait_sleeptime: 300 nsecs\n";
+        assert_eq!(busy_from(timers), Some(3_500));
+        assert_eq!(busy_from("now at 5000 nsecs\n"), None);
+    }
 
     #[test]
     fn costs_are_compared_with_the_first_in_their_column() {

@@ -202,8 +202,10 @@ impl Exchange<'_> {
             self.serve(&format!("{WEB} --mode {mode}"), checks, |exchange, _| {
                 for (work, file, units) in [("1 MB", initramfs::BIG, 48), ("1 KB", SMALL, 4_000)] {
                     let each = units / CLIENTS;
-                    let fetch = format!("curl -sS http://{address}/{file}?[1-{each}] -o /dev/null");
-                    let line = at_once(&fetch, CLIENTS);
+                    let fetch =
+                        format!("curl -fsS http://{address}/{file}?[1-{each}] -o /dev/null");
+                    // curl writes only errors, and a failed load says nothing about the cost.
+                    let line = format!("({}) 2>&1 | {{ ! grep .; }}", at_once(&fetch, CLIENTS));
                     cost(exchange, format!("{work}, {mode}"), units, line)?;
                 }
                 Ok(())
@@ -213,7 +215,8 @@ impl Exchange<'_> {
             self.serve(&format!("{DNS} {options}"), checks, |exchange, _| {
                 let line = format!(
                     "yes 'www.storm.test A' | head -n {QUERIES} | \
-                     dnsperf -s {address} -q {OUTSTANDING} -t 20 -n 1 2>&1"
+                     dnsperf -s {address} -q {OUTSTANDING} -t 20 -n 1 2>&1 | \
+                     grep 'completed: *{QUERIES} (100.00%)'"
                 );
                 cost(exchange, format!("query, {name}"), QUERIES, line)
             })?;

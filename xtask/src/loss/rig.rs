@@ -38,7 +38,7 @@ pub(crate) const RECEIVE_BUFFERS: &str = "4096 131072 16777216";
 /// Real-time priorities, which keep other work on the machine from disturbing the network. The
 /// forwarder has the highest, because all times depend on it.
 const FORWARDER_PRIORITY: u32 = 20;
-const SERVER_PRIORITY: u32 = 10;
+const END_PRIORITY: u32 = 10;
 
 /// Time limit for nginx to start.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -98,7 +98,7 @@ impl Rig {
         let server = if stack == Stack::Nginx {
             start_nginx(&far, site, scratch)?
         } else {
-            let mut command = with_priority(&far, SERVER_PRIORITY, programs.join("sandstorm"));
+            let mut command = with_priority(&far, END_PRIORITY, programs.join("sandstorm"));
             command.arg("serve").arg(site);
             command.args(["--device", &format!("xdp:{SERVER_LINK}{device_options}")]);
             // When the server stops, no forwarder runs, so open connections cannot end.
@@ -134,7 +134,7 @@ impl Rig {
             if has_priorities() {
                 let id = rustix::thread::gettid().as_raw_nonzero().to_string();
                 let mut command = Command::new("chrt");
-                command.args(["--fifo", "--pid", &SERVER_PRIORITY.to_string(), &id]);
+                command.args(["--fifo", "--pid", &END_PRIORITY.to_string(), &id]);
                 shell::capture(&mut command)?;
             }
             Ok(work())
@@ -254,7 +254,7 @@ fn start_nginx(far: &Namespace, site: &Path, scratch: &Path) -> Result<Server> {
     ];
     let file = scratch.join("nginx.conf");
     shell::write(&file, fill(NGINX, &words))?;
-    let mut command = with_priority(far, SERVER_PRIORITY, "nginx");
+    let mut command = with_priority(far, END_PRIORITY, "nginx");
     command.args(["-e", "stderr", "-c"]).arg(&file);
     Server::start_when(command, START_LIMIT, |_| {
         far.inside(|| TcpStream::connect_timeout(&v4, PROBE_LIMIT).is_ok())

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::lines::{Line, is_same, lines, matches, place};
 use super::numbers::{Spread, digits, ratio, thousands};
-use crate::bench::results::Quantity::{self, Cost, Rate, Throughput};
+use crate::bench::results::Quantity::{self, Cost, P50, P99, P999, Rate, Throughput};
 use crate::bench::results::{Results, Run};
 
 /// Target value of a ratio between two servers.
@@ -65,6 +65,7 @@ const NGINX: &[&str] = &["nginx", "nginx busy-poll", "nginx without tcp_nopush",
 #[rustfmt::skip]
 const SITES: &[&str] =
     &["nginx", "nginx without tcp_nopush", "nginx aio threads", "h2o", "Caddy", "static-web-server"];
+const WEB: &[&str] = &["nginx", "h2o", "lighttpd"];
 const ZONES: &[f64] = &[1.0, 10.0, 100.0, 1e3, 1e4];
 
 #[rustfmt::skip]
@@ -82,6 +83,18 @@ const COMPARISONS: &[Comparison] = comparisons![
     "Namestorm's cost to NSD's", AtMost(0.25), Cost, "dns-cost", "*", At(&[100.0]), TURNAROUND, &["NSD"], true;
     "Namestorm's cost to NSD's, full rate", AtMost(0.25), Cost, "dns-names", "", At(&[100.0]), TURNAROUND, &["NSD"], true;
     "Namestorm's cost, 1,000,000 names to 100", AtMost(1.15), Cost, "dns-cost", "*", Against(1e6, 100.0), TURNAROUND, &[TURNAROUND], true;
+    "Namestorm's cost, 1,000,000 names to 100, full rate", AtMost(1.1), Cost, "dns-names", "", Against(1e6, 100.0), TURNAROUND, &[TURNAROUND], true;
+    "Namestorm's cost to Knot DNS XDP's, low rates", AtMost(0.8), Cost, "dns-rates", "", All, TURNAROUND, &["Knot DNS XDP"], true;
+    "Namestorm's cost to NSD's, low rates", AtMost(0.6), Cost, "dns-rates", "", All, TURNAROUND, &["NSD"], true;
+    "Sandstorm's cost to the best other server's, low rates", AtMost(0.6), Cost, "web-rates", "*", All, SANDSTORM, WEB, true;
+    "Sandstorm's p50 to the best other server's, low rates", AtMost(1.0), P50, "web-rates", "*", All, SANDSTORM, WEB, true;
+    "Sandstorm's p99 to the best other server's, low rates", AtMost(1.0), P99, "web-rates", "*", All, SANDSTORM, WEB, true;
+    "Sandstorm's rate to nginx's, new connections", AtLeast(1.3), Rate, "web-new", "threads that receive", All, SANDSTORM, NGINX, true;
+    "Sandstorm's rate to nginx's, new connections", AtLeast(1.7), Rate, "web-new", "no such threads", All, SANDSTORM, NGINX, true;
+    "Sandstorm's cost to nginx's, new connections", AtMost(0.6), Cost, "web-new", "threads that receive", All, SANDSTORM, NGINX, true;
+    "Sandstorm's p99 to nginx's, no queueing discipline", AtMost(1.5), P99, "web-bursts", "*", All, SANDSTORM, NGINX, true;
+    "Sandstorm's p99.9 to nginx's, no queueing discipline", AtMost(1.0), P999, "web-bursts", "*", All, SANDSTORM, NGINX, true;
+    "Sandstorm's cost to h2o's, 64 KB without offloads", AtMost(1.0), Cost, "web-sizes", "16 connections", At(&[64.0 * KB]), SANDSTORM, &["h2o"], true;
     "Sandstorm's cost to nginx's", AtMost(1.0 / 6.0), Cost, "web-cost", "keep-alive*", At(&[KB]), SANDSTORM, NGINX, true;
     "Sandstorm's cost to nginx's", AtMost(0.2), Cost, "web-cost", "new connection*", At(&[KB]), SANDSTORM, NGINX, true;
     "Sandstorm's cost to nginx's, worst size up to 64 KB", AtMost(1.0), Cost, "web-cost", "keep-alive", All, SANDSTORM, NGINX, false;

@@ -20,6 +20,7 @@ fn runs(figure: &str, panel: &str, server: &str, x: f64, [rate, core_us]: [f64; 
             user_us: core_us * factor / 4.0,
             ..Cost::default()
         },
+        refused: 0.0,
         memory: if x.to_bits() == 1e5_f64.to_bits() {
             26_000_000
         } else {
