@@ -67,8 +67,8 @@ impl Site {
     }
 
     /// Makes a site that leads each request to the site for its host. A request for another host gets
-    /// status 421 (RFC 9110, section 15.5.20). A request of no site gets the fields and the pages for errors
-    /// of the site for all other hosts, or else of the first one.
+    /// status 421 (RFC 9110, section 15.5.20). A request of no site gets an answer of the site for all other
+    /// hosts, or else of the first one.
     ///
     /// # Panics
     /// Panics if there is no site.
