@@ -458,25 +458,35 @@ fn a_message_about_a_file_with_users_names_the_link_and_its_target() {
 }
 
 #[test]
-fn a_request_whose_check_takes_too_long_gets_503() {
-    let place = Place::new(&[]);
-    let (checks, is_stuck) = (Arc::new(Checks::default()), Rc::new(Cell::new(true)));
-    let logins = |http: Http, bell: &Bell| http.with_logins(Logins::new(&checks, bell));
-    let (work, waits) = (Arc::clone(&checks), Rc::clone(&is_stuck));
-    let work = move || {
-        if !waits.get() {
-            work.work_all();
+fn a_request_whose_check_takes_too_long_gets_503_and_leaves_the_queue() {
+    fn check<A: App>(app: A) {
+        let (checks, is_stuck) = (Arc::new(Checks::default()), Rc::new(Cell::new(true)));
+        let logins = |http: Http<A>, bell: &Bell| http.with_logins(Logins::new(&checks, bell));
+        let (work, waits) = (Arc::clone(&checks), Rc::clone(&is_stuck));
+        let work = move || {
+            if !waits.get() {
+                work.work_all();
+            }
+        };
+        let site = Arc::new(Place::new(&[]).load().unwrap());
+        let mut world = World::new(&site, app, SendMode::MemCopy, logins, work);
+        let others = request("GET", "/", "Connection: close\r\n");
+        for wrong in ["ali:1", "ali:2", "ali:3"] {
+            world.connect(&[get("/private/", wrong), others.clone()].concat());
         }
-    };
-    let site = Arc::new(place.load().unwrap());
-    let mut world = World::new(&site, SiteOnly, SendMode::MemCopy, logins, work);
-    let requests = [get("/private/", "ali:sesame"), get("/page.html", "")];
-    assert_eq!(statuses(&mut world, &requests), [503, 200]);
-    let waited = world.link.clock.now().since(nmio::Instant::ZERO);
-    assert!(waited >= ANSWER_TIMEOUT && waited < ANSWER_TIMEOUT + Duration::from_secs(1));
-    // The late result is for nobody, and the next request waits for its own.
-    is_stuck.set(false);
-    assert_eq!(statuses(&mut world, &requests), [200, 200]);
+        let requests = [get("/private/", "ali:sesame"), get("/page.html", "")];
+        assert_eq!(statuses(&mut world, &requests), [503, 200]);
+        let waited = world.link.clock.now().since(nmio::Instant::ZERO);
+        assert!(waited >= ANSWER_TIMEOUT && waited < ANSWER_TIMEOUT + Duration::from_secs(1));
+        assert_eq!(counts(&world).given_up, 4);
+        // The late result is for nobody, and the next request waits for its own.
+        is_stuck.set(false);
+        assert_eq!(statuses(&mut world, &requests), [200, 200]);
+        let LoginCounts { right, wrong, .. } = counts(&world);
+        assert_eq!((right, wrong), (1, 1), "only the check that had begun");
+    }
+    check(SiteOnly);
+    check(Leaves::<true>);
 }
 
 /// Leaves everything to the site.

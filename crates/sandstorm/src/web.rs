@@ -306,12 +306,12 @@ impl<A: App> Application for Web<A> {
     }
 
     #[inline]
-    fn on_close(&mut self, id: ConnectionId, conversation: &mut Self::State, reason: CloseReason) {
+    fn on_close(&mut self, _: ConnectionId, conversation: &mut Self::State, reason: CloseReason) {
         if conversation.download.is_some() {
             self.core.downloads.release(conversation.download);
         }
-        if let (Login::Waits(_), Some(logins)) = (conversation.login, &mut self.core.logins) {
-            logins.forget(id);
+        if let (Login::Waits(number), Some(logins)) = (conversation.login, &mut self.core.logins) {
+            logins.forget(number);
         }
         if A::SEES != Sees::Nothing {
             self.core.pending.release(conversation.place);

@@ -232,9 +232,16 @@ impl Logins {
         self.right.insert(hash, now + REMEMBERED);
     }
 
-    /// Forgets a connection that has closed.
-    pub(crate) fn forget(&mut self, connection: ConnectionId) {
-        self.waiting.retain(|one| one.connection != connection);
+    /// Leaves out the check with this number, because its connection no longer waits. A check that has
+    /// begun goes on.
+    pub(crate) fn forget(&mut self, number: u64) {
+        self.waiting.retain(|one| one.check.number != number);
+    }
+
+    /// Same as [`forget`](Self::forget), for a connection that has waited too long.
+    pub(crate) fn give_up(&mut self, number: u64) {
+        self.forget(number);
+        self.counts.given_up += 1;
     }
 
     /// Forgets all credentials, because the users may have changed.

@@ -562,7 +562,9 @@ impl Core {
         let Some(Phase::Evicted(busy)) = self.pending.phase(place) else {
             return None;
         };
-        let Some(Busy { head_only, close }) = *busy else {
+        let busy = *busy;
+        self.forget_login(conn);
+        let Some(Busy { head_only, close }) = busy else {
             conn.abort();
             return Some(Continuation::End);
         };

@@ -93,7 +93,13 @@ impl Core {
         bytes: &[u8],
     ) -> Continuation {
         let answer = match self.standing(conn, answer, bytes) {
-            None => return self.wait(conn, request, bytes),
+            None => {
+                let continuation = self.wait(conn, request, bytes);
+                if continuation != Continuation::Wait {
+                    self.forget_login(conn);
+                }
+                return continuation;
+            }
             Some(Standing::Right) => {
                 session::answer_to(&self.site, request.head(), bytes, Visitor::Known)
             }
@@ -105,16 +111,44 @@ impl Core {
         self.answer_by_site(conn, request, &answer, bytes)
     }
 
-    /// Stops waiting for the check of a connection's request, which has taken too long. Returns false if
-    /// there is none.
+    /// Answers a connection whose check has taken too long with 503. Returns false if there is none.
     pub(super) fn give_up_login<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
-        let place = conn.state().place;
-        if !matches!(conn.state().login, Login::Waits(_)) || self.pending.phase(place).is_some() {
+        if self.was_evicted(conn) || !self.forget_login(conn) {
             return false;
         }
-        conn.state().login = Login::Checked(Standing::Busy);
-        conn.resume();
+        self.continue_login(conn, Login::Checked(Standing::Busy));
         true
+    }
+
+    /// Stops waiting for the check of a connection's request. Returns false if there is none.
+    pub(super) fn forget_login<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
+        let Login::Waits(number) = conn.state().login else {
+            return false;
+        };
+        conn.state().login = Login::Unknown;
+        if let Some(logins) = &mut self.logins {
+            logins.give_up(number);
+        }
+        true
+    }
+
+    /// Continues a connection with what its client has proved.
+    fn continue_login<S>(&mut self, conn: &mut Conn<'_, S>, login: Login) {
+        // An evicted request is not read again, and the next one has its own credentials.
+        let is_evicted = self.was_evicted(conn);
+        conn.state().login = if is_evicted { Login::Unknown } else { login };
+        let place = conn.state().place;
+        let Some(Phase::Answer { close, .. }) = self.pending.phase(place) else {
+            conn.resume();
+            return;
+        };
+        let is_read = !*close;
+        let answered = self.answer_pending(conn, place, is_read, |core, conn, request, bytes| {
+            core.answer(conn, request, bytes, Verdict::Site)
+        });
+        if answered == Continuation::ReadNext {
+            conn.offer_again();
+        }
     }
 
     /// Continues the connections whose credentials were checked.
@@ -125,25 +159,10 @@ impl Core {
         let now = connections.now();
         let checked = self.logins.as_mut().map(|logins| logins.take_checked(now));
         for (id, number, login) in checked.into_iter().flatten() {
-            let Some(mut conn) = connections.get(id) else {
-                continue;
-            };
-            if conn.state().login != Login::Waits(number) {
-                continue;
-            }
-            conn.state().login = login;
-            let place = conn.state().place;
-            let Some(Phase::Answer { close, .. }) = self.pending.phase(place) else {
-                conn.resume();
-                continue;
-            };
-            let is_read = !*close;
-            let answered =
-                self.answer_pending(&mut conn, place, is_read, |core, conn, request, bytes| {
-                    core.answer(conn, request, bytes, Verdict::Site)
-                });
-            if answered == Continuation::ReadNext {
-                conn.offer_again();
+            if let Some(mut conn) = connections.get(id)
+                && conn.state().login == Login::Waits(number)
+            {
+                self.continue_login(&mut conn, login);
             }
         }
     }
