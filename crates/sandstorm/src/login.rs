@@ -7,6 +7,7 @@
 mod checks;
 mod credentials;
 mod logins;
+mod queue;
 mod realm;
 mod users;
 

@@ -1,6 +1,6 @@
 //! A worker's memory of the credentials that were right, and its queue of those to be checked.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,16 +13,13 @@ use tcpip::ConnectionId;
 
 use super::checks::{Check, Checked, Checks, Work};
 use super::credentials::Credentials;
+use super::queue::Queue;
 use super::users::Users;
 
 /// Time for which credentials are remembered after their check.
 const REMEMBERED: Duration = Duration::from_mins(10);
 /// Maximum number of credentials that a worker remembers.
 const MAX_REMEMBERED: usize = 4_096;
-/// Maximum number of connections of one worker that wait for a check.
-const MAX_WAITING: usize = 256;
-/// Number of addresses whose order is known. All others come before them.
-const LATELY: usize = 64;
 
 /// What the client of a connection has proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,7 +49,6 @@ pub(crate) enum Standing {
 struct Waiting {
     check: Check,
     connection: ConnectionId,
-    client: IpAddr,
 }
 
 /// The credentials that a worker remembers, and those that it has checked.
@@ -61,12 +57,9 @@ pub(crate) struct Logins {
     keys: (u64, u64),
     /// Hashes of credentials that were right, each with the time until which it is remembered.
     right: HashMap<u128, Instant>,
-    /// The connections that wait, in the order in which they came.
-    waiting: VecDeque<Waiting>,
+    waiting: Queue<Waiting>,
     /// The connection for which the thread is checking, and the number of the check.
     checking: Option<(u64, ConnectionId)>,
-    /// The addresses whose credentials were checked last, the latest one at the end.
-    lately: VecDeque<IpAddr>,
     /// Connections that have waited in vain, and their numbers.
     given_up: Vec<(u64, ConnectionId)>,
     /// Number of checks so far.
@@ -99,9 +92,8 @@ impl Logins {
         Self {
             keys: (random.hash_one(0), random.hash_one(1)),
             right: HashMap::with_capacity(MAX_REMEMBERED),
-            waiting: VecDeque::with_capacity(MAX_WAITING),
+            waiting: Queue::new(),
             checking: None,
-            lately: VecDeque::with_capacity(LATELY),
             given_up: Vec::new(),
             checks: 0,
             outdated: 0,
@@ -125,66 +117,33 @@ impl Logins {
         if self.right.get(&hash).is_some_and(|until| now < *until) {
             return Login::Checked(Standing::Right);
         }
-        if self.waiting.len() >= MAX_WAITING && !self.make_room(client) {
-            self.counts.given_up += 1;
-            return Login::Checked(Standing::Busy);
-        }
         self.checks += 1;
         let number = self.checks;
-        self.waiting.push_back(Waiting {
-            check: Check {
-                number,
-                users: Arc::clone(users),
-                credentials,
-            },
-            connection,
-            client,
-        });
+        let check = Check {
+            number,
+            users: Arc::clone(users),
+            credentials,
+        };
+        let gone = self.waiting.add(client, Waiting { check, connection });
+        if let Some(gone) = gone {
+            self.counts.given_up += 1;
+            if gone.check.number == number {
+                return Login::Checked(Standing::Busy);
+            }
+            self.given_up.push((gone.check.number, gone.connection));
+        }
         self.check_next();
         Login::Waits(number)
     }
 
-    /// Lets the newest connection of the address with the most connections give way to one of `client`.
-    /// Returns false if `client` has the most.
-    fn make_room(&mut self, client: IpAddr) -> bool {
-        let mut numbers: HashMap<IpAddr, usize> = HashMap::new();
-        for one in &self.waiting {
-            *numbers.entry(one.client).or_default() += 1;
-        }
-        let own = numbers.get(&client).copied().unwrap_or_default();
-        let most = numbers.into_iter().max_by_key(|(_, number)| *number);
-        let Some((most, _)) = most.filter(|(_, number)| *number > own + 1) else {
-            return false;
-        };
-        let newest = self.waiting.iter().rposition(|one| one.client == most);
-        if let Some(gone) = newest.and_then(|at| self.waiting.remove(at)) {
-            self.counts.given_up += 1;
-            self.given_up.push((gone.check.number, gone.connection));
-        }
-        true
-    }
-
-    /// Has the next credentials checked, if none are being checked. The address comes first that was
-    /// checked longest ago, so nobody who tries many passwords keeps others waiting.
+    /// Has the next credentials checked, if none are being checked.
     fn check_next(&mut self) {
         if self.checking.is_some() {
             return;
         }
-        let turn = |one: &Waiting| self.lately.iter().position(|other| *other == one.client);
-        let next = (0..self.waiting.len()).min_by_key(|index| turn(&self.waiting[*index]));
-        let Some(Waiting {
-            check,
-            connection,
-            client,
-        }) = next.and_then(|index| self.waiting.remove(index))
-        else {
+        let Some(Waiting { check, connection }) = self.waiting.take_next() else {
             return;
         };
-        self.lately.retain(|other| *other != client);
-        if self.lately.len() >= LATELY {
-            self.lately.pop_front();
-        }
-        self.lately.push_back(client);
         self.checking = Some((check.number, connection));
         let work = Work::Check(check, self.reply_to.clone());
         // The thread ends after the workers.
