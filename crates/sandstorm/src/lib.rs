@@ -297,7 +297,7 @@ pub use head::{HEAD_LIMIT, MAX_FIELDS};
 pub use hosts::{HostName, NotAHost};
 pub use limits::{Limits, MAX_FILE_LEN};
 pub use load::{LoadError, Progress};
-pub use loading::NotLoaded;
+pub use loading::{GivenOption, NotLoaded};
 pub use pending::MAX_PENDING_BYTES;
 pub use prepared::{PreparedId, Replies};
 pub use program::Sandstorm;

@@ -31,6 +31,12 @@ pub enum NotLoaded {
     /// The options of the sites contradict each other.
     #[error(transparent)]
     Options(#[from] OptionError),
+    /// Two options of a site contradict each other.
+    #[error("{} and {} contradict each other; leave one of them out", options[0], options[1])]
+    Contradiction {
+        /// The options.
+        options: [GivenOption; 2],
+    },
     /// No site is given.
     #[error("no site is given; name a folder")]
     NoSite,
@@ -107,6 +113,21 @@ pub enum NotLoaded {
     },
 }
 
+/// An option with a value, as it is on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenOption {
+    /// The name, without its dashes.
+    pub name: &'static str,
+    /// The value.
+    pub value: String,
+}
+
+impl fmt::Display for GivenOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--{} {}", self.name, self.value)
+    }
+}
+
 impl NotLoaded {
     /// Returns the error for [`control::serve`], which gives mistakes in the options a status of their
     /// own.
@@ -138,6 +159,7 @@ impl NotLoaded {
             self.cause(),
             Self::Field(_)
                 | Self::Options(_)
+                | Self::Contradiction { .. }
                 | Self::NoSite
                 | Self::SameHost { .. }
                 | Self::SamePort { .. }

@@ -72,6 +72,11 @@ impl RedirectHost {
         }
     }
 
+    /// The value of the option.
+    pub(crate) fn value(&self) -> String {
+        format!("{}={}", self.host, self.to)
+    }
+
     /// Describes the redirect for the operator.
     pub(crate) fn describe(&self) -> String {
         format!("{} to {}", self.host, self.to)

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{percent_decode_str, percent_encode};
 
 use crate::coder::{Coder, Effort};
 use crate::fields::{FieldError, Fields};
 use crate::load::LoadError;
-use crate::loading::NotLoaded;
+use crate::loading::{GivenOption, NotLoaded};
 use crate::login::{RealmFile, RealmText};
+use crate::percent::PATH;
 use crate::root::FollowLinks;
 use crate::rules::{HeaderRule, Redirect};
 use crate::settings::Settings;
@@ -150,6 +151,7 @@ impl RuleArgs {
     /// Returns the value of the option that an error is about, if it is one with the path of a file.
     pub(crate) fn value_of(&self, error: &NotLoaded) -> Option<String> {
         match error {
+            NotLoaded::Contradiction { options: [_, last] } => Some(last.value.clone()),
             NotLoaded::Cache { folder: path, .. }
             | NotLoaded::Load(LoadError::TagKey { path, .. }) => Some(path.display().to_string()),
             NotLoaded::Load(LoadError::Users { path, .. }) => {
@@ -158,6 +160,32 @@ impl RuleArgs {
             }
             _ => None,
         }
+    }
+
+    /// Returns the options of which there may be one for each path, status or extension, together with
+    /// that.
+    pub(crate) fn keyed(&self) -> impl Iterator<Item = (String, GivenOption)> {
+        let realms = self.basic_auth.iter().map(|realm| {
+            let file = realm.file.display().to_string();
+            ("basic-auth", realm.path.to_string(), file)
+        });
+        let texts = self.basic_auth_realm.iter().map(|realm| {
+            let text = realm.text.clone();
+            ("basic-auth-realm", realm.path.to_string(), text)
+        });
+        let pages = self.error_pages.iter().map(|(status, path)| {
+            let path = percent_encode(path, PATH).to_string();
+            ("error-page", status.digits().to_owned(), path)
+        });
+        let types = self.media_types.iter().map(|(extension, media_type)| {
+            let extension = extension.to_ascii_lowercase();
+            ("media-type", extension, media_type.clone())
+        });
+        let all = realms.chain(texts).chain(pages).chain(types);
+        all.map(|(name, key, value)| {
+            let value = format!("{key}={value}");
+            (format!("{name} {key}"), GivenOption { name, value })
+        })
     }
 
     /// Leaves out the option that an error is about. Returns false if it is about something else.

@@ -127,6 +127,9 @@ impl SiteArgs {
         make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
     ) -> Result<impl Program, NotLoaded> {
         let Self { root, site, .. } = self;
+        if let Some(error) = site.contradictions().into_iter().next() {
+            return Err(error);
+        }
         // An application keeps its site, so no compressed forms can be added later.
         let source = (&**root, site.memory(1));
         let sandstorm = site.load_with(source, &self.connections, fields, None, make)?;

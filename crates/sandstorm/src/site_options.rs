@@ -1,5 +1,7 @@
 //! The options of one site.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -16,7 +18,7 @@ use crate::coder::Coder;
 use crate::fields::Fields;
 use crate::hosts::HostName;
 use crate::limits::Limits;
-use crate::loading::{NotLoaded, load};
+use crate::loading::{GivenOption, NotLoaded, load};
 use crate::memory_budget::MemoryBudget;
 use crate::prepared::Replies;
 use crate::program::{MakeSiteOnly, Sandstorm};
@@ -120,16 +122,34 @@ impl SiteSource<'_> {
     /// sites, which share the memory.
     ///
     /// # Errors
-    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
+    /// [`NotLoaded`], a message for the operator, if the folder cannot be served, or if the options
+    /// contradict each other.
     pub(crate) fn load(&self, sites: usize) -> Result<Sandstorm, NotLoaded> {
-        self.load_here(sites).map_err(|error| {
-            let of_option = self.options.rules.value_of(&error);
-            let of_option = of_option.and_then(|value| config::place_from(self.number, &value));
-            match of_option.or_else(|| self.place()) {
-                Some(place) => error.at(place),
-                None => error,
-            }
-        })
+        match self.contradictions().next() {
+            Some(error) => Err(error),
+            None => self.load_anyway(sites),
+        }
+    }
+
+    /// Same as [`load`](Self::load), with the first of the options that contradict each other.
+    fn load_anyway(&self, sites: usize) -> Result<Sandstorm, NotLoaded> {
+        self.load_here(sites).map_err(|error| self.at_place(error))
+    }
+
+    /// Returns which options contradict each other.
+    fn contradictions(&self) -> impl Iterator<Item = NotLoaded> {
+        let all = self.options.contradictions().into_iter();
+        all.map(|error| self.at_place(error))
+    }
+
+    /// Adds the place in the configuration file that an error is about, or that of the site.
+    fn at_place(&self, error: NotLoaded) -> NotLoaded {
+        let of_option = self.options.rules.value_of(&error);
+        let of_option = of_option.and_then(|value| config::place_from(self.number, &value));
+        match of_option.or_else(|| self.place()) {
+            Some(place) => error.at(place),
+            None => error,
+        }
     }
 
     /// Same as [`load`](Self::load), without the place in messages.
@@ -146,7 +166,8 @@ impl SiteSource<'_> {
     /// Loads the folder, if that is possible without what is wrong with the files that its options name.
     /// Also returns all that is wrong.
     pub(crate) fn check(&self, sites: usize) -> (Option<Sandstorm>, Vec<NotLoaded>) {
-        let (mut options, mut wrong) = (self.options.clone(), Vec::new());
+        let mut options = self.options.clone();
+        let mut wrong: Vec<_> = self.contradictions().collect();
         loop {
             let rest = SiteSource {
                 number: self.number,
@@ -155,7 +176,7 @@ impl SiteSource<'_> {
                 options: &options,
                 connections: self.connections,
             };
-            match rest.load(sites) {
+            match rest.load_anyway(sites) {
                 Ok(sandstorm) => return (Some(sandstorm), wrong),
                 Err(error) => {
                     let is_of_option = options.rules.leave_out(error.cause());
@@ -233,6 +254,30 @@ impl SiteOptions {
     /// The addresses on which the site is served, or none for all.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         self.web_addresses.clone()
+    }
+
+    /// Returns which options contradict each other.
+    pub(crate) fn contradictions(&self) -> Vec<NotLoaded> {
+        let given = |name, value| GivenOption { name, value };
+        let hosts = self.hosts.iter().map(|host| {
+            let key = format!("host {host}");
+            (key, given("host", host.to_string()))
+        });
+        let redirects = self.redirect_hosts.iter().map(|redirect| {
+            let key = format!("host {}", redirect.host());
+            (key, given("redirect-host", redirect.value()))
+        });
+        let (mut known, mut found) = (HashMap::new(), Vec::new());
+        for (key, option) in self.rules.keyed().chain(hosts).chain(redirects) {
+            match known.entry(key) {
+                Entry::Vacant(entry) => _ = entry.insert(option),
+                Entry::Occupied(first) if *first.get() == option => {}
+                Entry::Occupied(first) => found.push(NotLoaded::Contradiction {
+                    options: [first.get().clone(), option],
+                }),
+            }
+        }
+        found
     }
 
     fn limits(&self, memory: MemoryBudget) -> Limits {

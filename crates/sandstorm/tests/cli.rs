@@ -48,6 +48,50 @@ fn mistakes_in_the_options_have_another_status_than_wrong_files() {
 }
 
 #[test]
+fn options_of_a_site_that_contradict_each_other_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("page.html"), "page").unwrap();
+    let with = |command: &str, options: &str| {
+        let folder = folder.path().display();
+        format!("{command} {folder} {options}")
+    };
+    let pairs = [
+        "--basic-auth /a=/none/1 --basic-auth /a=/none/2",
+        "--basic-auth-realm /a=1 --basic-auth-realm /a=2",
+        "--error-page 404=/page.html --error-page 404=/a%20b",
+        "--media-type txt=a/b --media-type txt=c/d",
+        "--redirect-host a.test=https://b --redirect-host a.test=https://c",
+        "--host a.test --redirect-host a.test=https://b",
+    ];
+    for pair in pairs {
+        let at = pair.rfind(" --").unwrap();
+        let message = format!(
+            "{} and {} contradict each other; leave one of them out",
+            &pair[..at],
+            &pair[at + 1..]
+        );
+        let (serve, check) = (with("serve", pair), with("check", pair));
+        expect(PROGRAM, &[(&serve, 2, &message), (&check, 1, &message)]);
+    }
+    let other_case = "--media-type txt=a/b --media-type TXT=c/d";
+    let other_form = "--basic-auth /a=/none/1 --basic-auth /%61/=/none/2";
+    expect(
+        PROGRAM,
+        &[
+            (&with("serve", other_case), 2, "contradict each other"),
+            (&with("serve", other_form), 2, "contradict each other"),
+        ],
+    );
+    // The same thing twice is no contradiction.
+    let twice = "--host a.test --host a.test --media-type txt=a/b --media-type txt=a/b";
+    let other = "--etag-key /none";
+    expect(
+        PROGRAM,
+        &[(&with("serve", &format!("{twice} {other}")), 1, "/none")],
+    );
+}
+
+#[test]
 fn keys_of_the_dns_server_in_a_shared_file_are_skipped() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = "[logs]\nquery-log = \"q\"\nquery-log-format = \"json\"\nquery-log-sample = 9\n\

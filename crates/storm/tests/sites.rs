@@ -338,6 +338,22 @@ fn all_contradictions_between_sites_are_told_at_once() {
 }
 
 #[test]
+fn all_contradictions_of_a_site_are_told_at_once_with_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = "basic-auth = [\"/a=/none/a\", \"/a=/none/b\"]\n\
+                error-pages = [\"404=/a\", \"404=/b\"]\n\
+                hosts = [\"a.test\"]\nredirect-hosts = [\"a.test=https://b\"]\n";
+    let [config, _] = prepare(folder.path(), &web("one", keys));
+    let messages = [
+        "FILE:3:29: basic-auth (FILE:3:1) /a=/none/a and basic-auth (FILE:3:1) /a=/none/b contradict",
+        "FILE:4:26: error-pages (FILE:4:1) 404=/a and error-pages (FILE:4:1) 404=/b contradict",
+        "FILE:6:19: hosts (FILE:5:1) a.test and redirect-hosts (FILE:6:1) a.test=https://b contradict",
+        "FILE:3:15: /none/a cannot be read",
+    ];
+    check_fails(&config, &messages);
+}
+
+#[test]
 fn a_folder_on_the_command_line_does_not_replace_that_of_every_site() {
     let folder = tempfile::tempdir().unwrap();
     let sites = "[[web]]\nroot = \"one\"\n[[web]]\nroot = \"two\"\nport = 81\n";
