@@ -11,9 +11,8 @@ use crate::limits::Limits;
 use crate::load::{LoadError, Progress};
 use crate::settings::Settings;
 use crate::site::{NextSite, Site, Totals};
-use crate::skipped::Skipped;
 
-/// Maximum number of entries that warnings or an error name. Further entries are only counted.
+/// Maximum number of mistakes that warnings or an error name. Further ones are only counted.
 const MAX_NAMED: u64 = 100;
 
 /// Why the folder is not served. The message is for the operator.
@@ -99,17 +98,17 @@ pub enum NotLoaded {
         /// The reason.
         error: Box<Self>,
     },
-    /// Some entries cannot be served, and `--strict` is set. The message lists the first ones, one
-    /// per line.
+    /// Some entries cannot be served, or something else is probably a mistake, and `--strict` is set.
+    /// The message lists the first mistakes, one per line.
     #[error(
-        "entries that cannot be served: {}; mend them, or leave out --strict to serve the rest{}",
+        "mistakes that --strict does not allow: {}; mend them, or leave out --strict to serve the rest{}",
         report::count(*count), Lines(named)
     )]
     Strict {
-        /// Number of entries that cannot be served.
+        /// Number of mistakes.
         count: u64,
-        /// The first of these entries.
-        named: Vec<Skipped>,
+        /// The first of them.
+        named: Vec<String>,
     },
 }
 
@@ -170,8 +169,8 @@ impl NotLoaded {
     }
 }
 
-/// Formats each entry on its own line.
-struct Lines<'a>(&'a [Skipped]);
+/// Formats each mistake on its own line.
+struct Lines<'a>(&'a [String]);
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,8 +178,7 @@ impl fmt::Display for Lines<'_> {
     }
 }
 
-/// Loads the folder. An entry that cannot be served causes a warning, or an error if `strict` is
-/// set.
+/// Loads the folder. What is probably a mistake causes a warning, or an error if `strict` is set.
 pub(crate) fn load(
     folder: &Path,
     limits: &Limits,
@@ -206,24 +204,30 @@ pub(crate) fn load_next(
     })
 }
 
-/// Calls `load` with a function that reports the progress and the entries that cannot be served.
+/// Calls `load` with a function that reports the progress and what is probably a mistake.
 fn reporting<T>(
     strict: bool,
     load: impl FnOnce(&mut dyn FnMut(Progress<'_>)) -> Result<T, LoadError>,
 ) -> Result<T, NotLoaded> {
     let (mut count, mut named) = (0_u64, Vec::new());
-    let outcome = load(&mut |progress| match progress {
-        Progress::Loaded(totals) => progress::say(|| describe(totals)),
-        Progress::Warning { folder, warning } => {
-            tracing::warn!("{}: {warning}", folder.display());
-        }
-        Progress::Skipped(skipped) => {
-            count += 1;
-            match (count <= MAX_NAMED, strict) {
-                (true, true) => named.push(skipped),
-                (true, false) => tracing::warn!("left out: {skipped}"),
-                (false, _) => {}
+    let outcome = load(&mut |progress| {
+        let mistake = match progress {
+            Progress::Loaded(totals) => return progress::say(|| describe(totals)),
+            Progress::Warning { folder, warning } => {
+                let warning = format!("{}: {warning}", folder.display());
+                if !strict {
+                    tracing::warn!("{warning}");
+                    return;
+                }
+                warning
             }
+            Progress::Skipped(skipped) => skipped.to_string(),
+        };
+        count += 1;
+        match (count <= MAX_NAMED, strict) {
+            (true, true) => named.push(mistake),
+            (true, false) => tracing::warn!("left out: {mistake}"),
+            (false, _) => {}
         }
     });
     if strict && count > 0 {
@@ -270,7 +274,7 @@ mod tests {
             .unwrap_err();
             let message = error.to_string();
             assert_eq!(message.lines().count(), lines, "{message}");
-            let start = format!("entries that cannot be served: {bad}; ");
+            let start = format!("mistakes that --strict does not allow: {bad}; ");
             assert!(message.starts_with(&start), "{message}");
             assert!(message.contains("bad\\n0000\" is a link to \"nowhere\""));
             let site = load(
@@ -290,6 +294,25 @@ mod tests {
         )
         .unwrap();
         assert_eq!(site.totals().skipped, 0);
+    }
+
+    #[test]
+    fn strict_loading_fails_if_a_password_is_for_nothing() {
+        let folder = folder(1);
+        let users = tempfile::NamedTempFile::new().unwrap();
+        let hash = "$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
+        fs::write(users.path(), format!("ali:{hash}")).unwrap();
+        let mut settings = Settings::default();
+        let realm = format!("/nothing={}", users.path().display());
+        settings.add_basic_auth(&realm).unwrap();
+        let load = |strict| load(folder.path(), &Limits::default(), strict, &settings);
+        assert!(load(false).is_ok());
+        let message = load(true).unwrap_err().to_string();
+        assert!(message.contains("not allow: 2; ") && message.contains("is a link to"));
+        assert!(
+            message.contains("--basic-auth names /nothing, but the folder has nothing there"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -44,8 +44,9 @@ pub struct SiteOptions {
     #[arg(long, value_enum, default_value_t = ModeArg::Auto)]
     mode: ModeArg,
 
-    /// Refuse to start if an entry of the folder cannot be served, and name the first 100 such
-    /// entries. Without this option they are left out, with a warning for each of the first 100.
+    /// Refuse to start if an entry of the folder cannot be served, or if something else is probably a
+    /// mistake. The first 100 mistakes are named. Without this option such entries are left out, with a
+    /// warning for each of the first 100.
     #[arg(long)]
     strict: bool,
 

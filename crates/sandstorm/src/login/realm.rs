@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use percent_encoding::{percent_decode_str, percent_encode};
+use percent_encoding::percent_encode;
 
 use super::users::Users;
 use crate::coding::Coding;
-use crate::percent::PATH;
+use crate::percent::{self, PATH};
 use crate::site::ReplyId;
 
 /// The end of the name of a file that a clean URL leads to.
@@ -45,9 +45,6 @@ impl FromStr for RealmFile {
         let Some((path, file)) = text.split_once('=') else {
             return wrong("there is no equals sign");
         };
-        if !path.starts_with('/') {
-            return wrong("the path begins with a slash");
-        }
         if path.contains(['*', '?', '#']) {
             return wrong(
                 "the path has no pattern and no query, and stands for all paths below it",
@@ -56,10 +53,13 @@ impl FromStr for RealmFile {
         if file.is_empty() {
             return wrong("there is no file behind the equals sign");
         }
-        Ok(Self {
-            path: RealmPath::decode(path),
-            file: file.into(),
-        })
+        match RealmPath::read(path) {
+            Err(why) => wrong(why),
+            Ok(path) => Ok(Self {
+                path,
+                file: file.into(),
+            }),
+        }
     }
 }
 
@@ -72,24 +72,31 @@ impl FromStr for RealmText {
         let Some((path, text)) = text.split_once('=') else {
             return wrong("there is no equals sign");
         };
-        if !path.starts_with('/') {
-            return wrong("the path begins with a slash");
-        }
         let is_bad = |c: char| c.is_control() || c == '"' || c == '\\';
         if text.is_empty() || text.len() > MAX_TEXT_LEN || text.contains(is_bad) {
             return wrong("the text has 1 to 200 bytes, without quotation marks and backslashes");
         }
-        Ok(Self {
-            path: RealmPath::decode(path),
-            text: text.to_owned(),
-        })
+        match RealmPath::read(path) {
+            Err(why) => wrong(why),
+            Ok(path) => Ok(Self {
+                path,
+                text: text.to_owned(),
+            }),
+        }
     }
 }
 
 impl RealmPath {
-    fn decode(path: &str) -> Self {
-        let path: Vec<u8> = percent_decode_str(path.trim_end_matches('/')).collect();
-        Self(path.into())
+    /// Reads a path of the command line. The error is for the operator.
+    fn read(path: &str) -> Result<Self, &'static str> {
+        if !path.starts_with('/') {
+            return Err("the path begins with a slash");
+        }
+        let path = percent::decode(path.trim_end_matches('/').as_bytes());
+        let path = path.map(|byte| byte.map(|(byte, _)| byte));
+        let path = path.collect::<Result<Vec<_>, _>>();
+        let path = path.map_err(|_| "a percent sign is not followed by two hexadecimal digits")?;
+        Ok(Self(path.into()))
     }
 
     /// Returns true if the realm has this decoded path: its own path, or one below it. Other forms of its
@@ -223,9 +230,13 @@ mod tests {
     fn a_path_and_a_file_are_needed() {
         let parse = |text: &str| text.parse::<RealmFile>();
         assert_eq!(parse("/a=b=c").unwrap().file, PathBuf::from("b=c"));
-        for wrong in ["", "/a", "a=b", "/a=", "/a/*=b", "=b", "/a?b=c"] {
+        for wrong in [
+            "", "/a", "a=b", "/a=", "/a/*=b", "=b", "/a?b=c", "/%zz=b", "/a%2=b",
+        ] {
             let error = parse(wrong).unwrap_err();
             assert!(error.contains("write it as in"), "{wrong}: {error}");
         }
+        let error = "/%zz=b".parse::<RealmText>().unwrap_err();
+        assert!(error.contains("two hexadecimal digits"), "{error}");
     }
 }
