@@ -563,6 +563,36 @@ fn a_link_does_not_lead_around_a_password() {
 }
 
 #[test]
+fn a_list_has_only_entries_that_need_no_other_password() {
+    let mut place = Place::new(&[]);
+    place.settings.listings = true;
+    let site = place.folder.path().join("site");
+    for path in ["public/inner", "private/deep/inner"] {
+        fs::create_dir_all(site.join(path)).unwrap();
+        fs::write(site.join(path).join("x"), "x").unwrap();
+        let users = place.folder.path().join("users");
+        let realm = format!("/{path}={}", users.display());
+        place.settings.add_basic_auth(&realm).unwrap();
+    }
+    fs::write(site.join("public/open.txt"), "x").unwrap();
+    std::os::unix::fs::symlink("../private/deep", site.join("public/linked")).unwrap();
+    let mut world = place.world(SiteOnly);
+    let mut names = |path: &str| {
+        let paths = [path.to_owned(), format!("{path}index.json")];
+        let found = exchange(&mut world, &paths.map(|path| get(&path, "ali:sesame")));
+        let json: serde_json::Value = serde_json::from_str(&found[1].1).unwrap();
+        let entries = json["entries"].as_array().unwrap();
+        let names = entries.iter().map(|entry| entry["name"].as_str().unwrap());
+        let names: Vec<_> = names.map(str::to_owned).collect();
+        assert!(!found[0].1.contains("inner") && found[0].1.contains(&names[0]));
+        names
+    };
+    assert_eq!(names("/public/"), ["open.txt"]);
+    assert_eq!(names("/public/linked/"), ["a b.txt"]);
+    assert_eq!(names("/private/deep/"), ["a b.txt"]);
+}
+
+#[test]
 fn the_question_for_a_password_may_have_its_own_text() {
     let mut place = Place::new(&[]);
     place.settings.realm_texts = vec!["/private/=F\u{fc}r uns".parse().unwrap()];

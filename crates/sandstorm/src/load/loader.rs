@@ -189,7 +189,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             });
         }
         self.site
-            .add_listing(&folder.url_path(), modified, &folder.listed);
+            .add_listing(&folder.url_path(), modified, folder.listed);
     }
 
     /// Loads one entry of the innermost folder. `path` is its path in URLs, and `stat` its status. If the

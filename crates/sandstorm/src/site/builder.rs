@@ -319,10 +319,18 @@ impl Builder {
 
     /// Adds pages that list the entries of `folder`, unless it has an index. The path of the folder
     /// has slashes at both ends. The time of its last change is in seconds since 1970.
-    pub(crate) fn add_listing(&mut self, folder: &[u8], modified: u64, entries: &[Entry]) {
+    ///
+    /// Entries that need a password are listed only if the pages need the same one.
+    pub(crate) fn add_listing(&mut self, folder: &[u8], modified: u64, mut entries: Vec<Entry>) {
         if self.site.pages.contains_key(folder) {
             return;
         }
+        let realm = self.realm_of_path(&[folder, INDEX].concat());
+        entries.retain(|entry| {
+            let needed = self.realm_of_path(&[folder, &*entry.name].concat());
+            needed.is_none() || needed == realm
+        });
+        let entries = &*entries;
         let newest = entries
             .iter()
             .map(|entry| entry.modified)
