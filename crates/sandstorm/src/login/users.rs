@@ -18,9 +18,16 @@ const MAX_BCRYPT_COST: u32 = 15;
 const MAX_ARGON2_KIB: u32 = 256 << 10;
 const MAX_ARGON2_PASSES: u32 = 16;
 
+/// Memory of an Argon2 hash in KiB that one pass fills in about the time of a round of bcrypt.
+const ARGON2_KIB_OF_ROUND: u64 = 64;
+
 /// Users and hashes of their passwords.
 #[derive(Debug)]
-pub(crate) struct Users(HashMap<Box<[u8]>, Hash>);
+pub(crate) struct Users {
+    hashes: HashMap<Box<[u8]>, Hash>,
+    /// The hash among these whose check takes longest.
+    slowest: Hash,
+}
 
 /// A hash of a password.
 #[derive(Clone, Debug)]
@@ -93,24 +100,28 @@ impl Users {
                 return Err(fault(LineFault::Twice));
             }
         }
-        if users.is_empty() {
-            return Err(UsersError::Empty);
-        }
-        Ok(Self(users))
+        let slowest = users.values().max_by_key(|hash| hash.cost());
+        let slowest = slowest.ok_or(UsersError::Empty)?.clone();
+        Ok(Self {
+            hashes: users,
+            slowest,
+        })
     }
 
     /// Number of users.
     pub(crate) fn len(&self) -> u64 {
-        self.0.len() as u64
+        self.hashes.len() as u64
     }
 
-    /// Returns true if there is a user with this name and password. This takes as long for a name that
-    /// is not there, so that nobody learns the names from it.
+    /// Returns true if there is a user with this name and password.
     pub(super) fn accept(&self, name: &[u8], password: &[u8]) -> bool {
-        let known = self.0.get(name);
-        let hash = known.or_else(|| self.0.values().next());
-        let is_right = hash.is_some_and(|hash| hash.is_of(password));
-        is_right && known.is_some()
+        self.hash_for(name).is_of(password) && self.hashes.contains_key(name)
+    }
+
+    /// Returns the hash to check for a name. For a name that is not there, it is the slowest one, so no
+    /// user has a check that takes longer.
+    fn hash_for(&self, name: &[u8]) -> &Hash {
+        self.hashes.get(name).unwrap_or(&self.slowest)
     }
 }
 
@@ -144,6 +155,21 @@ impl Hash {
             4..=MAX_BCRYPT_COST => Ok(Self::Bcrypt(text.into())),
             0..4 => Err(LineFault::Damaged),
             _ => Err(LineFault::TooCostly),
+        }
+    }
+
+    /// Returns about how long a check takes, in KiB that Argon2 fills.
+    fn cost(&self) -> u64 {
+        match self {
+            Self::Argon2(hash) => {
+                let hash = PasswordHash::new(hash).ok();
+                let params = hash.and_then(|hash| Params::try_from(&hash).ok());
+                params.map_or(0, |one| u64::from(one.m_cost()) * u64::from(one.t_cost()))
+            }
+            Self::Bcrypt(hash) => {
+                let parts = hash.parse::<bcrypt::HashParts>();
+                parts.map_or(0, |parts| ARGON2_KIB_OF_ROUND << parts.get_cost())
+            }
         }
     }
 
@@ -187,6 +213,37 @@ ali:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au
             assert!(!accept(name, "Sesame") && !accept(name, "") && !accept(name, "sesame "));
         }
         assert!(!accept("", "sesame") && !accept("Ali", "sesame") && !accept("nobody", "sesame"));
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_takes_as_long_as_the_slowest_hash() {
+        let lines: Vec<_> = USERS.lines().skip(2).collect();
+        let [bcrypt, argon2] = lines[..] else {
+            panic!("{lines:?}");
+        };
+        for (name, slow) in [
+            ("b", bcrypt.replace("$05$", "$08$")),
+            ("a", argon2.replace("m=64,t=1", "m=65536,t=3")),
+            ("c", bcrypt.replace("$05$", "$13$")),
+            ("d", argon2.replace("m=64,t=1", "m=262144,t=3")),
+        ] {
+            let slow = slow.split_once(':').unwrap().1;
+            // The order in a hash table is another one each time.
+            for _ in 0..20 {
+                let users = format!("{USERS}{name}:{slow}\n");
+                let users = Users::read(users.as_bytes()).unwrap();
+                let (Hash::Argon2(hash) | Hash::Bcrypt(hash)) = users.hash_for(b"nobody");
+                assert_eq!(&**hash, slow);
+            }
+        }
+        let cost = |line: &str| Hash::read(line.split_once(':').unwrap().1).unwrap().cost();
+        let costs = [
+            bcrypt.replace("$05$", "$10$"),
+            argon2.replace("m=64,t=1", "m=65536,t=3"),
+            bcrypt.replace("$05$", "$13$"),
+            argon2.replace("m=64,t=1", "m=262144,t=16"),
+        ];
+        assert!(costs.map(|line| cost(&line)).is_sorted());
     }
 
     #[test]
