@@ -13,7 +13,7 @@ use crate::config::millis;
 use crate::connection::{Flags, Info};
 use crate::content::{ContentError, ContentId, Contents};
 use crate::pools::{Owner, Pool};
-use crate::stream::{STREAM_ENTRIES, Slice, Source};
+use crate::stream::{STREAM_ENTRIES, Slice, Source, Stream};
 use crate::writes::MAX_WRITE_LEN;
 
 /// A part of what [`Connection::write_parts`] writes.
@@ -345,6 +345,67 @@ impl<S> Connection<'_, S> {
         };
         self.writes.release(buffer, self.peers);
         written
+    }
+
+    /// Takes back what is written and not acknowledged, except its first `len` bytes, of which the
+    /// connection keeps a copy. So it uses no content item any more, while the peer's window is closed.
+    /// Returns the number of bytes that were taken back, which are the last ones that were written.
+    ///
+    /// Returns `None`, and changes nothing, if more than `len` bytes are in flight, our side is closed, or
+    /// no write buffer is free. The same holds if the copy would contain a slot.
+    pub fn take_back(&mut self, len: usize) -> Option<u32> {
+        let ((start, flight), end) = (self.tcb.in_flight(), self.tcb.stream.end());
+        let written = end.since(start);
+        let kept = written.min(len.min(MAX_WRITE_LEN) as u32);
+        if self.ensure_open().is_err() || kept == 0 || flight > kept {
+            return None;
+        }
+        let owner = self.owner();
+        let buffer = self.writes.take(owner, self.peers)?;
+        let mut copy = std::mem::take(&mut self.writes[buffer]);
+        let is_copied = self.copy_stream(kept, &mut copy);
+        self.writes[buffer] = copy;
+        if is_copied.is_none() {
+            self.writes.release(buffer, self.peers);
+            return None;
+        }
+        while let Some(source) = self.tcb.stream.retire(end, self.lists, self.peers) {
+            match source.buffer() {
+                Some(buffer) => self.writes.release(buffer, self.peers),
+                None => self.contents.release(source.content_index()),
+            }
+        }
+        self.tcb.stream = Stream::new(start);
+        let slice = Slice {
+            source: Source::write_buffer(buffer),
+            from: 0,
+            len: kept,
+            params: [0; 2],
+        };
+        // Cannot fail: the stream is empty.
+        self.push(slice).ok()?;
+        Some(written - kept)
+    }
+
+    /// Appends the first `len` bytes that are not acknowledged to `copy`. Returns `None` if they are in an
+    /// entry with a slot.
+    fn copy_stream(&self, len: u32, copy: &mut Vec<u8>) -> Option<()> {
+        let (mut seq, _) = self.tcb.in_flight();
+        let mut left = len;
+        while left > 0 {
+            let slice = self.tcb.stream.locate(seq, self.lists)?;
+            let part = slice.len.min(left);
+            let range = slice.from as usize..(slice.from + part) as usize;
+            match slice.source.buffer() {
+                Some(buffer) => copy.extend_from_slice(&self.writes[buffer][range]),
+                None => match self.contents.get(slice.source.content_index()) {
+                    (bytes, None) => copy.extend_from_slice(&bytes[range]),
+                    (_, Some(_)) => return None,
+                },
+            }
+            (seq, left) = (seq + part, left - part);
+        }
+        Some(())
     }
 
     /// Writes `bytes` as a temporary content item, whose memory is freed when the peer has

@@ -167,6 +167,69 @@ fn a_response_of_many_parts_waits_for_room_for_all_of_them() {
     assert_eq!(rig.stack.cx.lists.in_use(), 0);
 }
 
+#[test]
+fn what_is_taken_back_leaves_its_content_and_the_copy_is_sent() {
+    let bytes = noise(20_000);
+    // The last segment before the window closes is lost, or not.
+    for lost in [0, MSS] {
+        let mut rig = answering(&Config::default(), 0);
+        rig.window_scale = None;
+        let content = rig.add(&bytes, None);
+        rig.window = 3_000;
+        rig.recv(1, 1, "A", b"");
+        let parts = [
+            Part::Bytes(b"head".to_vec()),
+            Part::Slice(content, 0..20_000, 0),
+        ];
+        rig.app().parts.extend(parts);
+        rig.recv(1, 1, "PA", b"g");
+        let sent: usize = rig.sent_all().iter().map(|out| out.data.len()).sum();
+        let id = rig.id();
+        let take_back = |rig: &mut Rig, len: usize| {
+            let mut taken = None;
+            rig.reach(id, |_, conn| taken = conn.take_back(len));
+            taken
+        };
+        assert_eq!(take_back(&mut rig, sent - 1), None, "so much is in flight");
+        rig.window = 0;
+        let acked = sent - lost;
+        rig.recv(2, 1 + acked as u32, "A", b"");
+        let kept = 4_000;
+        let taken = (bytes.len() + 4 - acked - kept) as u32;
+        assert_eq!(take_back(&mut rig, kept), Some(taken));
+        assert_eq!(take_back(&mut rig, kept), Some(0));
+        assert!(rig.stack.contents_mut().remove(content));
+        assert_eq!(rig.stack.contents().totals().contents, 0);
+        rig.window = 65_535;
+        rig.recv(2, 1 + acked as u32, "A", b"");
+        let mut client = Client::new([b"head", &bytes[..acked + kept - 4]].concat());
+        client.has[..acked].fill(true);
+        client.in_order = acked;
+        for _ in 0..100 {
+            for out in rig.sent_all() {
+                rig.recv(2, client.receive(&out), "A", b"");
+            }
+            rig.pass_ms(50);
+        }
+        assert_eq!(client.in_order, acked + kept);
+    }
+}
+
+#[test]
+fn a_response_with_a_slot_is_not_taken_back() {
+    let mut rig = answering(&Config::default(), 0);
+    let slot = Slot { offset: 10, len: 5 };
+    let content = rig.add(&noise(5_000), Some(slot));
+    rig.window = 0;
+    rig.recv(1, 1, "A", b"");
+    rig.app().parts.push_back(Part::Slice(content, 0..5_000, 0));
+    rig.recv(1, 1, "PA", b"g");
+    let id = rig.id();
+    assert!(rig.reach(id, |_, conn| assert_eq!(conn.take_back(1_000), None)));
+    assert!(rig.stack.contents().is_in_use(content));
+    assert_eq!(rig.stack.writes.in_use(), 0);
+}
+
 /// Returns the bytes that a client should receive for these `parts`.
 fn bytes_of(parts: &VecDeque<Part>, contents: &[(ContentId, Vec<u8>, Option<Slot>)]) -> Vec<u8> {
     let mut all = Vec::new();
