@@ -48,7 +48,7 @@ fn world(site: &Arc<Site>, mode: SendMode, capacity: usize) -> World {
 fn files_on_the_disk_are_sent_whole_and_in_parts() {
     let folder = tempfile::tempdir().unwrap();
     let sizes = [
-        1,
+        300,
         1_000,
         CHUNK_LEN - 1,
         CHUNK_LEN,
@@ -303,14 +303,14 @@ fn files_on_the_disk_get_tags_and_charsets_when_they_have_been_read() {
             text.as_bytes().to_vec(),
             "text/html; charset=utf-8",
         ),
-        ("latin.txt", b"gr\xfc\xdfe".to_vec(), "text/plain"),
+        ("latin.txt", b"gr\xfc\xdfe".repeat(100), "text/plain"),
         ("empty.txt", Vec::new(), "text/plain; charset=utf-8"),
         ("a.bin", noise(1, 5 * CHUNK_LEN), "application/octet-stream"),
     ];
     for (name, content, _) in &files {
         fs::write(folder.path().join(name), content).unwrap();
     }
-    fs::write(folder.path().join("gone.txt"), "gone").unwrap();
+    fs::write(folder.path().join("gone.txt"), [b'x'; 300]).unwrap();
     let site = Arc::new(load(folder.path()));
     fs::remove_file(folder.path().join("gone.txt")).unwrap();
     let tagging = Tagging::default();
@@ -357,7 +357,7 @@ fn files_on_the_disk_get_tags_and_charsets_when_they_have_been_read() {
     assert!(body == files[0].1 && fields.contains(&tags[0]) && rest.is_empty());
 
     // Files are read again if a reload cannot tell whether they have changed.
-    fs::write(folder.path().join("new.txt"), "new").unwrap();
+    fs::write(folder.path().join("new.txt"), [b'x'; 300]).unwrap();
     let next = site.load_next(folder.path(), &Limits::default(), |_| {});
     let next = next.unwrap().site;
     let sites = tag(&tagging, &next);

@@ -1,5 +1,7 @@
 //! What is probably a mistake in the rules and passwords of a site. It shows when all files are known.
 
+use control::report;
+
 /// What is probably a mistake.
 #[derive(Debug)]
 pub(crate) enum Finding {
@@ -30,6 +32,18 @@ pub enum Warning {
         page: String,
         /// The path that needs a password.
         realm: String,
+    },
+    /// The heads and tables of all files do not fit into the budget.
+    #[error(
+        "the heads, tables and short files take {} of memory, which is more than the budget of {}; raise \
+         --memory, or serve fewer files",
+        report::bytes(*memory), report::bytes(*budget)
+    )]
+    OverBudget {
+        /// What has to stay in memory, in bytes.
+        memory: u64,
+        /// The budget in bytes.
+        budget: u64,
     },
     /// A path needs a password, but nothing is there.
     #[error("--basic-auth names {realm}, but the folder has nothing there; correct the path")]

@@ -426,7 +426,7 @@ fn many_files_are_read_on_other_threads() {
 fn limits_hold_for_files_that_are_being_read() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..2_500 {
-        fs::write(folder.path().join(number.to_string()), "12345").unwrap();
+        fs::write(folder.path().join(number.to_string()), [b'x'; 300]).unwrap();
     }
     let load = |limits: &Limits, memory: Option<u64>| {
         let settings = Settings {
@@ -448,12 +448,12 @@ fn limits_hold_for_files_that_are_being_read() {
     let (totals, skipped) = load(&limits, None);
     assert_eq!((totals.files, skipped.len()), (1_777, 1));
     let limits = Limits {
-        bytes: 5 * 1_777 + 4,
+        bytes: 300 * 1_777 + 299,
         ..Limits::default()
     };
     let (totals, skipped) = load(&limits, None);
     assert_eq!((totals.files, skipped.len()), (1_777, 2_500 - 1_777));
-    let (totals, _) = load(&Limits::default(), Some(2_000_000));
+    let (totals, _) = load(&Limits::default(), Some(2_500_000));
     assert_eq!(totals.files, 2_500);
     assert!((800..1_300).contains(&totals.disk_files), "{totals:?}");
 }

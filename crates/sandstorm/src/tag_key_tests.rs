@@ -27,7 +27,7 @@ impl Place {
         fs::write(place.key(), KEY).unwrap();
         let text = "sand and storm ".repeat(1_000);
         fs::write(place.site().join("a.html"), &text).unwrap();
-        fs::write(place.site().join("b.bin"), "b").unwrap();
+        fs::write(place.site().join("b.bin"), [b'b'; 300]).unwrap();
         place
     }
 

@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Stat};
 use super::names::{RULES, is_hidden, key_of};
 use super::progress::Progress;
 use super::reading::Reading;
-use crate::finding::Finding;
+use crate::finding::{Finding, Warning};
 use crate::limits::{Limits, MAX_DEPTH};
 use crate::listing::Entry;
 use crate::root::{FilePlace, List, RealPath, Root, file_type};
@@ -124,6 +124,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         let mut findings = Vec::new();
         self.site
             .finish(self.previous, &mut |one| findings.push(one));
+        findings.extend(self.over_budget());
         for finding in findings {
             match finding {
                 Finding::NoTarget { path, rule } => {
@@ -136,6 +137,13 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
                 }
             }
         }
+    }
+
+    /// The finding that the site takes more than its memory, although all long files are on the disk.
+    fn over_budget(&self) -> Option<Finding> {
+        let (memory, budget) = (self.site.totals().memory(), self.settings.memory?.bytes());
+        let warning = Warning::OverBudget { memory, budget };
+        (memory > budget).then_some(Finding::Warning(warning))
     }
 
     pub(super) fn load_all(&mut self) {
