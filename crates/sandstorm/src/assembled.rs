@@ -49,6 +49,15 @@ pub(crate) enum Piece {
     Prepared(Range<usize>),
 }
 
+impl Piece {
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Assembled(range) | Self::Prepared(range) => range.len(),
+        }
+    }
+}
+
 /// Assembles responses at the end of a buffer.
 pub(crate) struct Assembler<'a> {
     pub(crate) site: &'a Site,

@@ -234,6 +234,8 @@ pub mod date;
 mod digest;
 mod disk;
 #[cfg(test)]
+mod disk_memory_tests;
+#[cfg(test)]
 mod disk_tests;
 mod etag;
 mod exchange;

@@ -114,7 +114,7 @@ pub(crate) enum OutgoingContent {
     /// These parts, whose own bytes are the assembled ones, are the whole response.
     Parts(Box<[Part]>),
     /// Pieces of a file on the disk and of the assembled bytes are the whole response.
-    Disk(Arc<DiskFile>, Box<[Piece]>),
+    Disk(Arc<DiskFile>, Vec<Piece>),
 }
 
 impl Outgoing {

@@ -101,6 +101,8 @@ pub struct Talk {
     pub expected: usize,
     /// Sizes of the receive and the send buffer in bytes.
     pub buffers: (usize, usize),
+    /// Maximum number of bytes to read at a time, and the pause between two reads.
+    pub reads: (usize, Duration),
 }
 
 impl Default for Talk {
@@ -118,6 +120,7 @@ impl Default for Talk {
             aborts: false,
             expected: usize::MAX,
             buffers: (65_535, 32_768),
+            reads: (usize::MAX, Duration::ZERO),
         }
     }
 }
@@ -133,6 +136,8 @@ pub struct Connection {
     pieces: usize,
     /// Earliest time for the next piece.
     next_at: Instant,
+    /// Earliest time for the next read.
+    read_at: Instant,
     /// Whether the client has closed or reset the connection. A half-close does not count.
     closing: bool,
     /// All bytes received.
@@ -171,13 +176,18 @@ impl Connection {
 
     fn receive(&mut self, socket: &mut Socket<'_>, now: Instant) -> bool {
         let before = self.received.len();
-        while socket.can_recv() {
+        let (most, pause) = self.talk.reads;
+        let mut left = if now < self.read_at { 0 } else { most };
+        while left > 0 && socket.can_recv() {
             let received = &mut self.received;
             let take = |bytes: &mut [u8]| {
-                received.extend_from_slice(bytes);
-                (bytes.len(), ())
+                let len = bytes.len().min(left);
+                received.extend_from_slice(&bytes[..len]);
+                left -= len;
+                (len, ())
             };
             socket.recv(take).expect("an open socket");
+            self.read_at = now + pause;
         }
         if self.received.len() > before {
             let (first, _) = self.arrived.unwrap_or((now, now));
@@ -237,7 +247,10 @@ impl Connection {
         match self.handle {
             _ if self.done => None,
             None => Some(self.talk.start),
-            Some(_) => Some(self.next_at).filter(|at| *at > now),
+            Some(_) => {
+                let times = [self.next_at, self.read_at];
+                times.into_iter().filter(|at| *at > now).min()
+            }
         }
     }
 }
@@ -315,6 +328,7 @@ impl Client {
             sent: 0,
             pieces: 0,
             next_at: talk.start,
+            read_at: talk.start,
             talk,
             closing: false,
             received: Vec::new(),

@@ -130,7 +130,9 @@ impl Core {
         let rest = match (assembled.rest, reply.disk()) {
             (Rest::Nothing, _) => OutgoingContent::None,
             (rest, Some(file)) => {
-                let pieces = pieces_in_file(rest, self.out.len(), reply.head().len());
+                let spare = self.downloads.spare_pieces();
+                let lens = (self.out.len(), reply.head().len());
+                let pieces = pieces_in_file(rest, lens, spare);
                 OutgoingContent::Disk(Arc::clone(file), pieces)
             }
             (Rest::Slice(range), None) => OutgoingContent::Slice(content, short(range)),
@@ -148,19 +150,21 @@ impl Core {
 }
 
 /// Returns the pieces of a response, of which `out_len` bytes are assembled. Prepared pieces become
-/// ranges of the file, whose reply begins with `head_len` other bytes.
-fn pieces_in_file(rest: Rest, out_len: usize, head_len: usize) -> Box<[Piece]> {
+/// ranges of the file, whose reply begins with `head_len` other bytes. `pieces` is an empty list.
+fn pieces_in_file(
+    rest: Rest,
+    (out_len, head_len): (usize, usize),
+    mut pieces: Vec<Piece>,
+) -> Vec<Piece> {
     let in_file =
         |range: Range<usize>| Piece::Prepared(range.start - head_len..range.end - head_len);
     match rest {
-        Rest::Nothing => [Piece::Assembled(0..out_len)].into(),
-        Rest::Slice(range) => [Piece::Assembled(0..out_len), in_file(range)].into(),
-        Rest::Pieces(pieces) => pieces
-            .into_iter()
-            .map(|piece| match piece {
-                Piece::Prepared(range) => in_file(range),
-                assembled @ Piece::Assembled(_) => assembled,
-            })
-            .collect(),
+        Rest::Nothing => pieces.push(Piece::Assembled(0..out_len)),
+        Rest::Slice(range) => pieces.extend([Piece::Assembled(0..out_len), in_file(range)]),
+        Rest::Pieces(several) => pieces.extend(several.into_iter().map(|piece| match piece {
+            Piece::Prepared(range) => in_file(range),
+            assembled @ Piece::Assembled(_) => assembled,
+        })),
     }
+    pieces
 }

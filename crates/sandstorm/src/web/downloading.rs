@@ -6,7 +6,7 @@ use tcpip::{CongestionControl, Connections};
 use super::Web;
 use super::conversation::{Conn, Conversation};
 use super::core::Core;
-use super::downloads::{Download, Pumped, owed};
+use super::downloads::{Download, Pumped};
 use super::writing::Continuation;
 use crate::app::App;
 use crate::disk::Chunks;
@@ -32,9 +32,11 @@ impl Core {
         self.pending.release(conn.state().place);
         conn.state().place = Place::NONE;
         let (site, status, body_len) = response;
+        let mut own = self.downloads.spare_own();
+        own.extend_from_slice(&self.out);
         let download = Download {
             file,
-            own: self.out.as_slice().into(),
+            own,
             pieces,
             site,
             status,
@@ -107,9 +109,6 @@ impl Core {
             }
             return false;
         }
-        let (owed, now) = (owed(&conn.info()), conn.now());
-        self.downloads
-            .note_progress(conn.state().download, owed, now);
         self.resume_download(conn);
         true
     }
@@ -176,8 +175,10 @@ impl Core {
         &mut self,
         connections: &mut Connections<'_, Conversation<S>, C>,
     ) {
-        for id in self.downloads.take_starved(connections.now()) {
-            if let Some(mut conn) = connections.get(id)
+        let now = connections.now();
+        let starved = self.downloads.take_starved(now);
+        for (_, id) in &starved {
+            if let Some(mut conn) = connections.get(*id)
                 && !self.downloads.is_done(conn.state().download)
             {
                 let place = conn.state().download;
@@ -188,21 +189,20 @@ impl Core {
                 }
             }
         }
-        let now = connections.now();
-        for late in self.downloads.late(now) {
-            let Some(mut conn) = connections.get(late) else {
+        self.downloads.reuse(starved);
+        let late = self.downloads.late(now);
+        for (_, id) in &late {
+            let Some(mut conn) = connections.get(*id) else {
                 continue;
             };
             let (place, info) = (conn.state().download, conn.info());
-            match self.downloads.is_too_slow(place, &info, now) {
-                None => {}
-                Some(true) => {
-                    self.downloads.count_gave_way();
-                    conn.abort();
-                }
-                Some(false) => self.downloads.note_progress(place, owed(&info), now),
+            if !self.downloads.take_back(&mut conn) && self.downloads.is_too_slow(place, &info, now)
+            {
+                self.downloads.count_gave_way();
+                conn.abort();
             }
         }
+        self.downloads.reuse(late);
     }
 }
 

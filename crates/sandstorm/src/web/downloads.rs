@@ -12,7 +12,8 @@ use std::time::Duration;
 use nmio::Instant;
 use tcpip::{ConnectionId, Contents, Info};
 
-use super::shares::{Beyond, Holding};
+use super::conversation::Conn;
+use super::shares::{Holding, Shares};
 use crate::assembled::Piece;
 use crate::disk::{CHUNK_LEN, Chunks, DiskFile, MAX_TOGETHER};
 use crate::pending::network;
@@ -25,11 +26,21 @@ const RETRY: Duration = Duration::from_millis(10);
 const MAX_RETRIES: usize = 128;
 /// Maximum number of clients that are examined, and may give way, at a time.
 const MAX_LAGGARDS: usize = 64;
-/// While others wait for memory, a client gives way if it has acknowledged less than [`MIN_RATE`] in this
-/// time and four round-trip times.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// While others wait for memory, clients are examined in this interval.
+const EXAMINED_EACH: Duration = Duration::from_millis(200);
+/// A client gives way if it is behind [`MIN_RATE`] by this time and four round-trip times.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes in a second that a client must acknowledge while others wait for memory.
-const MIN_RATE: u128 = 16_000;
+const MIN_RATE: u64 = 16_000;
+/// A client is at most so far ahead of [`MIN_RATE`]: this is the time for a chunk. A client that reads
+/// seldom acknowledges much at a time.
+const MAX_AHEAD_OF_RATE: Duration = Duration::from_millis(CHUNK_LEN as u64 * 1_000 / MIN_RATE);
+/// Maximum number of lists whose memory is kept, and the maximum memory of each in bytes.
+const MAX_SPARE: usize = 256;
+const MAX_SPARE_LEN: usize = 2 << 10;
+/// Number of bytes of which a connection keeps a copy when its client does not take what is written. It is
+/// enough to keep its zero-window timer running.
+const COPIED: usize = 4 << 10;
 
 /// Index of a place in [`Downloads`]. Each connection has at most one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,9 +67,9 @@ impl Default for DownloadPlace {
 pub(super) struct Download {
     pub(super) file: Arc<DiskFile>,
     /// The bytes of the response that are not in the file.
-    pub(super) own: Box<[u8]>,
+    pub(super) own: Vec<u8>,
     /// The pieces of the response. Prepared ones are ranges of the file.
-    pub(super) pieces: Box<[Piece]>,
+    pub(super) pieces: Vec<Piece>,
     /// The hosted site that answers.
     pub(super) site: HostedId,
     pub(super) status: Status,
@@ -81,11 +92,13 @@ struct Progress {
     written: usize,
     has_begun: bool,
     waits: Waits,
-    /// Number of bytes that the client had to acknowledge when something was last written, or when it had
-    /// acknowledged enough.
+    /// Number of bytes that the client had to acknowledge when this was last noted. It is 0 if they are in
+    /// no chunk.
     owed: u32,
-    /// That time.
+    /// When something was last written, or the client was last examined.
     at: Instant,
+    /// The time for which the bytes that it has acknowledged suffice, by [`MIN_RATE`].
+    paid_until: Instant,
 }
 
 /// What a download waits for, besides the client.
@@ -110,14 +123,22 @@ pub(super) enum Pumped {
     Ended,
 }
 
+/// A connection, and its place in an order: the rank of its client, and a time.
+type Ordered = (((bool, u32), Instant), ConnectionId);
+
 /// The downloads of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Downloads {
     list: Vec<Option<Progress>>,
     free: Vec<DownloadPlace>,
     chunks: Option<Chunks>,
-    /// The clients that get no further chunks now.
-    beyond: Beyond,
+    /// What each client holds. Clients beyond their share get no further chunks now.
+    shares: Shares,
+    /// The connections to continue or to examine, with their order. The memory is used again.
+    ordered: Vec<Ordered>,
+    /// Own bytes and pieces of downloads that have ended. Their memory is used again.
+    spare_own: Vec<Vec<u8>>,
+    spare_pieces: Vec<Vec<Piece>>,
     /// Length of the own bytes of all downloads.
     own_bytes: usize,
     /// When downloads that wait for memory are tried again.
@@ -161,6 +182,7 @@ impl Downloads {
             waits: Waits::No,
             owed: 0,
             at: now,
+            paid_until: now,
         });
         let next = DownloadPlace(self.list.len() as u32);
         let place = self.free.pop().unwrap_or(next);
@@ -176,9 +198,22 @@ impl Downloads {
         if let Some(one) = self.list.get_mut(place.0 as usize)
             && let Some(progress) = one.take()
         {
-            self.own_bytes -= progress.download.own.len();
+            let Download { own, pieces, .. } = progress.download;
+            self.own_bytes -= own.len();
+            keep_spare(&mut self.spare_own, own);
+            keep_spare(&mut self.spare_pieces, pieces);
             self.free.push(place);
         }
+    }
+
+    /// Returns an empty buffer for the own bytes of a download.
+    pub(super) fn spare_own(&mut self) -> Vec<u8> {
+        self.spare_own.pop().unwrap_or_default()
+    }
+
+    /// Returns an empty list for the pieces of a download.
+    pub(super) fn spare_pieces(&mut self) -> Vec<Piece> {
+        self.spare_pieces.pop().unwrap_or_default()
     }
 
     fn get(&self, place: DownloadPlace) -> Option<&Progress> {
@@ -209,26 +244,32 @@ impl Downloads {
         self.retry_at
     }
 
-    /// Returns connections that are to be tried again, because they wait for memory. Those that have
-    /// waited longest come first, and those of clients beyond their share last.
-    pub(super) fn take_starved(&mut self, now: Instant) -> Vec<ConnectionId> {
+    /// Returns connections that are to be tried again, because they wait for memory. Those of clients with
+    /// the fewest downloads come first, and then those that have waited longest. Those of clients beyond
+    /// their share come last.
+    pub(super) fn take_starved(&mut self, now: Instant) -> Vec<Ordered> {
         let all = self.list.iter().flatten();
         let capacity = self.chunks.as_ref().map_or(0, Chunks::capacity);
-        self.beyond
-            .update(&all.clone().map(Progress::holding), capacity);
+        self.shares
+            .update(all.clone().map(Progress::holding), capacity);
         let waiting = all.filter_map(|one| match one.waits {
-            Waits::ForMemory(since) => Some(((self.beyond.has(one.client), since), one.connection)),
+            Waits::ForMemory(since) => {
+                Some(((self.shares.rank(one.client), since), one.connection))
+            }
             Waits::No | Waits::ForChunk => None,
         });
-        let mut waiting: Vec<_> = waiting.collect();
-        waiting.sort_by_key(|(order, _)| *order);
-        waiting.truncate(MAX_RETRIES);
+        let mut ordered = std::mem::take(&mut self.ordered);
+        ordered.extend(waiting);
+        keep_first(&mut ordered, MAX_RETRIES);
         // Memory counts as short until no download waits for it.
-        self.retry_at = (!waiting.is_empty()).then(|| now + RETRY);
-        waiting
-            .into_iter()
-            .map(|(_, connection)| connection)
-            .collect()
+        self.retry_at = (!ordered.is_empty()).then(|| now + RETRY);
+        ordered
+    }
+
+    /// Takes a list back, to use its memory again.
+    pub(super) fn reuse(&mut self, mut ordered: Vec<Ordered>) {
+        ordered.clear();
+        self.ordered = ordered;
     }
 
     /// Whether a download waits for memory.
@@ -260,43 +301,69 @@ impl Downloads {
         self.gave_way += 1;
     }
 
-    /// Notes that the client has made progress, and has to acknowledge `owed` bytes.
-    pub(super) fn note_progress(&mut self, place: DownloadPlace, owed: u32, now: Instant) {
-        if let Some(Some(progress)) = self.list.get_mut(place.0 as usize) {
-            progress.note(owed, now);
-        }
-    }
-
     /// Returns connections that may have to give way, because downloads wait for memory. Those of clients
-    /// beyond their share come first, and then those whose last progress is longest ago.
-    pub(super) fn late(&self, now: Instant) -> Vec<ConnectionId> {
+    /// beyond their share come first, and then those that are furthest behind.
+    pub(super) fn late(&mut self, now: Instant) -> Vec<Ordered> {
+        let mut ordered = std::mem::take(&mut self.ordered);
         let all = self.list.iter().flatten();
-        if !all.clone().any(Progress::is_starved) {
-            return Vec::new();
+        if all.clone().any(Progress::is_starved) {
+            let late = all.filter(|one| one.owed > 0 && one.at + EXAMINED_EACH < now);
+            let order = |one: &Progress| ((!self.shares.is_beyond(one.client), 0), one.paid_until);
+            ordered.extend(late.map(|one| (order(one), one.connection)));
+            keep_first(&mut ordered, MAX_LAGGARDS);
         }
-        let late = all.filter(|one| one.owed > 0 && one.at + PATIENCE < now);
-        let order = |one: &Progress| (!self.beyond.has(one.client), one.at);
-        let mut late: Vec<_> = late.map(|one| (order(one), one.connection)).collect();
-        late.sort_by_key(|(order, _)| *order);
-        late.truncate(MAX_LAGGARDS);
-        late.into_iter().map(|(_, connection)| connection).collect()
+        ordered
     }
 
-    /// Whether the client is too slow, or has closed its window. Returns `None` if its round-trip time
-    /// does not tell it yet.
-    pub(super) fn is_too_slow(
-        &self,
-        place: DownloadPlace,
-        info: &Info,
-        now: Instant,
-    ) -> Option<bool> {
-        let progress = self.get(place)?;
-        let acked = progress.owed.saturating_sub(owed(info));
-        let time = now.since(progress.at);
-        let is_slow = u128::from(acked) * 1_000 < MIN_RATE * time.as_millis();
-        let is_closed = info.snd_wnd < u32::from(info.mss);
-        (time >= PATIENCE + 4 * info.srtt).then_some(is_slow || is_closed)
+    /// Takes back what is written for a client that does not take it, usually because its window is closed.
+    /// It gets the rest when it has acknowledged the bytes that its connection keeps. Returns true if the
+    /// client has no chunk any more.
+    pub(super) fn take_back<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
+        let place = conn.state().download;
+        let Some(Some(progress)) = self.list.get_mut(place.0 as usize) else {
+            return false;
+        };
+        let owed = owed(&conn.info());
+        progress.examine(owed, conn.now());
+        // What is written before the response, or behind it, is not to be taken back.
+        if progress.is_done() || owed as usize > COPIED + progress.all_written() {
+            return false;
+        }
+        let Some(len) = conn.take_back(COPIED) else {
+            return false;
+        };
+        conn.notify_of_room();
+        progress.unwrite(len as usize);
+        progress.owed = 0;
+        progress.waits = Waits::No;
+        true
     }
+
+    /// Examines how much a client has acknowledged. Returns true if it is slower than [`MIN_RATE`].
+    pub(super) fn is_too_slow(&mut self, place: DownloadPlace, info: &Info, now: Instant) -> bool {
+        let Some(Some(progress)) = self.list.get_mut(place.0 as usize) else {
+            return false;
+        };
+        progress.examine(owed(info), now);
+        progress.paid_until + PATIENCE + 4 * info.srtt < now
+    }
+}
+
+/// Keeps the memory of a list, unless it is long, or there is enough.
+fn keep_spare<T>(spare: &mut Vec<Vec<T>>, mut list: Vec<T>) {
+    if spare.len() < MAX_SPARE && list.capacity() * size_of::<T>() <= MAX_SPARE_LEN {
+        list.clear();
+        spare.push(list);
+    }
+}
+
+/// Keeps the first entries of a list, in their order.
+fn keep_first(list: &mut Vec<Ordered>, most: usize) {
+    if list.len() > most {
+        list.select_nth_unstable_by_key(most, |one| one.0);
+        list.truncate(most);
+    }
+    list.sort_unstable_by_key(|one| one.0);
 }
 
 /// Returns the number of bytes that the client has to acknowledge.
@@ -309,9 +376,42 @@ impl Progress {
         self.next >= self.download.pieces.len()
     }
 
-    /// Notes that the client has made progress, and has to acknowledge `owed` bytes.
-    fn note(&mut self, owed: u32, now: Instant) {
+    /// Notes that the client has yet to acknowledge `owed` bytes.
+    fn examine(&mut self, owed: u32, now: Instant) {
+        let acked = u64::from(self.owed.saturating_sub(owed));
+        let paid = self.paid_until + Duration::from_micros(acked * 1_000_000 / MIN_RATE);
+        self.paid_until = paid.min(now + MAX_AHEAD_OF_RATE);
+        (self.owed, self.at) = (self.owed.min(owed), now);
+    }
+
+    /// Notes that more is written, and that the client has to acknowledge `owed` bytes.
+    fn note_written(&mut self, owed: u32, now: Instant) {
         (self.owed, self.at) = (owed, now);
+        // The client is judged by what it does with this chunk.
+        self.paid_until = self.paid_until.max(now);
+    }
+
+    /// Number of bytes of the response that are written.
+    fn all_written(&self) -> usize {
+        let whole = self.download.pieces[..self.next].iter().map(Piece::len);
+        whole.sum::<usize>() + self.written
+    }
+
+    /// Notes that the last `len` bytes are to be written again.
+    fn unwrite(&mut self, len: usize) {
+        let mut left = len;
+        while left > 0 {
+            if self.written == 0 {
+                let Some(last) = self.next.checked_sub(1) else {
+                    return;
+                };
+                self.next = last;
+                self.written = self.download.pieces[last].len();
+            }
+            let part = left.min(self.written);
+            self.written -= part;
+            left -= part;
+        }
     }
 
     fn is_starved(&self) -> bool {

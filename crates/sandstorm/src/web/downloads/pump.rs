@@ -32,11 +32,12 @@ impl Downloads {
         };
         let read_ahead = if is_short { 0 } else { ahead };
         let mut queued = owed(&info) as usize;
+        progress.examine(owed(&info), conn.now());
         if progress.waits == Waits::ForChunk {
             // The connection is told when the chunk arrives.
             return Pumped::Waits;
         }
-        if is_short && !progress.is_done() && self.beyond.has(progress.client) {
+        if is_short && !progress.is_done() && self.shares.is_beyond(progress.client) {
             progress.wait_for_memory(conn.now());
             return Pumped::Waits;
         }
@@ -50,7 +51,7 @@ impl Downloads {
             match progress.write_next(conn, chunks, read_ahead) {
                 Ok(Some(len)) => {
                     queued += len;
-                    progress.note(queued as u32, conn.now());
+                    progress.note_written(queued as u32, conn.now());
                 }
                 Ok(None) | Err(WriteError::Full) => break,
                 Err(_) => return Pumped::Ended,
@@ -110,9 +111,11 @@ impl Progress {
                 {
                     return Ok(None);
                 }
-                conn.write_bytes(&self.download.own[range.clone()])?;
+                let rest = range.start + self.written..range.end;
+                conn.write_bytes(&self.download.own[rest.clone()])?;
                 self.next += 1;
-                range.len()
+                self.written = 0;
+                rest.len()
             }
             Piece::Prepared(range) => {
                 let Some((chunk, part)) = self.next_in_file() else {
