@@ -12,7 +12,6 @@ use std::time::Duration;
 use nmio::Instant;
 use tcpip::{ConnectionId, Contents, Info};
 
-use super::conversation::Conn;
 use super::shares::{Holding, Shares};
 use crate::assembled::Piece;
 use crate::disk::{CHUNK_LEN, Chunks, DiskFile, MAX_TOGETHER};
@@ -313,30 +312,6 @@ impl Downloads {
             keep_first(&mut ordered, MAX_LAGGARDS);
         }
         ordered
-    }
-
-    /// Takes back what is written for a client that does not take it, usually because its window is closed.
-    /// It gets the rest when it has acknowledged the bytes that its connection keeps. Returns true if the
-    /// client has no chunk any more.
-    pub(super) fn take_back<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
-        let place = conn.state().download;
-        let Some(Some(progress)) = self.list.get_mut(place.0 as usize) else {
-            return false;
-        };
-        let owed = owed(&conn.info());
-        progress.examine(owed, conn.now());
-        // What is written before the response, or behind it, is not to be taken back.
-        if progress.is_done() || owed as usize > COPIED + progress.all_written() {
-            return false;
-        }
-        let Some(len) = conn.take_back(COPIED) else {
-            return false;
-        };
-        conn.notify_of_room();
-        progress.unwrite(len as usize);
-        progress.owed = 0;
-        progress.waits = Waits::No;
-        true
     }
 
     /// Examines how much a client has acknowledged. Returns true if it is slower than [`MIN_RATE`].

@@ -14,6 +14,7 @@ use crate::connection::{Flags, Info};
 use crate::content::{ContentError, ContentId, Contents};
 use crate::pools::{Owner, Pool};
 use crate::stream::{STREAM_ENTRIES, Slice, Source, Stream};
+use crate::wire::Seq;
 use crate::writes::MAX_WRITE_LEN;
 
 /// A part of what [`Connection::write_parts`] writes.
@@ -354,16 +355,18 @@ impl<S> Connection<'_, S> {
     /// Returns `None`, and changes nothing, if more than `len` bytes are in flight, our side is closed, or
     /// no write buffer is free. The same holds if the copy would contain a slot.
     pub fn take_back(&mut self, len: usize) -> Option<u32> {
-        let ((start, flight), end) = (self.tcb.in_flight(), self.tcb.stream.end());
-        let written = end.since(start);
+        let (info, end) = (self.info(), self.tcb.stream.end());
+        let written = info.unacked + info.unsent;
+        // As long as our side is open, this is SND.UNA.
+        let start = Seq(end.0.wrapping_sub(written));
         let kept = written.min(len.min(MAX_WRITE_LEN) as u32);
-        if self.ensure_open().is_err() || kept == 0 || flight > kept {
+        if self.ensure_open().is_err() || kept == 0 || info.unacked > kept {
             return None;
         }
         let owner = self.owner();
         let buffer = self.writes.take(owner, self.peers)?;
         let mut copy = std::mem::take(&mut self.writes[buffer]);
-        let is_copied = self.copy_stream(kept, &mut copy);
+        let is_copied = self.copy_stream(start, kept, &mut copy);
         self.writes[buffer] = copy;
         if is_copied.is_none() {
             self.writes.release(buffer, self.peers);
@@ -387,10 +390,9 @@ impl<S> Connection<'_, S> {
         Some(written - kept)
     }
 
-    /// Appends the first `len` bytes that are not acknowledged to `copy`. Returns `None` if they are in an
+    /// Appends the `len` bytes of the stream from `seq` on to `copy`. Returns `None` if they are in an
     /// entry with a slot.
-    fn copy_stream(&self, len: u32, copy: &mut Vec<u8>) -> Option<()> {
-        let (mut seq, _) = self.tcb.in_flight();
+    fn copy_stream(&self, mut seq: Seq, len: u32, copy: &mut Vec<u8>) -> Option<()> {
         let mut left = len;
         while left > 0 {
             let slice = self.tcb.stream.locate(seq, self.lists)?;

@@ -2,7 +2,7 @@
 
 use tcpip::{ContentId, WriteError};
 
-use super::{Downloads, Progress, Pumped, RETRY, Waits, owed};
+use super::{COPIED, Downloads, Progress, Pumped, RETRY, Waits, owed};
 use crate::assembled::Piece;
 use crate::disk::{CHUNK_LEN, Chunks, Found};
 use crate::web::conversation::Conn;
@@ -12,6 +12,30 @@ use crate::web::conversation::Conn;
 const MAX_AHEAD: usize = 1 << 20;
 
 impl Downloads {
+    /// Takes back what is written for a client that does not take it, usually because its window is closed.
+    /// It gets the rest when it has acknowledged the bytes that its connection keeps. Returns true if the
+    /// client has no chunk any more.
+    pub(in crate::web) fn take_back<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
+        let place = conn.state().download;
+        let Some(Some(progress)) = self.list.get_mut(place.0 as usize) else {
+            return false;
+        };
+        let owed = owed(&conn.info());
+        progress.examine(owed, conn.now());
+        // What is written before the response, or behind it, is not to be taken back.
+        if progress.is_done() || owed as usize > COPIED + progress.all_written() {
+            return false;
+        }
+        let Some(len) = conn.take_back(COPIED) else {
+            return false;
+        };
+        conn.notify_of_room();
+        progress.unwrite(len as usize);
+        progress.owed = 0;
+        progress.waits = Waits::No;
+        true
+    }
+
     /// Writes what is in memory and fits into the flights ahead, and has the next chunks read.
     pub(in crate::web) fn pump<S>(&mut self, conn: &mut Conn<'_, S>) -> Pumped {
         let place = conn.state().download;

@@ -109,10 +109,3 @@ impl SendInfo {
         }
     }
 }
-
-impl Tcb {
-    /// Returns SND.UNA, and the number of bytes in flight from there.
-    pub(crate) fn in_flight(&self) -> (Seq, u32) {
-        (self.snd_una, self.flight())
-    }
-}
