@@ -8,11 +8,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use eth::{Mac, Station};
 use ip::Host;
 use nmio::sim::Sink;
-use nmio::{Bell, Clock as _, Handler as _, Instant, Port as _};
+use nmio::{Bell, Clock as _, Handler as _, Instant};
 use tcpip::{Config, SendMode};
 use testkit::noise;
 use testkit::smol::Talk;
-use testkit::{ACK, Layout, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
+use testkit::{Direct, SERVER, SERVER_MAC};
 
 use crate::disk::{CHUNK_LEN, Chunks, Reads};
 use crate::limits::Limits;
@@ -217,64 +217,20 @@ fn only_clients_below_the_rate_give_way() {
     assert!(last < Instant::ZERO + Duration::from_secs(2), "{last:?}");
 }
 
-/// A server without a link, and one connection.
-struct Direct {
-    server: Server,
-    reads: Arc<Reads>,
-    sink: Sink,
-    now: Instant,
-    seq: u32,
-    ack: u32,
-}
-
-impl Direct {
-    fn new(site: Arc<Site>) -> Self {
-        let (sink, bell) = (Sink::new(1500, 256, 256), Bell::new().unwrap());
-        let (now, reads) = (Instant::from_millis(1_000), Arc::new(Reads::default()));
-        let config = Config::on_ports(&[80]);
-        let http = Http::new(site, &SERVER, &config, &sink, [1, 2, 3, 4], now).unwrap();
-        let http = http.with_chunks(Chunks::new(&reads, 0, &bell));
-        let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
-        let mut direct = Self {
-            server: Server::new(host, http.with_wall_clock(|| UNIX_EPOCH)).with_bell(bell),
-            reads,
-            sink,
-            now,
-            seq: 0,
-            ack: 0,
-        };
-        direct.pass(SYN, b"");
-        direct.pass(ACK, b"");
-        direct
-    }
-
-    /// Passes a segment from the client to the server, and reads what the server asks for. Returns the
-    /// number of allocations by the server.
-    fn pass(&mut self, bits: u16, data: &[u8]) -> u64 {
-        let segment = Segment::of_client(bits, self.seq, self.ack, data);
-        self.seq = self.seq.wrapping_add(segment.span());
-        let frame = Route::to_server(false, 40_000, 80).segment(&segment, Layout::Usual);
-        let frame = self.sink.frame_from(&frame);
-        let before = self.sink.counters().tx_frames;
-        let info = allocation_counter::measure(|| {
-            self.server.handle_frame(&mut self.sink, frame, self.now);
-        });
-        if !self.reads.work_all().is_empty() {
-            self.server.handle_messages(&mut self.sink, self.now);
-        }
-        if self.sink.counters().tx_frames > before {
-            let sent = read_segment(self.sink.last()).unwrap().segment;
-            self.ack = sent.seq.wrapping_add(sent.span());
-        }
-        info.count_total
-    }
-}
-
 #[test]
 fn a_response_with_chunks_that_are_in_memory_allocates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.bin"), noise(1, 3 * CHUNK_LEN)).unwrap();
-    let mut direct = Direct::new(load(folder.path()).0);
+    let site = load(folder.path()).0;
+    let (sink, bell) = (Sink::new(1500, 256, 256), Bell::new().unwrap());
+    let (now, reads) = (Instant::from_millis(1_000), Arc::new(Reads::default()));
+    let config = Config::on_ports(&[80]);
+    let http = Http::<SiteOnly>::new(site, &SERVER, &config, &sink, [1, 2, 3, 4], now).unwrap();
+    let http = http.with_chunks(Chunks::new(&reads, 0, &bell));
+    let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
+    let mut server = Server::new(host, http.with_wall_clock(|| UNIX_EPOCH)).with_bell(bell);
+    let mut client = Direct::new(sink, now);
+    client.connect(|sink, frame, now| server.handle_frame(sink, frame, now));
     for (method, fields) in [
         ("GET", ""),
         ("GET", "Range: bytes=70000-\r\n"),
@@ -283,20 +239,20 @@ fn a_response_with_chunks_that_are_in_memory_allocates_nothing() {
         let mut count = 0;
         for n in 0..60 {
             let fields = format!("X-Request: {n:04}\r\n{fields}");
-            let mut each = direct.pass(ACK, request(method, "/a.bin", &fields).as_bytes());
-            loop {
-                let before = direct.ack;
-                direct.now = direct.now + Duration::from_millis(1);
-                each += direct.pass(ACK, b"");
-                if direct.ack == before {
-                    break;
+            let request = request(method, "/a.bin", &fields);
+            let each = client.request(request.as_bytes(), |sink, frame, now| {
+                let handle = || server.handle_frame(sink, frame, now);
+                let count = allocation_counter::measure(handle).count_total;
+                if !reads.work_all().is_empty() {
+                    server.handle_messages(sink, now);
                 }
-            }
+                count
+            });
             count += if n < 40 { 0 } else { each };
         }
         assert_eq!(count, 0, "{method} {fields}");
     }
-    let stack = direct.server.transports.stack();
+    let stack = server.transports.stack();
     assert_eq!(stack.app().counters().requests, 180);
     let (chunks, _) = stack.app().disk_counts().unwrap();
     assert_eq!(chunks.counts().read, 3);

@@ -7,11 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use eth::{Mac, Station};
 use ip::Host;
 use nmio::sim::Sink;
-use nmio::{Handler as _, Instant, Port as _};
+use nmio::{Handler as _, Instant};
 use sandstorm::{Builder, HostedSite, Http, Server, Settings, Site};
 use tcpip::{Config, SendMode};
-use testkit::{ACK, Layout, Route, SERVER, SERVER_MAC, SYN, Segment, read_segment};
+use testkit::{Direct, SERVER, SERVER_MAC};
 
+/// The time at first.
+const START: Instant = Instant::from_millis(1_000);
 /// Number of times that each request is sent before its allocations count.
 const WARM_UP: usize = 40;
 /// Number of times that its allocations count.
@@ -45,81 +47,36 @@ fn site() -> Site {
     Site::by_hosts(&[hosted("a.test", site), hosted("b.test", other)])
 }
 
-/// A server and one connection.
-struct Rig {
-    server: Server,
-    sink: Sink,
-    now: Instant,
-    seq: u32,
-    ack: u32,
-}
-
-impl Rig {
-    fn new(mode: SendMode) -> Self {
-        let sink = Sink::new(1500, 256, 256);
-        let (now, addresses) = (Instant::from_millis(1_000), SERVER);
-        let config = Config {
-            mode,
-            ..Config::on_ports(&[80])
-        };
-        let site = Arc::new(site());
-        let http = Http::new(site, &addresses, &config, &sink, [1, 2, 3, 4], now).unwrap();
-        let host = Host::own(Station::new(Mac(SERVER_MAC), &addresses));
-        let mut rig = Self {
-            server: Server::new(host, http.with_wall_clock(wall_clock)),
-            sink,
-            now,
-            seq: 0,
-            ack: 0,
-        };
-        rig.sink.copy_residents(true);
-        rig.pass(SYN, b"");
-        rig.pass(ACK, b"");
-        rig
-    }
-
-    /// Passes a segment from the client to the server. Returns the number of allocations.
-    fn pass(&mut self, bits: u16, data: &[u8]) -> u64 {
-        let segment = Segment::of_client(bits, self.seq, self.ack, data);
-        self.seq = self.seq.wrapping_add(segment.span());
-        let frame = Route::to_server(false, 40_000, 80).segment(&segment, Layout::Usual);
-        let frame = self.sink.frame_from(&frame);
-        let before = self.sink.counters().tx_frames;
-        let info = allocation_counter::measure(|| {
-            self.server.handle_frame(&mut self.sink, frame, self.now);
-        });
-        if self.sink.counters().tx_frames > before {
-            let sent = read_segment(self.sink.last()).unwrap().segment;
-            self.ack = sent.seq.wrapping_add(sent.span());
-        }
-        info.count_total
-    }
-
-    /// Sends a request and acknowledges the response. Returns the number of allocations.
-    fn request(&mut self, request: &str) -> u64 {
-        let mut count = self.pass(ACK, request.as_bytes());
-        loop {
-            let before = self.ack;
-            self.now = self.now + Duration::from_millis(1);
-            count += self.pass(ACK, b"");
-            if self.ack == before {
-                return count;
-            }
-        }
-    }
+/// Returns a server, and its port.
+fn server(mode: SendMode) -> (Server, Sink) {
+    let mut sink = Sink::new(1500, 256, 256);
+    let (now, addresses) = (START, SERVER);
+    let config = Config {
+        mode,
+        ..Config::on_ports(&[80])
+    };
+    let site = Arc::new(site());
+    let http = Http::new(site, &addresses, &config, &sink, [1, 2, 3, 4], now).unwrap();
+    let host = Host::own(Station::new(Mac(SERVER_MAC), &addresses));
+    sink.copy_residents(true);
+    (Server::new(host, http.with_wall_clock(wall_clock)), sink)
 }
 
 /// Sends a request many times. Each one has other fields, so each one is read anew. Returns the number
 /// of allocations that count.
 fn allocations(mode: SendMode, line: &str, fields: &str) -> u64 {
-    let mut rig = Rig::new(mode);
+    let (mut server, sink) = server(mode);
+    let mut client = Direct::new(sink, START);
+    client.connect(|sink, frame, now| server.handle_frame(sink, frame, now));
     let mut count = 0;
     for n in 0..WARM_UP + COUNTED {
         let request = format!("{line}\r\nHost: a.test\r\nX-Request: {n:04}\r\n{fields}\r\n");
-        let allocations = rig.request(&request);
+        let allocations = client.request(request.as_bytes(), |sink, frame, now| {
+            allocation_counter::measure(|| server.handle_frame(sink, frame, now)).count_total
+        });
         count += if n < WARM_UP { 0 } else { allocations };
     }
-    let served = rig.server.transports.stack().app().counters().requests;
+    let served = server.transports.stack().app().counters().requests;
     assert_eq!(served as usize, WARM_UP + COUNTED, "{line} {fields}");
     count
 }

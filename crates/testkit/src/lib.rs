@@ -10,6 +10,7 @@
 use nmio::Port;
 
 pub mod cli;
+mod direct;
 pub mod dnssec;
 mod link;
 mod observer;
@@ -20,6 +21,7 @@ mod segment;
 pub mod smol;
 pub mod tsig;
 
+pub use direct::Direct;
 pub use link::Link;
 pub use observer::{Observed, Observer, Verdict};
 pub use outbox::Outbox;
