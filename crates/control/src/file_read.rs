@@ -124,6 +124,8 @@ mod tests {
     use super::*;
 
     const LEN: usize = 3 * ALIGNMENT + 100;
+    /// Number of files that a test tries.
+    const TRIES: usize = 100;
     const WAYS: [FileRead; 3] = [FileRead::Cached, FileRead::IfCached, FileRead::Direct];
 
     /// A file with different bytes in each part, which the page cache has or has not.
@@ -203,13 +205,17 @@ mod tests {
 
     #[test]
     fn a_direct_read_leaves_nothing_in_the_page_cache() {
-        let (file, content) = file(false);
-        let direct = read(&file.reopen().unwrap(), FileRead::Direct, LEN, 0).unwrap();
-        if let Some(direct) = direct {
-            assert!(direct == content);
-            // This begins to read the file into the cache, so it comes last.
-            assert_ne!(is_cached(&file), Some(true));
-        }
+        // The kernel may keep pages that it is told to drop, if something else uses them at this moment.
+        let left_nothing = (0..TRIES).any(|_| {
+            let (file, content) = file(false);
+            let direct = read(&file.reopen().unwrap(), FileRead::Direct, LEN, 0).unwrap();
+            direct.is_none_or(|direct| {
+                assert!(direct == content);
+                // This begins to read the file into the cache, so it comes last.
+                is_cached(&file) != Some(true)
+            })
+        });
+        assert!(left_nothing);
     }
 
     #[test]
