@@ -53,12 +53,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         silence: if options.full { FULL_SILENCE } else { SILENCE },
         ..Tests::default()
     };
+    // Most other steps leave a core idle for some of the time.
+    let build = tests.begin("release build", release_build());
     if is_whole {
         check_sources(&mut tests)?;
     }
     tests.step("build of the tests", cargo("test --workspace --no-run"));
-    // Many tests wait most of the time. Meanwhile, the optimizer uses the cores.
-    let build = tests.begin("release build", release_build());
     let mut test = cargo("test --workspace --no-fail-fast");
     test.args(Some(&options.filter).filter(|_| !is_whole));
     if options.full {
@@ -68,19 +68,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     tests.step("unit, property and simulation tests", test);
     if is_whole {
         tests.screens();
-    }
-    tests.end(build);
-    if is_whole {
         let project = "the guide's project, outside the workspace";
         tests.step(project, xtask("guide")?);
-        let counts = without_lines(xtask("bench instructions --check")?);
-        tests.step("instruction counts", counts);
         let fuzz = if options.full {
             fuzz::IN_FULL_TESTS
         } else {
             fuzz::IN_TESTS
         };
         tests.step("inputs of the fuzz targets", xtask(fuzz)?);
+    }
+    tests.end(build);
+    if is_whole {
+        let counts = without_lines(xtask("bench instructions --check")?);
+        tests.step("instruction counts", counts);
         tests.step("demo", xtask("demo --built --once")?);
         let step = xtask(guest::IN_TESTS)?;
         let tools = "QEMU for this kind of guest, cpio or apt";
