@@ -33,8 +33,8 @@ mod value;
 
 pub use example::example;
 pub use merge::{Parsed, parse, parse_sites, parse_to_check};
-pub(crate) use origin::file;
 pub use origin::{before, file_is_wrong, place_from, place_of, with_places};
+pub(crate) use origin::{changed_file, file};
 pub use show::{OwnDefaults, show};
 
 use std::fmt::{self, Write as _};

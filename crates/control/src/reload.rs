@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::mem;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::resource::{UsageWho, getrusage};
 use tokio::sync::oneshot;
 
+use crate::config;
 use crate::confined::Confined;
 use crate::error::Error;
 use crate::log;
@@ -268,6 +270,10 @@ fn reload<P: Program>(program: &P, only: Option<&str>) -> (LastReload, Option<St
         ),
         (None, why) => (ReloadResult::Failed, why.unwrap_or_default()),
     };
+    let message = match config::changed_file() {
+        Some(file) => format!("{message}; {}", restart_for(file)),
+        None => message,
+    };
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let outcome = LastReload {
         result,
@@ -276,6 +282,16 @@ fn reload<P: Program>(program: &P, only: Option<&str>) -> (LastReload, Option<St
         unix_time: since_1970.unwrap_or_default().as_secs_f64(),
     };
     (outcome, kept)
+}
+
+/// Tells the operator that the configuration file has changed, in the log, and returns the message.
+fn restart_for(file: &Path) -> String {
+    let message = format!(
+        "{} has changed since the start, but a reload does not read options; restart the server to use them",
+        file.display()
+    );
+    tracing::warn!("{message}");
+    message
 }
 
 /// Prints a line for the operator.

@@ -3,7 +3,7 @@
 //! The process keeps what comes from its file, for messages after parsing.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::{ArgMatches, Command};
@@ -11,6 +11,7 @@ use clap::{ArgMatches, Command};
 use super::file::File;
 use super::keys::keys;
 use super::position::Position;
+use crate::file_version::FileVersion;
 
 /// The options of the subcommand that was given, and where their values come from.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ static READ: OnceLock<Read> = OnceLock::new();
 #[derive(Debug, Default)]
 struct Read {
     file: PathBuf,
+    /// The file's version, if it could be found out.
+    version: Option<FileVersion>,
     places: Places,
     /// For each site, the position of each value. The first one counts.
     values: Vec<HashMap<String, Position>>,
@@ -62,6 +65,7 @@ pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>, is_wrong: b
     // A process parses its command line once.
     let _ = READ.set(Read {
         file: file.clone(),
+        version: FileVersion::at(file).ok(),
         places: places(&sites),
         values: sites.iter().map(|origins| values(origins)).collect(),
         is_wrong,
@@ -130,6 +134,19 @@ pub(crate) fn file() -> Option<&'static PathBuf> {
     READ.get().map(|read| &read.file)
 }
 
+/// Returns the configuration file of this process, if it has another content than when it was read. A file
+/// that this thread may not look at counts as unchanged.
+pub(crate) fn changed_file() -> Option<&'static Path> {
+    let read = READ.get()?;
+    is_changed(&read.file, read.version?).then_some(&read.file)
+}
+
+/// Returns true if the length or the time of the last change differs from that of `version`.
+fn is_changed(file: &Path, version: FileVersion) -> bool {
+    let content = |of: FileVersion| (of.len, of.modified);
+    FileVersion::at(file).is_ok_and(|now| content(now) != content(version))
+}
+
 /// Returns the place in this process's configuration file where a key has this value, such as
 /// `storm.toml:4:8`. The first such place counts.
 pub fn place_of(value: &str) -> Option<String> {
@@ -192,6 +209,22 @@ mod tests {
         ] {
             assert_eq!(value_of(word), value);
         }
+    }
+
+    #[test]
+    fn a_file_has_changed_if_its_content_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("storm.toml");
+        std::fs::write(&file, "[control]\n").unwrap();
+        let version = FileVersion::at(&file).unwrap();
+        assert!(!is_changed(&file, version));
+        let copy = folder.path().join("copy");
+        std::fs::hard_link(&file, &copy).unwrap();
+        assert!(!is_changed(&file, version), "only the metadata has changed");
+        std::fs::write(&file, "[control]\nwatch = true\n").unwrap();
+        assert!(is_changed(&file, version));
+        std::fs::remove_file(&file).unwrap();
+        assert!(!is_changed(&file, version), "nobody knows");
     }
 
     #[test]
