@@ -178,6 +178,9 @@ impl Lab {
 
     /// Returns why a case cannot run, if it cannot.
     fn lacks(&self, case: &Case) -> Option<String> {
+        if self.icount && case.queues > 1 {
+            return Some("a guest with one core has one queue".to_owned());
+        }
         if case.client == Client::Test && !contract::program(&self.folder).is_file() {
             return Some("its test is not built".to_owned());
         }

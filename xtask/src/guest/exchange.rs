@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
+use serde_json::Value;
 
 use super::cases::Case;
 use super::costs::Costs;
@@ -154,11 +155,32 @@ impl Exchange<'_> {
             if self.case.joint().is_none() {
                 checks.check("packets for the kernel", || self.ping(KERNEL));
             }
+            if self.case.queues > 1 {
+                checks.check("each queue", || self.expect_all_queues(program));
+            }
             self.stop(program, checks);
         }
         if self.case.joint().is_none() {
             self.expect_interface(&before, checks);
         }
+        Ok(())
+    }
+
+    /// Checks that each worker, and so each queue, has received packets.
+    fn expect_all_queues(&self, program: &str) -> Result<()> {
+        let name = program.split(' ').next().unwrap_or(program);
+        let output = self.guest.run(&format!("{name} status --json"))?;
+        let status: Value = serde_json::from_str(output.trim())?;
+        let workers = status["workers"].as_array().map_or(&[][..], |all| all);
+        let received = workers
+            .iter()
+            .map(|one| one["port"]["received frames"].as_u64());
+        let received: Vec<_> = received.map(Option::unwrap_or_default).collect();
+        let is_each = received.iter().all(|frames| *frames > 0);
+        ensure!(
+            is_each && received.len() == self.case.queues as usize,
+            "received frames: {received:?}"
+        );
         Ok(())
     }
 
@@ -212,14 +234,18 @@ impl Exchange<'_> {
             })?;
         }
         for (name, options) in FLUSHES {
-            self.serve(&format!("{DNS} {options}"), checks, |exchange, _| {
-                let line = format!(
-                    "yes 'www.storm.test A' | head -n {QUERIES} | \
+            self.serve(
+                &format!("{DNS} --rate-limit 0 {options}"),
+                checks,
+                |exchange, _| {
+                    let line = format!(
+                        "yes 'www.storm.test A' | head -n {QUERIES} | \
                      dnsperf -s {address} -q {OUTSTANDING} -t 20 -n 1 2>&1 | \
                      grep 'completed: *{QUERIES} (100.00%)'"
-                );
-                cost(exchange, format!("query, {name}"), QUERIES, line)
-            })?;
+                    );
+                    cost(exchange, format!("query, {name}"), QUERIES, line)
+                },
+            )?;
         }
         Ok(())
     }
