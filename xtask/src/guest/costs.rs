@@ -71,19 +71,31 @@ impl Costs {
     }
 }
 
+/// Nanoseconds of a unit of the times in `/proc/stat`.
+const TICK: u64 = 10_000_000;
+
 /// Returns how long the guest's only core has been busy, in nanoseconds.
 fn busy_nanos(guest: &Guest) -> Result<u64> {
-    let text = guest.run("grep -E '^now at|(idle|iowait)_sleeptime' /proc/timer_list")?;
-    busy_from(&text).with_context(|| format!("/proc/timer_list has {text:?}"))
+    let text = guest.run(
+        "grep -E '^now at|(idle|iowait)_sleeptime' /proc/timer_list; grep '^cpu ' /proc/stat",
+    )?;
+    busy_from(&text).with_context(|| format!("the kernel says {text:?}"))
 }
 
 /// Computes the busy time from the present time, and from the two times for which the core has slept.
-fn busy_from(timers: &str) -> Option<u64> {
-    let mut numbers = timers
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok());
-    let (now, slept, waited): (u64, u64, u64) = (numbers.next()?, numbers.next()?, numbers.next()?);
-    now.checked_sub(slept + waited)
+/// Kernels from about Linux 7 on tell the latter only in `/proc/stat`.
+fn busy_from(text: &str) -> Option<u64> {
+    let after = |name: &str| {
+        let (_, rest) = text.split_once(name)?;
+        let numbers = rest.lines().next()?.split([' ', ':']);
+        Some(numbers.filter_map(|word| word.parse::<u64>().ok()))
+    };
+    let first = |name: &str| after(name)?.next();
+    let slept = match (first("idle_sleeptime"), first("iowait_sleeptime")) {
+        (Some(slept), Some(waited)) => slept + waited,
+        _ => after("cpu ")?.skip(3).take(2).sum::<u64>() * TICK,
+    };
+    first("now at")?.checked_sub(slept)
 }
 
 #[cfg(test)]
@@ -94,8 +106,12 @@ mod tests {
     fn a_core_is_busy_while_it_does_not_sleep() {
         let timers =
             "now at 5000 nsecs\n  .idle_sleeptime : 1200 nsecs\n  .iowait_sleeptime: 300 nsecs\n";
+        let stat = "cpu  1 2 3 40 5 6\n";
+        assert_eq!(busy_from(&format!("{timers}{stat}")), Some(3_500));
         assert_eq!(busy_from(timers), Some(3_500));
-        assert_eq!(busy_from("now at 5000 nsecs\n"), None);
+        let newer = format!("now at 500000000 nsecs\n{stat}");
+        assert_eq!(busy_from(&newer), Some(50_000_000));
+        assert_eq!(busy_from(stat), None);
     }
 
     #[test]
