@@ -3,7 +3,9 @@
 
 mod abusers;
 mod browser;
+mod browsing;
 pub(crate) mod checks;
+mod chromium;
 mod clients;
 mod counts;
 mod crawl;
@@ -79,7 +81,7 @@ pub(crate) struct Options {
 type Part = fn(&Env, &mut Checks) -> Result<()>;
 
 /// Tests outside the matrix that run by default, by name. Those that take longest come first.
-const PARTS: [(&str, Part); 17] = [
+const PARTS: [(&str, Part); 18] = [
     ("mangled messages", mangled::sample),
     ("many zones", many_zones::sample),
     ("validators", validators::sample),
@@ -87,6 +89,7 @@ const PARTS: [(&str, Part); 17] = [
     ("zone transfers", transfers::run),
     ("who gives way", pressure::sample),
     ("a browser", browser::sample),
+    ("browsing", browsing::run),
     ("privileges", privileges::run),
     ("bad input", refusals::run),
     ("super-segments", supers::run),

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::Env;
 use super::abusers::{self, Abuse};
 use super::checks::Checks;
+use super::chromium;
 use super::http::Connection;
 use super::matrix::Scenario;
 use super::peers::servers::is_installed;
@@ -215,14 +216,10 @@ impl Site {
     fn load(&self, rig: &Rig, place: &Place) -> Result<Duration> {
         let profile = shell::scratch("chromium")?;
         let start = Instant::now();
-        let mut browser = rig.client().command("timeout");
-        let limit = PAGE_LIMIT.to_string();
-        browser.args([&limit, "chromium", "--headless", "--no-sandbox"]);
-        browser.args(["--disable-gpu", "--disable-background-networking"]);
-        browser.arg(format!("--user-data-dir={}", profile.path().display()));
+        let mut browser = chromium::command(rig, profile.path(), PAGE_LIMIT, &["chromium"]);
         let url = format!("http://{}/", place.socket(place.v4));
         let page = shell::capture_text(browser.args(["--dump-dom", &url]));
-        let page = page.with_context(|| format!("status 124 means more than {limit} s"))?;
+        let page = page.with_context(|| format!("status 124 means more than {PAGE_LIMIT} s"))?;
         let taken = start.elapsed();
         for (number, versions) in self.scripts.iter().enumerate() {
             let shown = page.split_once(&format!("<pre id=\"{number}\">"));
