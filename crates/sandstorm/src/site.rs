@@ -181,6 +181,20 @@ pub(crate) struct NextSite {
 }
 
 impl NextSite {
+    /// Combines the parts. Workers find each reply by its number, so a wrong number of origins would give
+    /// clients another file.
+    ///
+    /// # Panics
+    /// Panics unless there is an origin for each reply.
+    pub(crate) fn new(site: Arc<Site>, origins: Box<[u32]>, leaving: Box<[u32]>) -> Self {
+        assert_eq!(origins.len(), site.replies.len(), "origins of replies");
+        Self {
+            site,
+            origins,
+            leaving,
+        }
+    }
+
     /// Number of replies that the previous site does not have.
     pub(crate) fn added(&self) -> u64 {
         self.origins.iter().filter(|one| **one == NEW).count() as u64

@@ -223,6 +223,38 @@ fn sites_of_one_port_have_their_own_logs_and_counts() {
 }
 
 #[test]
+fn sites_of_one_port_keep_their_pages_through_reloads() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = "clean-urls = true\nredirects = [\"/old /new 301\"]\n";
+    let sites = web("one", rules) + &web("two", "hosts = [\"two.test\"]\n");
+    let [config, socket] = prepare(folder.path(), &sites);
+    let arguments = ["serve", "--config", &config, "--control-socket", &socket];
+    let storm = Example::start(STORM, &arguments);
+    let url = format!("http://{}", storm.addresses[0]);
+    let page = |host: &str, path: &str| {
+        let field = format!("Host: {host}");
+        run("curl", &["-sS", "-H", &field, &(url.clone() + path)]).1
+    };
+    for number in 0..3 {
+        // The second reload has one file less than the first one.
+        let file = folder.path().join("one/more.html");
+        if number == 1 {
+            fs::write(&file, "more").unwrap();
+        } else {
+            let _ = fs::remove_file(&file);
+        }
+        let (succeeded, said) = run(STORM, &["reload", "--control-socket", &socket]);
+        assert!(succeeded, "{said}");
+        storm.beside(|| {
+            assert_eq!(page("one.test", "/"), "one");
+            assert_eq!(page("two.test", "/"), "two");
+            assert_eq!(page("one.test", "/more") == "more", number == 1);
+        });
+    }
+    storm.stop();
+}
+
+#[test]
 fn wrong_sites_are_refused_with_their_names() {
     for (command, sites, message) in [
         (

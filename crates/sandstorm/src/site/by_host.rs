@@ -74,7 +74,9 @@ impl Site {
     /// Panics if there is no site.
     pub fn by_hosts(members: &[HostedSite]) -> Self {
         let usual = &members[usual_member(members)].site;
-        let mut site = Builder::with_settings(std::time::UNIX_EPOCH, &usual.settings).build();
+        // A finished site would have further replies, for example for clean URLs.
+        let builder = Builder::with_settings(std::time::UNIX_EPOCH, &usual.settings);
+        let mut site = builder.into_site();
         site.replies[..SHARED_REPLIES].clone_from_slice(&usual.replies[..SHARED_REPLIES]);
         let mut by_host = ByHost {
             hosts: Hosts::default(),
@@ -141,11 +143,7 @@ impl Site {
         }
         let old_first = old_firsts[changed];
         leaving.extend(next.leaving.iter().map(|index| old_first + index));
-        NextSite {
-            leaving: leaving.into(),
-            origins: origins.into(),
-            site: Arc::new(site),
-        }
+        NextSite::new(Arc::new(site), origins.into(), leaving.into())
     }
 }
 
@@ -197,11 +195,29 @@ mod tests {
 
     #[test]
     fn when_a_site_changes_the_replies_of_the_others_stay() {
+        expect_replies_to_stay(&Settings::default());
+    }
+
+    #[test]
+    fn replies_stay_also_if_sites_have_replies_of_their_own_for_rules() {
+        let mut settings = Settings {
+            clean_urls: true,
+            listings: true,
+            ..Settings::default()
+        };
+        settings.add_redirect("/x /y 301").unwrap();
+        settings.add_redirect("/x/* /y/:splat 301").unwrap();
+        expect_replies_to_stay(&settings);
+    }
+
+    fn expect_replies_to_stay(settings: &Settings) {
         let site = |texts: &[&str]| {
             let file = |builder: Builder, text: &&str| {
                 builder.file(format!("/{text}").as_bytes(), UNIX_EPOCH, text.as_bytes())
             };
-            texts.iter().fold(Builder::new(UNIX_EPOCH), file)
+            texts
+                .iter()
+                .fold(Builder::with_settings(UNIX_EPOCH, settings), file)
         };
         let member = |name: &str, site: &Arc<Site>| HostedSite {
             hosts: vec![name.parse().unwrap()],

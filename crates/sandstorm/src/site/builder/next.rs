@@ -75,11 +75,9 @@ impl Builder {
             stays[*origin as usize] = true;
         }
         let all = 0..previous.replies.len() as u32;
-        NextSite {
-            leaving: all.filter(|index| !stays[*index as usize]).collect(),
-            origins: std::mem::take(&mut self.origins).into_boxed_slice(),
-            site: Arc::new(self.into_site()),
-        }
+        let leaving = all.filter(|index| !stays[*index as usize]).collect();
+        let origins = std::mem::take(&mut self.origins).into_boxed_slice();
+        NextSite::new(Arc::new(self.into_site()), origins, leaving)
     }
 
     /// Takes over the replies of paths that equal those of the previous site.
