@@ -7,6 +7,7 @@ mod error;
 mod followed;
 mod held;
 mod kind;
+mod lost_offloads;
 mod monitor;
 mod namespace;
 mod napi;

@@ -1,6 +1,7 @@
 //! What an interface keeps open or attached while it is served.
 
 use super::followed::Followed;
+use super::lost_offloads::LostOffloads;
 use super::napi::PolledQueues;
 use super::network::HeldSocket;
 use super::pair::VethPair;
@@ -13,10 +14,12 @@ use crate::xdp::steer::Steering;
 #[derive(Default)]
 pub(in crate::device) struct Held {
     // Fields drop in this order. First the interrupts are restored and the steering program is
-    // detached. Then the ports and multicast groups are released. Last, the packet queue and the
-    // veth pair are removed, or the packet queue is restored.
+    // detached, and the offloads that it does not allow are turned on. Then the ports and multicast
+    // groups are released. Last, the packet queue and the veth pair are removed, or the packet queue is
+    // restored.
     pub(super) polled: Option<PolledQueues>,
     pub(super) steering: Option<Steering>,
+    pub(super) offloads: Option<LostOffloads>,
     pub(super) sockets: Vec<HeldSocket>,
     pub(super) pfifo: Option<Pfifo>,
     pub(super) wire: Option<VethPair>,
@@ -27,10 +30,10 @@ pub(in crate::device) struct Held {
 
 impl Held {
     /// Returns true if dropping this value needs `CAP_NET_ADMIN`. It is needed to remove a veth
-    /// pair, for packet queues, and for the interrupts of polled queues.
+    /// pair, for packet queues, for offloads, and for the interrupts of polled queues.
     pub(in crate::device) fn needs_removal(&self) -> bool {
         let queue = self.pfifo.is_some() || self.replaced.is_some();
-        self.wire.is_some() || queue || self.polled.is_some()
+        self.wire.is_some() || queue || self.offloads.is_some() || self.polled.is_some()
     }
 
     /// Serves the addresses that the interface has now, and no others. Returns `None` if the addresses

@@ -54,6 +54,7 @@ pub(super) fn xdp(
     let held = Held {
         polled: ready.polled,
         steering: Some(ready.steering),
+        offloads: ready.offloads,
         sockets: ready.open_sockets,
         // Nobody else changes an interface in the server's own namespace.
         followed: ready.followed.filter(|_| namespace.is_none()),

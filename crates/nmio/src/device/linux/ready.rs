@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use super::followed::Followed;
+use super::lost_offloads::{LostOffloads, RECEIVE};
 use super::napi::PolledQueues;
 use super::network::{self, HeldSocket, Link, query_error};
 use super::pfifo::Pfifo;
@@ -35,6 +36,7 @@ pub(super) struct XdpRequest<'a> {
 /// An XDP interface with its steering program attached.
 pub(super) struct XdpReady {
     pub(super) steering: Steering,
+    pub(super) offloads: Option<LostOffloads>,
     /// The `AF_XDP` socket of each queue. It is not bound yet.
     pub(super) queue_sockets: Vec<Arc<OwnedFd>>,
     /// Sockets that reserve the served ports or keep the multicast groups joined.
@@ -96,13 +98,16 @@ impl XdpReady {
         let is_veth = control.is_veth(name);
         let pfifo = tx_queue(request, link.index, is_veth, &mut lines)?;
         let queue_sockets = open_queues(queues, request.wait)?;
-        let steering = attach(request, &link, &addresses)?;
+        let attach = || attach(request, &link, &addresses);
+        let place = (&control, name);
+        let (steering, offloads) = LostOffloads::around(place, &RECEIVE, &mut lines, attach)?;
         // Some drivers create the NAPI instances only with the XDP program.
         let polls = request.wait == Wait::BusyPoll;
         let polled = polls.then(|| PolledQueues::defer(name, link.index, queues, &mut lines));
         register(&steering, &queue_sockets)?;
         Ok(Self {
             steering,
+            offloads,
             queue_sockets,
             open_sockets,
             followed: Some(followed(request, link.index, &networks)),

@@ -1,4 +1,4 @@
-//! Reads the offload features of a device, identified by their names in `ethtool -k`.
+//! Reads and changes the offload features of a device, identified by their names in `ethtool -k`.
 
 use std::io;
 
@@ -7,6 +7,7 @@ use super::control::Control;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_SFEATURES: u32 = 0x3b;
 /// Identifies the string set of feature names (`ETH_SS_FEATURES`).
 const FEATURES: u32 = 4;
 /// Maximum number of features that this code can read. Current kernels have fewer than 100.
@@ -48,12 +49,50 @@ struct Block {
     _never_changed: u32,
 }
 
+/// `struct ethtool_sfeatures`, with one block for every 32 features.
+#[repr(C)]
+struct Changes {
+    cmd: u32,
+    blocks: u32,
+    states: [Change; MAX_FEATURES / 32],
+}
+
+/// The features to change, and the state that they get.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Change {
+    valid: u32,
+    requested: u32,
+}
+
+/// The features of one interface.
+struct Known {
+    names: Box<Names>,
+    states: Features,
+}
+
+impl Known {
+    /// Returns the number of the feature with this name.
+    fn find(&self, feature: &str) -> Option<usize> {
+        let has_name = |name: &[u8; 32]| {
+            let end = name.iter().position(|byte| *byte == 0);
+            &name[..end.unwrap_or(name.len())] == feature.as_bytes()
+        };
+        self.names.texts.iter().position(has_name)
+    }
+
+    fn is_active(&self, feature: &str) -> bool {
+        let at = self.find(feature);
+        at.is_some_and(|at| self.states.states[at / 32].active >> (at % 32) & 1 == 1)
+    }
+}
+
 impl Control {
     /// Returns true if the device segments TCP over both IP versions (TSO). Such a device also
     /// computes checksums and supports scatter-gather.
     pub(crate) fn segments_tcp(&self, name: &str) -> bool {
         let kinds = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
-        self.has_features(name, &kinds).unwrap_or(false)
+        self.active_features(name, &kinds).len() == kinds.len()
     }
 
     /// Returns true if the device removes 802.1Q tags from received frames, so that XDP does not
@@ -62,12 +101,47 @@ impl Control {
     /// Returns false if the features cannot be read, because most drivers without feature flags
     /// keep tags.
     pub(crate) fn strips_tags(&self, name: &str) -> bool {
-        self.has_features(name, &["rx-vlan-hw-parse"])
-            .unwrap_or(false)
+        !self.active_features(name, &["rx-vlan-hw-parse"]).is_empty()
     }
 
-    /// Returns true if all features in `required` are active on the interface.
-    fn has_features(&self, name: &str, required: &[&str]) -> io::Result<bool> {
+    /// Returns those of the features that are active on the interface. Without any, they may also be
+    /// unreadable.
+    pub(crate) fn active_features<'f>(&self, name: &str, features: &[&'f str]) -> Vec<&'f str> {
+        let Ok(known) = self.features(name) else {
+            return Vec::new();
+        };
+        let active = features.iter().filter(|feature| known.is_active(feature));
+        active.copied().collect()
+    }
+
+    /// Turns a feature of the interface on or off. The kernel may refuse it silently.
+    ///
+    /// # Errors
+    /// The kernel's error, or if there is no such feature.
+    pub(crate) fn set_feature(&self, name: &str, feature: &str, on: bool) -> io::Result<()> {
+        let known = self.features(name)?;
+        let at = known.find(feature).ok_or(io::ErrorKind::Unsupported)?;
+        let unchanged = Change {
+            valid: 0,
+            requested: 0,
+        };
+        let mut changes = Changes {
+            cmd: ETHTOOL_SFEATURES,
+            // The kernel wants the number of blocks that it has told.
+            blocks: known.states.blocks,
+            states: [unchanged; MAX_FEATURES / 32],
+        };
+        let bit = 1 << (at % 32);
+        changes.states[at / 32] = Change {
+            valid: bit,
+            requested: if on { bit } else { 0 },
+        };
+        // SAFETY: the structure matches the command in its first word, and the kernel writes nothing.
+        unsafe { self.ethtool(name, &mut changes) }
+    }
+
+    /// Reads the names and the states of the interface's features.
+    fn features(&self, name: &str) -> io::Result<Known> {
         let mut info = SetInfo {
             cmd: ETHTOOL_GSSET_INFO,
             _reserved: 0,
@@ -90,7 +164,7 @@ impl Control {
         // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
         unsafe { self.ethtool(name, &mut *names) }?;
-        let mut features = Features {
+        let mut states = Features {
             cmd: ETHTOOL_GFEATURES,
             blocks: (MAX_FEATURES / 32) as u32,
             states: [Block {
@@ -102,15 +176,7 @@ impl Control {
         };
         // SAFETY: the structure matches the command in its first word, and can hold everything that
         // the kernel writes.
-        unsafe { self.ethtool(name, &mut features) }?;
-        let is_on = |required: &&str| {
-            let has_name = |name: &[u8; 32]| {
-                let end = name.iter().position(|byte| *byte == 0);
-                &name[..end.unwrap_or(name.len())] == required.as_bytes()
-            };
-            let at = names.texts.iter().position(has_name);
-            at.is_some_and(|at| features.states[at / 32].active >> (at % 32) & 1 == 1)
-        };
-        Ok(required.iter().all(is_on))
+        unsafe { self.ethtool(name, &mut states) }?;
+        Ok(Known { names, states })
     }
 }
