@@ -260,7 +260,7 @@ const WATCH: &[Call] = &[
     any(libc::SYS_epoll_pwait),
 ];
 
-/// Calls to wait until the server exits, and to remove an interface.
+/// Calls to wait until the server exits, and to remove an interface or restore its offloads.
 const HELPER: &[Call] = &[
     any(libc::SYS_recvmsg),
     any(libc::SYS_sendmsg),
@@ -268,7 +268,10 @@ const HELPER: &[Call] = &[
         libc::SYS_socket,
         Argument::OneOf(0, &[libc::AF_UNIX as u64, libc::AF_NETLINK as u64]),
     ),
-    only(libc::SYS_ioctl, Argument::OneOf(1, &[SIOCGIFINDEX])),
+    only(
+        libc::SYS_ioctl,
+        Argument::OneOf(1, &[SIOCGIFINDEX, SIOCETHTOOL]),
+    ),
 ];
 
 /// Calls of a helper that follows the addresses of the interface: reserve ports, and change the maps of
@@ -308,7 +311,7 @@ const REOPEN: &[Call] = &[
     any(libc::SYS_getsockname),
     only(
         libc::SYS_ioctl,
-        Argument::OneOf(1, &[SIOCETHTOOL, SIOCGIFFLAGS, SIOCGIFHWADDR, SIOCGIFMTU]),
+        Argument::OneOf(1, &[SIOCGIFFLAGS, SIOCGIFHWADDR, SIOCGIFMTU]),
     ),
     only(
         libc::SYS_bpf,
