@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 
 use nmio::Mailbox;
+use nmio::device::XdpOptions;
 
 use super::*;
 
@@ -38,13 +39,9 @@ fn follower() -> (Follower, Mailbox<NetworkChange>) {
 /// Creates an interface of `AF_XDP` with one queue, as the helper process describes it.
 fn interface(mac: [u8; 6], list: &[&str], mtu: usize) -> QueueAccess {
     let kind = serde_json::json!({"Xdp": {
-        "interface": "srv0",
+        "options": XdpOptions::new("srv0"),
         "has_namespace": false,
         "index": 7,
-        "generic": false,
-        "partial_checksums": false,
-        "zero_copy": "Auto",
-        "offload": "Auto",
         "napis": [],
     }});
     device(&kind, mac, list, mtu)

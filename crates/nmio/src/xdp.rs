@@ -149,7 +149,7 @@ impl XdpPort {
         let capabilities = Capabilities {
             mtu: config.mtu,
             zero_copy: matches!(rings.copying(), Copying::Never),
-            partial_checksums: config.partial_checksums,
+            partial_checksums: config.options.partial_checksums,
             // `capabilities()` fills in the current value.
             segmentation: 0,
             min_segment: 0,
@@ -635,15 +635,14 @@ impl Port for XdpPort {
             let why = "a port that polls its queue through io_uring cannot use another queue";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        let mode = match self.rings.copying() {
-            Copying::Never => ZeroCopy::Required,
-            _ => ZeroCopy::Off,
-        };
-        let config = XdpConfig {
+        let mut config = XdpConfig {
             index: queue.index,
             socket: queue.socket,
-            zero_copy: mode,
             ..self.config.clone()
+        };
+        config.options.zero_copy = match self.rings.copying() {
+            Copying::Never => ZeroCopy::Required,
+            _ => ZeroCopy::Off,
         };
         let counts = self.rings.kernel_counts();
         self.rings.attach(&config).map_err(io::Error::other)?;

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::limits::MAX_QUEUES;
 use super::{DeviceError, ParseDeviceError};
 
 /// Which queues of an interface to serve, with one worker each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Queues {
     /// All queues of the interface.
     #[default]

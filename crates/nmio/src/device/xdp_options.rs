@@ -9,7 +9,7 @@ use super::limits::{MAX_VLAN_ID, MAX_VLANS};
 use super::{Offload, ParseDeviceError, Queues};
 
 /// The options of an interface that is served through `AF_XDP`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XdpOptions {
     /// The interface's name.
     pub interface: String,

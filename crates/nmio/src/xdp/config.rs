@@ -3,21 +3,17 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::device::{MemoryPlan, Offload, ZeroCopy};
+use crate::device::{MemoryPlan, XdpOptions};
 use crate::port::Wait;
 
-/// One queue of an interface, with the options to open it.
+/// One queue of an interface, with what is needed to open it.
 #[derive(Clone)]
 pub(crate) struct XdpConfig {
-    pub(crate) interface: String,
+    pub(crate) options: XdpOptions,
     /// The interface's number.
     pub(crate) index: u32,
     pub(crate) queue: u32,
     pub(crate) mtu: usize,
-    pub(crate) generic: bool,
-    pub(crate) partial_checksums: bool,
-    pub(crate) zero_copy: ZeroCopy,
-    pub(crate) offload: Offload,
     /// Number of the queue's NAPI instance, if it is known and polled.
     pub(crate) napi: Option<u32>,
     pub(crate) wait: Wait,

@@ -142,14 +142,14 @@ impl Runs {
     /// Chooses how to send runs, as requested by `offload=` and as far as the device and the mode
     /// allow.
     pub(super) fn open(config: &XdpConfig, copying: &Copying) -> Result<Self, DeviceError> {
-        let refuse = |why: String| match config.offload {
+        let refuse = |why: String| match config.options.offload {
             Offload::On => Err(DeviceError::Offload {
-                interface: config.interface.clone(),
+                interface: config.options.interface.clone(),
                 why,
             }),
             Offload::Auto | Offload::Off => Ok(Self::Frames(why)),
         };
-        if config.offload == Offload::Off {
+        if config.options.offload == Offload::Off {
             return refuse("offload=off was given".to_owned());
         }
         if matches!(copying, Copying::Never) {
@@ -158,12 +158,12 @@ impl Runs {
             return refuse("zero-copy needs no copy of frames, and keeps their order".to_owned());
         }
         let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
-        let device_segments = control.segments_tcp(&config.interface);
-        if !device_segments && config.offload == Offload::Auto {
+        let device_segments = control.segments_tcp(&config.options.interface);
+        if !device_segments && config.options.offload == Offload::Auto {
             return refuse(format!(
                 "{} does not segment TCP itself (see ethtool -k: tx-tcp-segmentation, \
                  tx-tcp6-segmentation)",
-                config.interface
+                config.options.interface
             ));
         }
         let device = match Device::open(control, config) {
@@ -245,7 +245,7 @@ impl Device {
             index: config.index,
             control,
             route: sys::route_socket()?,
-            name: config.interface.clone(),
+            name: config.options.interface.clone(),
         })
     }
 

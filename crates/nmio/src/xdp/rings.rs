@@ -131,7 +131,11 @@ impl Rings {
     pub(super) fn attach(&mut self, config: &XdpConfig) -> Result<(), DeviceError> {
         if self.socket.has_queue() {
             let source = io::ErrorKind::ResourceBusy.into();
-            return Err(DeviceError::bind(&config.interface, config.queue, source));
+            return Err(DeviceError::bind(
+                &config.options.interface,
+                config.queue,
+                source,
+            ));
         }
         let socket = Socket::with_memory(config, &self.umem, true)?;
         socket.bind(config)?;

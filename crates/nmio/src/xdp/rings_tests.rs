@@ -7,7 +7,7 @@ use std::thread;
 use super::super::fill_level::FILL_RING;
 use super::super::socket::unbound_socket;
 use super::*;
-use crate::device::{MemoryPlan, Offload, ZeroCopy};
+use crate::device::{MemoryPlan, Offload, XdpOptions};
 use crate::port::Wait;
 use crate::sys::Control;
 
@@ -19,14 +19,14 @@ fn on_loopback(test: impl FnOnce(&mut Rings) + Send) {
             sys::unshare_network().unwrap_or_else(|error| panic!("this test needs root: {error}"));
             Control::new().unwrap().set_up("lo").unwrap();
             let mut rings = Rings::open(&XdpConfig {
-                interface: "lo".into(),
+                options: XdpOptions {
+                    generic: true,
+                    offload: Offload::Off,
+                    ..XdpOptions::new("lo")
+                },
                 index: 1,
                 queue: 0,
                 mtu: 1500,
-                generic: true,
-                partial_checksums: false,
-                zero_copy: ZeroCopy::Auto,
-                offload: Offload::Off,
                 napi: None,
                 wait: Wait::Spin,
                 memory: MemoryPlan::default(),

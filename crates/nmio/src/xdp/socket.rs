@@ -145,8 +145,8 @@ fn bind(config: &XdpConfig, socket: BorrowedFd<'_>) -> Result<Copying, DeviceErr
     }
     let is_faulty = is_faulty(config);
     let retry = Retry::begin();
-    let mut copying = match config.zero_copy {
-        _ if config.generic => Copying::Generic,
+    let mut copying = match config.options.zero_copy {
+        _ if config.options.generic => Copying::Generic,
         ZeroCopy::Off => Copying::Requested,
         ZeroCopy::Auto if is_faulty => Copying::Faulty,
         ZeroCopy::Auto | ZeroCopy::Required => Copying::Never,
@@ -165,11 +165,15 @@ fn bind(config: &XdpConfig, socket: BorrowedFd<'_>) -> Result<Copying, DeviceErr
         match error.raw_os_error() {
             Some(libc::EBUSY) if retry.wait() => {}
             Some(libc::EBUSY | libc::EPERM | libc::EACCES) => {
-                return Err(DeviceError::bind(&config.interface, config.queue, error));
+                return Err(DeviceError::bind(
+                    &config.options.interface,
+                    config.queue,
+                    error,
+                ));
             }
-            _ if config.zero_copy == ZeroCopy::Required => {
+            _ if config.options.zero_copy == ZeroCopy::Required => {
                 return Err(DeviceError::NoZeroCopy {
-                    interface: config.interface.clone(),
+                    interface: config.options.interface.clone(),
                     source: error,
                 });
             }
@@ -178,13 +182,19 @@ fn bind(config: &XdpConfig, socket: BorrowedFd<'_>) -> Result<Copying, DeviceErr
             _ if zero_copy => copying = Copying::Refused(error),
             Some(libc::EINVAL) if flags & libc::XDP_USE_SG != 0 => {
                 return Err(DeviceError::MultiBuffer {
-                    interface: config.interface.clone(),
+                    interface: config.options.interface.clone(),
                     mtu: config.mtu,
                     largest: MAX_SINGLE_BUFFER_MTU,
                     source: error,
                 });
             }
-            _ => return Err(DeviceError::bind(&config.interface, config.queue, error)),
+            _ => {
+                return Err(DeviceError::bind(
+                    &config.options.interface,
+                    config.queue,
+                    error,
+                ));
+            }
         }
     }
 }
@@ -192,13 +202,13 @@ fn bind(config: &XdpConfig, socket: BorrowedFd<'_>) -> Result<Copying, DeviceErr
 /// Returns true if the driver damages frames in zero-copy mode, which `auto` avoids. A mode that was
 /// required is used anyway, with a warning.
 fn is_faulty(config: &XdpConfig) -> bool {
-    let is_faulty = !config.generic && damages_frames(&config.interface);
-    if is_faulty && config.zero_copy == ZeroCopy::Required {
+    let is_faulty = !config.options.generic && damages_frames(&config.options.interface);
+    if is_faulty && config.options.zero_copy == ZeroCopy::Required {
         tracing::warn!(
             "queue {} of {}: with zero-copy, virtio_net as a module sends damaged frames; leave out \
              zerocopy=required, or use a kernel in which virtio_net is built in",
             config.queue,
-            config.interface,
+            config.options.interface,
         );
     }
     is_faulty

@@ -9,25 +9,21 @@ use serde::{Deserialize, Serialize};
 use super::monitor::Monitor;
 use super::namespace::Namespace;
 use super::privileges;
-use crate::device::{AnyPort, DeviceError, MemoryPlan, NewQueue, Offload, PacketMemory, ZeroCopy};
+use crate::device::{AnyPort, DeviceError, MemoryPlan, NewQueue, PacketMemory, XdpOptions};
 use crate::port::Wait;
 use crate::tap::{TapConfig, TapPort};
 use crate::xdp::{self, XdpConfig, XdpPort};
 
-/// The kind of an interface, with the options needed to open its queues.
+/// The kind of an interface, with what is needed to open its queues.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::device) enum Kind {
     /// Descriptors: the interface's private network namespace if it has one, and the socket of each
     /// queue.
     Xdp {
-        interface: String,
+        options: XdpOptions,
         has_namespace: bool,
         /// The interface's number.
         index: u32,
-        generic: bool,
-        partial_checksums: bool,
-        zero_copy: ZeroCopy,
-        offload: Offload,
         /// The number of the NAPI instance of each queue; empty if unknown or not polled.
         napis: Vec<u32>,
     },
@@ -74,7 +70,7 @@ impl Kind {
     /// Returns the interface's name in its network namespace.
     pub(in crate::device) fn name(&self) -> &str {
         match self {
-            Self::Xdp { interface, .. } => interface,
+            Self::Xdp { options, .. } => &options.interface,
             Self::Tap { name } => name,
         }
     }
@@ -153,24 +149,16 @@ impl Kind {
         let descriptor = Arc::clone(&descriptors[self.first_queue() + index as usize]);
         match self {
             Self::Xdp {
-                interface,
+                options,
                 has_namespace: _,
                 index: number,
-                generic,
-                partial_checksums,
-                zero_copy,
-                offload,
                 napis,
             } => Backend::Xdp {
-                interface: interface.clone(),
+                options: options.clone(),
                 index: *number,
                 queue: index,
                 socket: descriptor,
                 namespace: self.namespace(descriptors),
-                generic: *generic,
-                partial_checksums: *partial_checksums,
-                zero_copy: *zero_copy,
-                offload: *offload,
                 napi: napis.get(index as usize).copied(),
             },
             Self::Tap { name } => Backend::Tap {
@@ -184,16 +172,12 @@ impl Kind {
 /// What is needed to open a queue.
 pub(in crate::device) enum Backend {
     Xdp {
-        interface: String,
+        options: XdpOptions,
         /// The interface's number.
         index: u32,
         queue: u32,
         socket: Arc<OwnedFd>,
         namespace: Option<Namespace>,
-        generic: bool,
-        partial_checksums: bool,
-        zero_copy: ZeroCopy,
-        offload: Offload,
         /// Number of the queue's NAPI instance, if it is known and polled.
         napi: Option<u32>,
     },
@@ -214,15 +198,11 @@ impl Backend {
     ) -> Result<AnyPort, DeviceError> {
         match self {
             Self::Xdp {
-                interface,
+                options,
                 index,
                 queue,
                 socket,
                 namespace,
-                generic,
-                partial_checksums,
-                zero_copy,
-                offload,
                 napi,
             } => {
                 if let Some(namespace) = namespace {
@@ -231,14 +211,10 @@ impl Backend {
                         .map_err(DeviceError::set_up("enter the private network namespace"))?;
                 }
                 let config = XdpConfig {
-                    interface,
+                    options,
                     index,
                     queue,
                     mtu,
-                    generic,
-                    partial_checksums,
-                    zero_copy,
-                    offload,
                     napi,
                     wait,
                     memory,
@@ -313,13 +289,9 @@ mod tests {
     #[test]
     fn wrong_numbers_of_descriptors_are_refused() {
         let xdp = |has_namespace| Kind::Xdp {
-            interface: "e0".into(),
+            options: XdpOptions::new("e0"),
             has_namespace,
             index: 7,
-            generic: false,
-            partial_checksums: false,
-            zero_copy: ZeroCopy::Auto,
-            offload: Offload::Auto,
             napis: vec![7, 8],
         };
         for (sent, descriptors, fits) in [

@@ -25,13 +25,9 @@ pub(super) fn xdp(
     let mut descriptors: Vec<_> = namespace.map(Namespace::handle).into_iter().collect();
     descriptors.extend(ready.queue_sockets);
     let kind = Kind::Xdp {
-        interface: request.network.interface.to_owned(),
+        options: request.options.clone(),
         has_namespace: namespace.is_some(),
         index: ready.index,
-        generic: request.options.generic,
-        partial_checksums: request.options.partial_checksums,
-        zero_copy: request.options.zero_copy,
-        offload: request.options.offload,
         napis: ready
             .polled
             .as_ref()
