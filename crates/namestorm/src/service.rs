@@ -216,19 +216,10 @@ impl Dns {
         let Some(reply) = reply else {
             return self.answer_set_aside(datagram, transport, hook, now);
         };
-        if let Some(head) = reply.rewritten {
-            if head.len() > link {
-                return;
-            }
-            datagram.extend_payload(head.len());
-            datagram.payload_mut()[..head.len()].copy_from_slice(head);
+        if !place_head(&mut datagram, &reply, &mut self.query_log) {
+            return;
         }
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
-        if let Some(log) = &mut self.query_log {
-            let head = datagram.payload().get(..head_len).unwrap_or_default();
-            let ends = [datagram.peer(), datagram.local()];
-            log.on_reply(ends, [head, tail.bytes, trail, &[]]);
-        }
         // The result is ignored, because the UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
             (ReplyMode::Turnaround, _) => datagram.turn_around(head_len, tail, trail),
@@ -372,15 +363,17 @@ impl Dns {
     }
 }
 
-/// Logs a reply, and sends it in the frame of its query. Sends nothing if the head does not fit.
-fn turn_around<P: Port>(
-    mut datagram: Datagram<'_, P>,
+/// Completes the head of a reply in the frame of its query, and logs the reply. Returns false if the
+/// head does not fit.
+#[inline(always)]
+fn place_head<P: Port>(
+    datagram: &mut Datagram<'_, P>,
     reply: &Reply<'_>,
     query_log: &mut Option<QueryLogger>,
-) {
+) -> bool {
     if let Some(head) = reply.rewritten {
         if head.len() > datagram.max_reply() {
-            return;
+            return false;
         }
         datagram.extend_payload(head.len());
         datagram.payload_mut()[..head.len()].copy_from_slice(head);
@@ -390,8 +383,19 @@ fn turn_around<P: Port>(
         let ends = [datagram.peer(), datagram.local()];
         log.on_reply(ends, [head, reply.tail.bytes, reply.trail, &[]]);
     }
-    // The result is ignored, because the UDP layer counts failures.
-    let _ = datagram.turn_around(reply.head_len, reply.tail, reply.trail);
+    true
+}
+
+/// Logs a reply, and sends it in the frame of its query. Sends nothing if the head does not fit.
+fn turn_around<P: Port>(
+    mut datagram: Datagram<'_, P>,
+    reply: &Reply<'_>,
+    query_log: &mut Option<QueryLogger>,
+) {
+    if place_head(&mut datagram, reply, query_log) {
+        // The result is ignored, because the UDP layer counts failures.
+        let _ = datagram.turn_around(reply.head_len, reply.tail, reply.trail);
+    }
 }
 
 /// A service that is used alone, without [`DnsOverTcp`](crate::DnsOverTcp), has no hook.
