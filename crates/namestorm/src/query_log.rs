@@ -164,12 +164,15 @@ impl QueryLog {
         let lines = self.lines.as_ref().map(|log| LineLogger {
             sender: log.sender(),
             is_tcp,
-            sample: self.sample,
-            until_next: 1,
         });
         let tap = self.dnstap.as_ref();
-        let tap = tap.map(|log| Tap::new(log.sender(), is_tcp, self.sample));
-        QueryLogger { lines, tap }
+        QueryLogger {
+            lines,
+            tap: tap.map(|log| Tap::new(log.sender(), is_tcp)),
+            sample: self.sample,
+            until_next: 1,
+            is_sampled: false,
+        }
     }
 }
 
@@ -178,6 +181,11 @@ impl QueryLog {
 pub(crate) struct QueryLogger {
     lines: Option<LineLogger>,
     tap: Option<Tap>,
+    sample: u32,
+    /// Number of queries up to the next one that is logged, that one included.
+    until_next: u32,
+    /// Whether the last query is logged.
+    is_sampled: bool,
 }
 
 /// The end of the query log that belongs to one worker and transport.
@@ -185,25 +193,33 @@ pub(crate) struct QueryLogger {
 struct LineLogger {
     sender: RecordSender,
     is_tcp: bool,
-    sample: u32,
-    /// Number of queries up to the next one that is logged, that one included.
-    until_next: u32,
 }
 
 impl QueryLogger {
-    /// Logs a query before it is answered. `ends` are the addresses of the client and of the server.
+    /// Logs a query before it is answered, unless it is left out of the sample. `ends` are the addresses
+    /// of the client and of the server.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_query(&mut self, ends: [SocketAddr; 2], query: &[u8], now: Instant) {
+        self.until_next -= 1;
+        self.is_sampled = self.until_next == 0;
+        if !self.is_sampled {
+            return;
+        }
+        self.until_next = self.sample;
         if let Some(tap) = &mut self.tap {
             tap.on_query(ends, query, now);
         }
     }
 
-    /// Logs the reply to the query. It consists of a head, a tail, an OPT record and a signature.
+    /// Logs the reply to the last query, unless that was left out. It consists of a head, a tail, an OPT
+    /// record and a signature.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_reply(&mut self, ends: [SocketAddr; 2], parts: [&[u8]; 4]) {
+        if !self.is_sampled {
+            return;
+        }
         if let Some(lines) = &mut self.lines {
             let [head, tail, opt, signature] = parts;
             lines.log(ends[0], head, tail.len() + signature.len(), opt);
@@ -213,16 +229,14 @@ impl QueryLogger {
         }
     }
 
-    /// Number of queries that the query log and dnstap know of. Both leave out all but the first of `sample`.
+    /// Number of queries so far, of which there are at most as many as a sample has.
     #[cfg(test)]
-    pub(crate) fn logged(&self, sample: u32) -> [u32; 2] {
-        let lines = self.lines.as_ref().map(|lines| lines.until_next);
-        let counts = [lines, self.tap.as_ref().map(Tap::until_next)];
-        // The first query is logged, and the count begins again.
-        counts.map(|left| match left {
-            None | Some(1) => 0,
-            Some(left) => sample - left + 1,
-        })
+    pub(crate) fn queries(&self) -> u32 {
+        match self.until_next {
+            // The first query is logged, and the count begins again.
+            1 => 0,
+            left => self.sample - left + 1,
+        }
     }
 
     /// Number of lines of the query log that are lost, if there is one.
@@ -237,20 +251,16 @@ impl QueryLogger {
 }
 
 impl LineLogger {
-    /// Logs a query, unless it is left out of the sample. The arguments after the client are the
-    /// reply's head, the length of its other parts, and its OPT record.
+    /// Logs a query. The arguments after the client are the reply's head, the length of its other
+    /// parts, and its OPT record.
     fn log(&mut self, peer: SocketAddr, head: &[u8], tail_len: usize, opt: &[u8]) {
-        self.until_next -= 1;
-        if self.until_next == 0 {
-            self.until_next = self.sample;
-            let entry = Entry {
-                peer,
-                reply_len: (head.len() + tail_len + opt.len()) as u16,
-                extended_rcode: opt.get(EXTENDED_RCODE_AT).copied().unwrap_or(0),
-                is_tcp: self.is_tcp,
-            };
-            self.sender.send(&entry.to_bytes(), head);
-        }
+        let entry = Entry {
+            peer,
+            reply_len: (head.len() + tail_len + opt.len()) as u16,
+            extended_rcode: opt.get(EXTENDED_RCODE_AT).copied().unwrap_or(0),
+            is_tcp: self.is_tcp,
+        };
+        self.sender.send(&entry.to_bytes(), head);
     }
 }
 
@@ -389,27 +399,28 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_one_of_n_queries() {
+    fn a_sample_has_one_of_n_queries_and_its_reply_in_both_logs() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
         let args = QueryLogArgs {
-            to: Some(LogDestination::File(path)),
+            to: Some(LogDestination::File(folder.path().join("log"))),
+            dnstap: Some(FrameDestination::File(folder.path().join("tap"))),
             sample: 3,
             ..QueryLogArgs::default()
         };
         let log = QueryLog::open(&args, "test", "1").unwrap().unwrap();
         let mut logger = log.sender(false);
         let ends = ["192.0.2.1:53".parse().unwrap(); 2];
-        let left: Vec<_> = (0..7)
-            .map(|_| {
+        for nth in 0..7 {
+            logger.on_query(ends, HEAD, Instant::ZERO);
+            assert_eq!(logger.is_sampled, nth % 3 == 0);
+            // A query without a reply counts, too.
+            if nth != 1 {
                 logger.on_reply(ends, [HEAD, &[], &[], &[]]);
-                logger.lines.as_ref().unwrap().until_next
-            })
-            .collect();
-        assert_eq!(left, [3, 2, 1, 3, 2, 1, 3]);
+            }
+        }
         assert_eq!(
             (logger.lost_lines(), logger.lost_messages()),
-            (Some(0), None)
+            (Some(0), Some(0))
         );
     }
 }

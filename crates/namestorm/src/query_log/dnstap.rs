@@ -168,59 +168,40 @@ impl Entry {
 pub(super) struct Tap {
     sender: RecordSender,
     flags: u8,
-    sample: u32,
-    /// Number of queries up to the next one that is sent, that one included.
-    until_next: u32,
     clock: WallClock,
-    /// The time of the last query, if its reply is sent too.
-    nanos: Option<u64>,
+    /// The time of the last query, in nanoseconds since 1970.
+    nanos: u64,
 }
 
 impl Tap {
-    pub(super) fn new(sender: RecordSender, is_tcp: bool, sample: u32) -> Self {
+    pub(super) fn new(sender: RecordSender, is_tcp: bool) -> Self {
         Self {
             sender,
             flags: if is_tcp { IS_TCP } else { 0 },
-            sample,
-            until_next: 1,
             clock: WallClock::default(),
-            nanos: None,
+            nanos: 0,
         }
     }
 
-    /// Sends a query, unless it is left out of the sample.
+    /// Sends a query.
     pub(super) fn on_query(&mut self, ends: [SocketAddr; 2], query: &[u8], now: Instant) {
-        self.until_next -= 1;
-        self.nanos = None;
-        if self.until_next == 0 {
-            self.until_next = self.sample;
-            let nanos = self.clock.at(now);
-            self.nanos = Some(nanos);
-            self.send(ends, nanos, self.flags, &[query]);
-        }
+        self.nanos = self.clock.at(now);
+        self.send(ends, self.flags, &[query]);
     }
 
-    /// Sends the reply to the last query, if that was sent.
+    /// Sends the reply to the last query.
     pub(super) fn on_reply(&mut self, ends: [SocketAddr; 2], parts: &[&[u8]]) {
-        if let Some(nanos) = self.nanos.take() {
-            self.send(ends, nanos, self.flags | IS_REPLY, parts);
-        }
+        self.send(ends, self.flags | IS_REPLY, parts);
     }
 
-    fn send(&mut self, [peer, local]: [SocketAddr; 2], nanos: u64, flags: u8, parts: &[&[u8]]) {
+    fn send(&mut self, [peer, local]: [SocketAddr; 2], flags: u8, parts: &[&[u8]]) {
         let entry = Entry {
             peer,
             local,
-            nanos,
+            nanos: self.nanos,
             flags,
         };
         self.sender.send_parts(&entry.to_bytes(), parts);
-    }
-
-    /// Number of queries up to the next one that is sent, that one included.
-    #[cfg(test)]
-    pub(super) fn until_next(&self) -> u32 {
-        self.until_next
     }
 
     /// Number of messages that are lost.
@@ -293,28 +274,6 @@ mod tests {
             (Some(1_700_000_000), Some(7))
         );
         assert!(reply.query.is_none() && message(b"short").is_none());
-    }
-
-    #[test]
-    fn a_sample_has_a_query_and_its_reply_of_each_n_queries() {
-        let folder = tempfile::tempdir().unwrap();
-        let to = FrameDestination::File(folder.path().join("tap"));
-        let log = open(&to, "host".to_owned(), "namestorm".to_owned()).unwrap();
-        let mut tap = Tap::new(log.sender(), false, 3);
-        let ends = [
-            "192.0.2.1:1".parse().unwrap(),
-            "192.0.2.2:53".parse().unwrap(),
-        ];
-        let sent = (0..7).map(|_| {
-            tap.on_query(ends, QUERY, Instant::ZERO);
-            let is_sent = tap.nanos.is_some();
-            tap.on_reply(ends, &[QUERY, b"", b""]);
-            (is_sent, tap.nanos.is_some())
-        });
-        let sent: Vec<_> = sent.collect();
-        let expected = [true, false, false, true, false, false, true];
-        assert_eq!(sent, expected.map(|is_sent| (is_sent, false)));
-        assert_eq!(tap.lost(), 0);
     }
 
     #[test]
