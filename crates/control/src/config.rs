@@ -47,6 +47,7 @@ use clap::{Args, Command, Subcommand};
 use self::command::prepared;
 use crate::endpoint::default_sockets;
 use crate::log;
+use crate::report::Lines;
 
 /// The option `--config`, for use with `#[command(flatten)]`. [`parse`] handles it.
 #[derive(Args, Clone, Debug, Default)]
@@ -103,9 +104,6 @@ fn program_defaults(command: &Command) -> OwnDefaults {
         None => own,
     }
 }
-
-/// Lines about content: a label and a value each.
-pub type Lines = Vec<(&'static str, String)>;
 
 /// Prints what a command `check` has found in each part of the content: lines about it, or an error.
 /// Returns the exit status.

@@ -7,6 +7,7 @@
 
 mod accept;
 mod address;
+mod admission;
 mod args;
 mod body;
 mod host;
@@ -14,7 +15,6 @@ mod http;
 mod listener;
 mod looking;
 mod page;
-mod places;
 mod query;
 mod reply;
 

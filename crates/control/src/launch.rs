@@ -14,14 +14,11 @@ use crate::follower::{self, Follower, NetworkChange};
 use crate::live::Published;
 use crate::privileges::Privileges;
 use crate::program::{Listening, PortOwner, PreparedPackets, Program, StartError, WorkerContext};
-use crate::report::{self, Block};
+use crate::report::{self, Block, Lines};
 use crate::secret::Secret;
 use crate::status::SITE_AT;
 use crate::worker::{Ready, Worker};
 use crate::workers::{self, Event, Workers};
-
-/// Lines of the start block, each a label and a value.
-pub(crate) type Lines = Vec<(&'static str, String)>;
 
 /// Everything that is needed to start the workers.
 pub(crate) struct Launch<'a, P> {

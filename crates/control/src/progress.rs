@@ -33,7 +33,7 @@ pub fn say(describe: impl FnOnce() -> String) {
 
 /// Where progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ShowOn {
     /// A spinner if standard error is a terminal, and else the log.
     Terminal,
     /// The log. A thread in the sandbox cannot ask a terminal for its size.
@@ -46,8 +46,8 @@ pub(crate) struct Loading(());
 
 impl Loading {
     /// Begins a load. `what` is a word for it, such as `loading`.
-    pub(crate) fn begin(what: &'static str, place: Place) -> Self {
-        let has_spinner = place == Place::Terminal && stderr().is_terminal();
+    pub(crate) fn begin(what: &'static str, on: ShowOn) -> Self {
+        let has_spinner = on == ShowOn::Terminal && stderr().is_terminal();
         BOARD.begin(Shown::new(what, has_spinner, Instant::now()));
         Self(())
     }

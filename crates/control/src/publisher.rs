@@ -22,14 +22,14 @@ const RETRY: Duration = Duration::from_millis(1);
 const SLOTS: u32 = 64;
 
 /// A walk through all connections after a change of the addresses.
-struct Walk {
+struct RenewalWalk {
     /// The next table slots.
     slots: Range<u32>,
     /// Whether connections to removed addresses are reset.
     resets: bool,
 }
 
-impl Walk {
+impl RenewalWalk {
     fn begin(resets: bool) -> Self {
         Self {
             slots: 0..SLOTS,
@@ -48,14 +48,16 @@ impl Walk {
 }
 
 /// Makes the host answer for the station. Begins a walk if the connections need a new MAC address.
-fn renew(host: &mut Host, walk: &mut Option<Walk>, renewal: Renewal, port: &mut impl Port) {
+fn renew(host: &mut Host, walk: &mut Option<RenewalWalk>, renewal: Renewal, port: &mut impl Port) {
     let Renewal { station, announces } = renewal;
     if announces {
         station.announce(port);
     }
     if station.mac() != host.station().mac() {
         // A walk that was under way begins anew.
-        *walk = Some(Walk::begin(walk.take().is_some_and(|walk| walk.resets)));
+        *walk = Some(RenewalWalk::begin(
+            walk.take().is_some_and(|walk| walk.resets),
+        ));
     }
     host.set_station(station);
 }
@@ -75,7 +77,7 @@ pub(crate) struct Publisher<'a, G: Program, P: Port> {
     /// Stops all workers.
     stop: &'a Stop,
     /// The walk that is under way, if there is one.
-    walk: Option<Walk>,
+    walk: Option<RenewalWalk>,
 }
 
 impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
@@ -132,7 +134,7 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
         let (failed, stop) = (&mut self.failed, self.stop);
         self.network.take_all(|message| match message {
             NetworkChange::Station(renewal) => renew(host, walk, *renewal, port),
-            NetworkChange::ResetStrangers => *walk = Some(Walk::begin(true)),
+            NetworkChange::ResetStrangers => *walk = Some(RenewalWalk::begin(true)),
             NetworkChange::Attach(attachment) => {
                 let Attachment {
                     queue,
@@ -151,7 +153,7 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
     /// Visits a few connections: they get the MAC address of the station, and those to removed addresses
     /// are reset.
     #[cold]
-    fn step(&mut self, port: &mut Traced<P>, walk: Walk, now: Instant) {
+    fn step(&mut self, port: &mut Traced<P>, walk: RenewalWalk, now: Instant) {
         let Server {
             host, transports, ..
         } = &mut self.server;

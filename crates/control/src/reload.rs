@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::log;
 use crate::privileges::Privileges;
 use crate::program::{Program, Reloaded, StartError, Watched};
-use crate::progress::{Loading, Place};
+use crate::progress::{Loading, ShowOn};
 use crate::report::{self, Block};
 use crate::status::{LastReload, ReloadResult, Reloads};
 use crate::supervisor::Supervisor;
@@ -222,7 +222,7 @@ fn serve_requests<P: Program>(program: &P, shared: &Shared, supervisor: &Supervi
         waiting = later;
         shared.history().running = true;
         supervisor.reloading();
-        let loading = Loading::begin("reloading", Place::Log);
+        let loading = Loading::begin("reloading", ShowOn::Log);
         let (outcome, kept) = reload(program, only.as_deref());
         drop(loading);
         if let Some(tell) = &*shared.watcher() {

@@ -9,6 +9,9 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use crate::tally::{Count, CountKind, Labels, Tally};
 
+/// Lines of a block or a report: a label and a value each.
+pub type Lines = Vec<(&'static str, String)>;
+
 /// A block of aligned `label: value` lines.
 #[derive(Clone, Debug, Default)]
 pub struct Block(Vec<Line>);

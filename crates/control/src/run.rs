@@ -17,7 +17,7 @@ use crate::endpoint::Endpoints;
 use crate::error::Error;
 use crate::follower::{Follower, Removal};
 use crate::helper::{Helper, Life};
-use crate::launch::{Launch, Lines, checked_services};
+use crate::launch::{Launch, checked_services};
 use crate::live::Published;
 use crate::log;
 use crate::memory;
@@ -25,11 +25,11 @@ use crate::notices::Notices;
 use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
 use crate::program::{Program, StartError};
-use crate::progress::{self, Loading, Place};
+use crate::progress::{self, Loading, ShowOn};
 use crate::readers::{Readers, Reading};
 use crate::records::{RecordLog, Writers};
 use crate::reload::Reloader;
-use crate::report::Block;
+use crate::report::{Block, Lines};
 use crate::returning::Queues;
 use crate::signals::{self, Harmless, Request, Signals, Stop};
 use crate::status::Phase;
@@ -335,7 +335,7 @@ impl Watch<'_> {
         .chain(self.reading.threads())
         .collect();
         let mut helper_is_gone = false;
-        let mut preparing = Some(Loading::begin("preparing the packets", Place::Terminal));
+        let mut preparing = Some(Loading::begin("preparing the packets", ShowOn::Terminal));
         while !workers.has_ended() {
             tokio::select! {
                 Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use nix::time::ClockId;
 
 use crate::live::Published;
-use crate::progress::{self, Loading, Place};
+use crate::progress::{self, Loading, ShowOn};
 
 /// Maximum time for which a message waits for a service manager that does not read.
 const SEND_LIMIT: Duration = Duration::from_millis(100);
@@ -90,7 +90,7 @@ impl Supervisor {
     /// Runs `load`. If this takes long, a thread shows its progress. The thread also extends the
     /// service manager's limit for the start again and again. It ends before this method returns.
     pub(crate) fn while_loading<T>(&self, load: impl FnOnce() -> T) -> T {
-        let _loading = Loading::begin("loading", Place::Terminal);
+        let _loading = Loading::begin("loading", ShowOn::Terminal);
         self.send("STATUS=loading the content");
         thread::scope(|scope| {
             let (done, is_done) = sync_channel::<()>(0);

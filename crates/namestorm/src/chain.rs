@@ -25,7 +25,7 @@ use arrayvec::ArrayVec;
 use ip::Sum;
 use udpip::Tail;
 
-use self::places::{Move, Names, Place};
+use self::places::{Move, NamePlace, Names};
 use crate::answers::{Answer, Answers, Foreseen, Resolution, Search, ZoneAnswers};
 use crate::body::{Body, first_rrset, records_len};
 use crate::counters::Counters;
@@ -231,7 +231,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         counters: &'q mut Counters,
     ) -> Self {
         name.set(&[qname]);
-        let whole = Place {
+        let whole = NamePlace {
             at: QUESTION_AT,
             len: qname.len(),
             rest: (0, 0),
@@ -349,7 +349,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
             .into_iter()
             .max()
             .unwrap_or_default();
-        let place = Place {
+        let place = NamePlace {
             at: self.tail_at() + self.len + POINTER + FIELDS,
             len: to.len() - common,
             rest,
@@ -402,7 +402,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         let mut compared = 0;
         while compared < name.len() {
             let (step, offset) = self.names.written_at(step, compared);
-            let Place { at, len, .. } = self.names.0[step];
+            let NamePlace { at, len, .. } = self.names.0[step];
             let written = match at.checked_sub(self.tail_at()) {
                 Some(at) => &self.tail[at..][..len],
                 None => self.qname,

@@ -33,7 +33,7 @@ pub(crate) struct ZoneRecords {
 
 /// A record, in uncompressed wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StoredRecord<'r> {
+pub(crate) struct TransferRecord<'r> {
     pub(crate) rtype: u16,
     /// In seconds.
     pub(crate) ttl: u32,
@@ -137,7 +137,7 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// Returns the bytes at the start of the next record's owner that are new, the number of those that
     /// stay, and the record. Returns `None` after the last record.
-    fn peek<'r>(&self, records: &'r ZoneRecords) -> Option<(&'r [u8], usize, StoredRecord<'r>)> {
+    fn peek<'r>(&self, records: &'r ZoneRecords) -> Option<(&'r [u8], usize, TransferRecord<'r>)> {
         let (&new_len, mut rest) = records.bytes.get(self.at..)?.split_first()?;
         let (mut new, mut kept): (&[u8], _) = (&[], self.owner().len());
         if new_len != 0 {
@@ -146,7 +146,7 @@ impl Cursor {
             (new, rest) = name.split_at_checked(new_len.into())?;
         }
         let (&[a, b, c, d, e, f, high, low], data) = rest.split_first_chunk::<FIELDS>()?;
-        let record = StoredRecord {
+        let record = TransferRecord {
             rtype: u16::from_be_bytes([a, b]),
             ttl: u32::from_be_bytes([c, d, e, f]),
             data: data.get(..u16::from_be_bytes([high, low]).into())?,
@@ -156,7 +156,7 @@ impl Cursor {
     }
 
     /// Returns the next record, and moves behind it. Returns `None` after the last record.
-    pub(crate) fn next<'r>(&mut self, records: &'r ZoneRecords) -> Option<StoredRecord<'r>> {
+    pub(crate) fn next<'r>(&mut self, records: &'r ZoneRecords) -> Option<TransferRecord<'r>> {
         let (new, kept, record) = self.peek(records)?;
         self.at += 1 + FIELDS + record.data.len();
         if !record.has_same_owner {

@@ -102,7 +102,7 @@ pub enum NotLoaded {
     /// The message lists the first mistakes, one per line.
     #[error(
         "mistakes that --strict does not allow: {}; mend them, or leave out --strict to serve the rest{}",
-        report::count(*count), Lines(named)
+        report::count(*count), OnePerLine(named)
     )]
     Strict {
         /// Number of mistakes.
@@ -170,9 +170,9 @@ impl NotLoaded {
 }
 
 /// Formats each mistake on its own line.
-struct Lines<'a>(&'a [String]);
+struct OnePerLine<'a>(&'a [String]);
 
-impl fmt::Display for Lines<'_> {
+impl fmt::Display for OnePerLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|one| write!(f, "\n  {one}"))
     }

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::ControlCommand;
-use control::config::{self, ConfigArgs, ConfigCommand, Lines};
+use control::config::{self, ConfigArgs, ConfigCommand};
+use control::report::Lines;
 use sandstorm::{Congestion, SiteArgs, same_congestion};
 use tcpip::{Bbr, Cubic, NewReno};
 

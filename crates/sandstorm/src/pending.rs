@@ -25,7 +25,7 @@ const KEPT_BYTES: usize = 2_048;
 /// Maximum number of places that one search for memory examines. The next search continues where
 /// this one stopped.
 const SAMPLE: usize = 128;
-type Sample = ArrayVec<Place, SAMPLE>;
+type Sample = ArrayVec<PendingPlace, SAMPLE>;
 /// One client address may hold 1/`SHARE` of the memory while other addresses need memory.
 const SHARE: usize = 8;
 /// A request is evicted only if its virtual clock lags by more than this time, unless its address
@@ -42,14 +42,14 @@ const IPV6_PREFIX: u32 = 64;
 
 /// Index of a place in [`Pending`]. Each connection has at most one place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Place(u32);
+pub(crate) struct PendingPlace(u32);
 
-impl Place {
+impl PendingPlace {
     /// The absence of a place.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
-impl Default for Place {
+impl Default for PendingPlace {
     fn default() -> Self {
         Self::NONE
     }
@@ -164,7 +164,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     entries: Vec<Entry>,
-    free: Vec<Place>,
+    free: Vec<PendingPlace>,
     /// Memory used by the entries and their buffers, in bytes.
     memory: usize,
     /// Index at which the next search for memory begins.
@@ -183,7 +183,7 @@ impl Pending {
         bytes: &[u8],
         peer: IpAddr,
         now: Instant,
-    ) -> Result<Place, Exhausted> {
+    ) -> Result<PendingPlace, Exhausted> {
         let place = self.free.pop().unwrap_or_else(|| {
             self.memory += size_of::<Entry>();
             self.entries.push(Entry {
@@ -192,7 +192,7 @@ impl Pending {
                 client: peer,
                 bytes: Vec::new(),
             });
-            Place(self.entries.len() as u32 - 1)
+            PendingPlace(self.entries.len() as u32 - 1)
         });
         self.entry(place).client = network(peer);
         self.entry(place).progress = now;
@@ -209,9 +209,9 @@ impl Pending {
         self.entries.len() - self.free.len()
     }
 
-    /// Returns what a request waits for, or `None` for a free place or [`Place::NONE`].
+    /// Returns what a request waits for, or `None` for a free place or [`PendingPlace::NONE`].
     #[inline]
-    pub(crate) fn phase(&mut self, place: Place) -> Option<&mut Phase> {
+    pub(crate) fn phase(&mut self, place: PendingPlace) -> Option<&mut Phase> {
         let entry = self.entries.get_mut(place.0 as usize)?;
         entry.phase.as_mut()
     }
@@ -220,7 +220,7 @@ impl Pending {
     /// requests.
     pub(crate) fn append(
         &mut self,
-        place: Place,
+        place: PendingPlace,
         bytes: &[u8],
         now: Instant,
     ) -> Result<(), Exhausted> {
@@ -252,7 +252,7 @@ impl Pending {
     #[cold]
     fn free_memory(
         &mut self,
-        requester: Place,
+        requester: PendingPlace,
         needed: usize,
         now: Instant,
     ) -> Result<(), Exhausted> {
@@ -278,9 +278,9 @@ impl Pending {
     }
 
     /// Returns those requests of a sample that may be evicted for `requester`, in eviction order.
-    fn eviction_order(&self, mut sample: Sample, requester: Place, now: Instant) -> Sample {
-        let entry = |place: &Place| &self.entries[place.0 as usize];
-        let memory = |places: &[Place]| -> usize {
+    fn eviction_order(&self, mut sample: Sample, requester: PendingPlace, now: Instant) -> Sample {
+        let entry = |place: &PendingPlace| &self.entries[place.0 as usize];
+        let memory = |places: &[PendingPlace]| -> usize {
             let each = places.iter().map(|place| entry(place).bytes.capacity());
             each.sum()
         };
@@ -292,7 +292,7 @@ impl Pending {
         let min_lag = MIN_LAG.max(entry(&requester).lag(now));
         sample.sort_unstable_by_key(|place| entry(place).client);
         let clients = || sample.chunk_by(|a, b| entry(a).client == entry(b).client);
-        let is_own = |places: &[Place]| entry(&places[0]).client == client;
+        let is_own = |places: &[PendingPlace]| entry(&places[0]).client == client;
         let requester_over_share = clients().any(|places| is_own(places) && memory(places) > share);
         let mut candidates: ArrayVec<_, SAMPLE> = ArrayVec::new();
         for places in clients() {
@@ -316,14 +316,15 @@ impl Pending {
     /// Returns the places to examine next.
     fn sample(&mut self) -> Sample {
         let len = self.entries.len();
-        let sample = (0..len.min(SAMPLE)).map(|at| Place(((self.next_sample + at) % len) as u32));
+        let sample =
+            (0..len.min(SAMPLE)).map(|at| PendingPlace(((self.next_sample + at) % len) as u32));
         let sample = sample.collect();
         self.next_sample = (self.next_sample + SAMPLE) % len;
         sample
     }
 
     /// Evicts a request. Returns the number of bytes that this frees.
-    fn evict(&mut self, place: Place) -> usize {
+    fn evict(&mut self, place: PendingPlace) -> usize {
         let bytes = self.take_bytes(place);
         let head_only = bytes.starts_with(b"HEAD ");
         let busy = |close| Busy { head_only, close };
@@ -338,20 +339,26 @@ impl Pending {
 
     /// Removes and returns the request's bytes. The caller sends or drops the bytes, or puts them
     /// back with [`keep`](Self::keep).
-    pub(crate) fn take_bytes(&mut self, place: Place) -> Vec<u8> {
+    pub(crate) fn take_bytes(&mut self, place: PendingPlace) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.entry(place).bytes);
         self.memory -= bytes.capacity();
         bytes
     }
 
     /// Stores bytes in a place that currently has none.
-    fn put_bytes(&mut self, place: Place, bytes: Vec<u8>) {
+    fn put_bytes(&mut self, place: PendingPlace, bytes: Vec<u8>) {
         self.memory += bytes.capacity();
         self.entry(place).bytes = bytes;
     }
 
     /// Records that `len` more bytes of a request's body have arrived, and stores the state `body`.
-    pub(crate) fn update_body(&mut self, place: Place, body: Body, len: usize, now: Instant) {
+    pub(crate) fn update_body(
+        &mut self,
+        place: PendingPlace,
+        body: Body,
+        len: usize,
+        now: Instant,
+    ) {
         let entry = self.entry(place);
         entry.phase = Some(Phase::Body(body));
         let advance = PROGRESS_OF_BYTE.saturating_mul(len as u32);
@@ -359,14 +366,14 @@ impl Pending {
     }
 
     /// Changes what the request waits for, and sets its virtual clock to `now`.
-    pub(crate) fn set_phase(&mut self, place: Place, phase: Phase, now: Instant) {
+    pub(crate) fn set_phase(&mut self, place: PendingPlace, phase: Phase, now: Instant) {
         let entry = self.entry(place);
         entry.phase = Some(phase);
         entry.progress = now;
     }
 
     /// Removes a request, and makes its place free.
-    pub(crate) fn release(&mut self, place: Place) {
+    pub(crate) fn release(&mut self, place: PendingPlace) {
         let Some(entry) = self.entries.get_mut(place.0 as usize) else {
             return;
         };
@@ -379,7 +386,7 @@ impl Pending {
 
     /// Puts back bytes that were [removed](Self::take_bytes) to make an answer. If the request no
     /// longer waits for an answer, the bytes are discarded, but a free place may keep the buffer.
-    pub(crate) fn keep(&mut self, place: Place, bytes: Vec<u8>) {
+    pub(crate) fn keep(&mut self, place: PendingPlace, bytes: Vec<u8>) {
         match self.entry(place).phase {
             Some(Phase::Answer { .. }) => self.put_bytes(place, bytes),
             Some(_) => {}
@@ -391,7 +398,7 @@ impl Pending {
     }
 
     /// Frees the memory of a free place, except for a small buffer for the next request.
-    fn shrink(&mut self, place: Place) {
+    fn shrink(&mut self, place: PendingPlace) {
         let memory = self.memory;
         let entry = self.entry(place);
         let before = entry.bytes.capacity();
@@ -404,7 +411,7 @@ impl Pending {
         self.memory -= freed;
     }
 
-    fn entry(&mut self, place: Place) -> &mut Entry {
+    fn entry(&mut self, place: PendingPlace) -> &mut Entry {
         &mut self.entries[place.0 as usize]
     }
 }

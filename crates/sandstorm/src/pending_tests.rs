@@ -25,13 +25,13 @@ const BODY: Body = Body {
 };
 
 /// Returns true if the request at `place` was evicted.
-fn was_evicted(pending: &mut Pending, place: Place) -> bool {
+fn was_evicted(pending: &mut Pending, place: PendingPlace) -> bool {
     matches!(pending.phase(place), Some(Phase::Evicted(_)))
 }
 
 /// Adds requests of 128 KiB each, from `clients` clients in rotation, until at most 256 KiB of
 /// memory are left.
-fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<Place> {
+fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<PendingPlace> {
     let bytes = vec![b'x'; 128 << 10];
     let mut places = Vec::new();
     while pending.memory + 2 * bytes.len() < MAX_PENDING_BYTES {
@@ -45,16 +45,16 @@ fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<P
 fn released_places_are_reused() {
     let mut pending = Pending::default();
     let take = |pending: &mut Pending| pending.take(answer(), b"", peer(1), NOW).unwrap();
-    let places: Vec<Place> = (0..9).map(|_| take(&mut pending)).collect();
+    let places: Vec<PendingPlace> = (0..9).map(|_| take(&mut pending)).collect();
     assert_eq!(pending.len(), 9);
-    assert!(places.iter().all(|place| *place != Place::NONE));
+    assert!(places.iter().all(|place| *place != PendingPlace::NONE));
     pending.release(places[3]);
     assert!(pending.phase(places[3]).is_none());
     assert_eq!(take(&mut pending), places[3]);
-    // Releasing a free place or [`Place::NONE`] has no effect.
+    // Releasing a free place or [`PendingPlace::NONE`] has no effect.
     pending.release(places[5]);
     pending.release(places[5]);
-    pending.release(Place::NONE);
+    pending.release(PendingPlace::NONE);
     assert_eq!(take(&mut pending), places[5]);
     assert_eq!(pending.len(), 9);
 }

@@ -32,9 +32,9 @@ pub(crate) struct RecentCache<T, const MAX_LEN: usize>(Box<[Entry<T, MAX_LEN>]>)
 
 /// The entry for a key, named by the hash of the key; see [`RecentCache::find`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place(u64);
+pub(crate) struct CachePlace(u64);
 
-impl Place {
+impl CachePlace {
     fn index(self) -> usize {
         self.0 as usize % ENTRIES
     }
@@ -63,11 +63,11 @@ impl<T: Copy, const MAX_LEN: usize> RecentCache<T, MAX_LEN> {
     /// Returns the value for `bytes`. If there is none, returns the entry in which to store the
     /// value. Empty and overlong keys have no entry.
     #[inline(always)]
-    pub(crate) fn find(&self, bytes: &[u8]) -> Result<T, Option<Place>> {
+    pub(crate) fn find(&self, bytes: &[u8]) -> Result<T, Option<CachePlace>> {
         if !(1..=MAX_LEN).contains(&bytes.len()) {
             return Err(None);
         }
-        let place = Place(xxh3_64(bytes));
+        let place = CachePlace(xxh3_64(bytes));
         let entry = &self.0[place.index()];
         match entry.value {
             Some(value)
@@ -81,7 +81,7 @@ impl<T: Copy, const MAX_LEN: usize> RecentCache<T, MAX_LEN> {
 
     /// Stores a value for `bytes` in the entry that [`find`](Self::find) returned.
     #[inline]
-    pub(crate) fn remember(&mut self, place: Option<Place>, bytes: &[u8], value: T) {
+    pub(crate) fn remember(&mut self, place: Option<CachePlace>, bytes: &[u8], value: T) {
         let Some(place) = place else { return };
         let entry = &mut self.0[place.index()];
         entry.hash = place.0;

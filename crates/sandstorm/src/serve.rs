@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
-use control::config::{self, ConfigArgs, Lines, OwnDefaults};
+use control::config::{self, ConfigArgs, OwnDefaults};
+use control::report::Lines;
 use control::{ConnectionArgs, Many, Named, NewWorker, Program, ServeArgs, StartError};
 use tcpip::{Config, CongestionControl, Cubic};
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use control::config::Lines;
+use control::report::Lines;
 use control::{Many, Named as _, Program as _, StartError};
 use tcpip::{CongestionControl, Cubic};
 

@@ -39,7 +39,7 @@ use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
 use crate::login::Login;
 use crate::prepared::Replies;
-use crate::recent_cache::Place;
+use crate::recent_cache::CachePlace;
 use crate::session::{RecentAnswers, RecentFields, Session, Step};
 use crate::site::Site;
 use crate::verdict::Sees;
@@ -141,7 +141,12 @@ impl<A: App> Web<A> {
     /// Answers a request that is not in the cache of answers. It is not inlined, because it needs
     /// much space on the stack.
     #[inline(never)]
-    fn next_unknown(&mut self, session: &mut Session, data: &[u8], place: Option<Place>) -> Step {
+    fn next_unknown(
+        &mut self,
+        session: &mut Session,
+        data: &[u8],
+        place: Option<CachePlace>,
+    ) -> Step {
         let step = session.next_by(&self.core.site, data, &mut self.fields);
         if let Step::Answer(answer) = step {
             self.answers.remember(place, data, answer);

@@ -13,11 +13,11 @@ use hyper_util::rt::TokioTimer;
 use tokio::time::{sleep, timeout};
 
 use super::accept::metrics_format;
+use super::admission::{Admission, Admitted};
 use super::host::Hosts;
 use super::listener::{AsyncListener, Stream};
 use super::looking;
 use super::page::Page;
-use super::places::{Place, Places};
 use super::query::for_each_part;
 use super::reply::{Reply, json, not_allowed, of_type, text};
 use crate::metrics;
@@ -52,11 +52,11 @@ pub(super) async fn serve(
     hosts: Option<Arc<Hosts>>,
     server: Arc<Observed>,
 ) {
-    let places = Places::new();
+    let admission = Admission::new();
     loop {
         match listener.accept().await {
             Ok(stream) => {
-                let place = places.take().await;
+                let place = admission.admit().await;
                 let (hosts, server) = (hosts.clone(), Arc::clone(&server));
                 tokio::spawn(async move {
                     let hosts = hosts.as_deref();
@@ -78,7 +78,7 @@ pub(super) async fn serve(
 async fn serve_connection(
     stream: Stream,
     access: Access,
-    place: &Place,
+    place: &Admitted,
     hosts: Option<&Hosts>,
     server: &Arc<Observed>,
 ) {
@@ -258,8 +258,8 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
+    use crate::endpoint::admission::MAX_CONNECTIONS;
     use crate::endpoint::listener::Listener;
-    use crate::endpoint::places::MAX_CONNECTIONS;
     use crate::live::Published;
     use crate::program::{Counted, Tally};
 

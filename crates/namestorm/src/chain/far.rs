@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use ip::Sum;
 
-use super::{Chain, Move, Piece, Place, Stop};
+use super::{Chain, Move, NamePlace, Piece, Stop};
 use crate::name;
 use crate::rtype::{CNAME, layout};
 use crate::tail::{FIELDS, MAX_POINTER, POINTER, POINTER_BITS, split_name};
@@ -100,7 +100,7 @@ impl Copier<'_, '_> {
     fn name_of_chain(&mut self, to: u16) -> Option<()> {
         let Move { names, tail_at, .. } = self.moves;
         let (step, offset) = names.written_at(self.moves.step, self.moves.offset_in_name(to));
-        let Place { at, len, .. } = names.0[step];
+        let NamePlace { at, len, .. } = names.0[step];
         let start = at - tail_at;
         self.to.repeat(start + offset..start + len)
     }
@@ -157,7 +157,7 @@ impl Chain<'_, '_, '_> {
         let records = write_step(&mut writer, (from, to), fields, signatures);
         let (end, records) = (writer.len, records.ok_or(Stop::NoRoom)?);
         // The number of steps is bounded.
-        let _ = self.names.0.try_push(Place {
+        let _ = self.names.0.try_push(NamePlace {
             at,
             len: to.len(),
             rest: (0, 0),

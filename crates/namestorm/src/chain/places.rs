@@ -6,7 +6,7 @@ use crate::tail::{MAX_CHAIN, QUESTION_AT};
 
 /// Where a name of the chain lies in the message.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct NamePlace {
     /// Offset of the first labels.
     pub(super) at: usize,
     /// Length of the first labels, in bytes.
@@ -17,7 +17,7 @@ pub(super) struct Place {
 }
 
 /// The places of the chain's names: the qname, and the name after each step.
-pub(super) struct Names(pub(super) ArrayVec<Place, { MAX_CHAIN + 1 }>);
+pub(super) struct Names(pub(super) ArrayVec<NamePlace, { MAX_CHAIN + 1 }>);
 
 impl Names {
     /// Returns the number of steps.

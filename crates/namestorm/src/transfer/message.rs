@@ -3,7 +3,7 @@
 use crate::name;
 use crate::rtype;
 use crate::tail::{POINTER_BITS, QUESTION_AT, QUESTION_REST, push_fields, set_data_len};
-use crate::zone_records::StoredRecord;
+use crate::zone_records::TransferRecord;
 
 /// Size of the length field before a message over TCP, in bytes.
 pub(crate) const LENGTH: usize = 2;
@@ -49,14 +49,14 @@ impl<'o> Message<'o> {
     }
 
     /// Same as [`push`](Self::push), for the first record of a zone.
-    pub(super) fn push_first(&mut self, owner: &[u8], record: StoredRecord<'_>) {
+    pub(super) fn push_first(&mut self, owner: &[u8], record: TransferRecord<'_>) {
         self.last_owner = None;
         self.push(owner, record);
     }
 
     /// Appends a record to the answers. Its owner may be that of the record before.
-    pub(super) fn push(&mut self, owner: &[u8], record: StoredRecord<'_>) {
-        let StoredRecord {
+    pub(super) fn push(&mut self, owner: &[u8], record: TransferRecord<'_>) {
+        let TransferRecord {
             rtype, ttl, data, ..
         } = record;
         match self.last_owner {

@@ -5,7 +5,7 @@ use tcpip::Connection;
 
 use super::downloads::DownloadPlace;
 use crate::login::Login;
-use crate::pending::Place;
+use crate::pending::PendingPlace;
 use crate::session::Session;
 
 /// A connection, as passed to a callback of the stack.
@@ -16,7 +16,7 @@ pub(super) type Conn<'a, S> = Connection<'a, Conversation<S>>;
 pub struct Conversation<S> {
     pub(super) session: Session,
     /// The place of the pending request, if there is one.
-    pub(super) place: Place,
+    pub(super) place: PendingPlace,
     /// The place of the last response with a file on the disk, if the client has not acknowledged all of
     /// it.
     pub(super) download: DownloadPlace,

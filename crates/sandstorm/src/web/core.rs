@@ -20,7 +20,7 @@ use crate::exchange::{Exchange, Ticket};
 use crate::fields::MAX_FIELDS_LEN;
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
 use crate::login::Logins;
-use crate::pending::{Busy, Exhausted, Outgoing, OutgoingContent, Pending, Phase, Place};
+use crate::pending::{Busy, Exhausted, Outgoing, OutgoingContent, Pending, PendingPlace, Phase};
 use crate::prepared::PreparedId;
 use crate::request::Request;
 use crate::response::{Response, write_head_with};
@@ -470,7 +470,7 @@ impl Core {
                     return Continuation::Stream;
                 }
                 self.pending.release(place);
-                conn.state().place = Place::NONE;
+                conn.state().place = PendingPlace::NONE;
                 if !outgoing.stamp.closes() {
                     if conn.state().unread > 0 {
                         self.expect_more(conn);
@@ -536,7 +536,7 @@ impl Core {
     pub(super) fn answer_pending<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
-        place: Place,
+        place: PendingPlace,
         is_read: bool,
         answer: impl FnOnce(&mut Self, &mut Conn<'_, S>, &Request<'_>, &[u8]) -> Continuation,
     ) -> Continuation {

@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::app::App;
 use crate::body::{BodyReader, Part};
 use crate::head::field_buffer;
-use crate::pending::{Body, Phase, Place};
+use crate::pending::{Body, PendingPlace, Phase};
 use crate::request::Request;
 use crate::session::{self, HeadSearch, Step, as_http_1_1, refuse};
 use crate::status::Status;
@@ -19,7 +19,7 @@ use crate::verdict::{Intake, Sees};
 
 /// How far the received bytes have been processed.
 #[derive(Clone, Copy, Debug)]
-enum Progress {
+enum Processed {
     /// The value is the number of consumed bytes. The next bytes can be processed.
     Continue(usize),
     /// The value is the number of consumed bytes. The connection continues when there are more
@@ -29,7 +29,7 @@ enum Progress {
     End,
 }
 
-impl Progress {
+impl Processed {
     /// Returns the progress after an answer. `len` is the number of consumed bytes.
     fn from_continuation(continuation: Continuation, len: usize) -> Self {
         match continuation {
@@ -62,20 +62,20 @@ impl<A: App> Web<A> {
                     self.read_body(conn, place, body, unparsed)
                 }
                 Some(Phase::Evicted(_)) => match self.core.answer_evicted(conn) {
-                    Some(continuation) => Progress::from_continuation(continuation, 0),
+                    Some(continuation) => Processed::from_continuation(continuation, 0),
                     None => return at,
                 },
                 // Later requests must wait until the pending one is answered.
                 Some(Phase::Answer { .. } | Phase::Room(_) | Phase::Stream(_)) => return at,
             };
             match progress {
-                Progress::Continue(len) => at += len,
-                Progress::Pause(len) => {
+                Processed::Continue(len) => at += len,
+                Processed::Pause(len) => {
                     at += len;
                     at += self.core.skip_unread(conn, &data[at..]);
                     break;
                 }
-                Progress::End => return data.len(),
+                Processed::End => return data.len(),
             }
         }
         let place = conn.state().place;
@@ -88,12 +88,12 @@ impl<A: App> Web<A> {
     }
 
     /// Reads the request head at the start of `data`, and decides who answers the request.
-    fn read_head(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> Progress {
+    fn read_head(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> Processed {
         if A::SEES == Sees::Missing {
             match self.next(&mut conn.state().session, data) {
                 Step::More { consumed } => {
                     self.core.expect_more(conn);
-                    return Progress::Pause(consumed);
+                    return Processed::Pause(consumed);
                 }
                 Step::Answer(answer) if !self.core.may_be_for_application(&answer) => {
                     return self.send(conn, &answer, data);
@@ -105,45 +105,45 @@ impl<A: App> Web<A> {
         match conn.state().session.find(data, &mut fields) {
             HeadSearch::More { consumed } => {
                 self.core.expect_more(conn);
-                Progress::Pause(consumed)
+                Processed::Pause(consumed)
             }
             HeadSearch::Refused(refusal) => self.send(conn, &refuse(refusal, data), data),
             HeadSearch::LaterMinor { skipped, digit_at } => {
                 let head = as_http_1_1(&data[skipped..], digit_at);
                 match self.read_head(conn, &head) {
-                    Progress::Continue(len) => Progress::Continue(skipped + len),
-                    Progress::Pause(len) => Progress::Pause(skipped + len),
-                    Progress::End => Progress::End,
+                    Processed::Continue(len) => Processed::Continue(skipped + len),
+                    Processed::Pause(len) => Processed::Pause(skipped + len),
+                    Processed::End => Processed::End,
                 }
             }
             HeadSearch::Head { head, skipped } => {
                 let data = &data[skipped..];
                 match self.take(conn, Request::new(head, data), data) {
-                    Progress::Continue(len) => Progress::Continue(skipped + len),
+                    Processed::Continue(len) => Processed::Continue(skipped + len),
                     // The send stream had no room for the answer. The request and the empty lines
                     // before it will be read again.
-                    Progress::Pause(0) => Progress::Pause(0),
-                    Progress::Pause(len) => Progress::Pause(skipped + len),
-                    Progress::End => Progress::End,
+                    Processed::Pause(0) => Processed::Pause(0),
+                    Processed::Pause(len) => Processed::Pause(skipped + len),
+                    Processed::End => Processed::End,
                 }
             }
         }
     }
 
     /// Sends the site's answer to a request that the application does not see.
-    fn send(&mut self, conn: &mut Conn<'_, A::State>, answer: &Answer, data: &[u8]) -> Progress {
+    fn send(&mut self, conn: &mut Conn<'_, A::State>, answer: &Answer, data: &[u8]) -> Processed {
         conn.clear_deadline();
         RequestTimes::begin(conn);
         match self.core.send(conn, answer, data) {
-            Ok(continuation) => Progress::from_continuation(continuation, answer.consumed()),
+            Ok(continuation) => Processed::from_continuation(continuation, answer.consumed()),
             Err(WriteError::Full) => {
                 conn.state().wants_room = true;
                 RequestTimes::postpone(conn);
-                Progress::Pause(0)
+                Processed::Pause(0)
             }
             Err(_) => {
                 conn.abort();
-                Progress::End
+                Processed::End
             }
         }
     }
@@ -155,7 +155,7 @@ impl<A: App> Web<A> {
         conn: &mut Conn<'_, A::State>,
         mut request: Request<'_>,
         data: &[u8],
-    ) -> Progress {
+    ) -> Processed {
         let Self { app, core, .. } = self;
         if !request.is_for_application() {
             let answer = session::answer(&core.site, request.head(), data);
@@ -166,7 +166,7 @@ impl<A: App> Web<A> {
             conn.clear_deadline();
             let verdict = core.exchange(conn, |exchange| app.on_request(&request, exchange));
             let continuation = core.answer(conn, &request, data, verdict);
-            return Progress::from_continuation(continuation, request.head_len());
+            return Processed::from_continuation(continuation, request.head_len());
         }
         let intake = core.exchange(conn, |exchange| app.on_head(&request, exchange));
         let expects_continue = request.expects_continue() && data.len() == request.head_len();
@@ -179,14 +179,14 @@ impl<A: App> Web<A> {
         let (remaining, in_pieces) = match intake {
             Intake::Unread(verdict) => {
                 let continuation = core.answer(conn, &request, data, verdict);
-                return Progress::from_continuation(continuation, request.head_len());
+                return Processed::from_continuation(continuation, request.head_len());
             }
             Intake::Whole(limit) => (limit as u64, false),
             Intake::Pieces(limit) => (limit, true),
         };
         if request.announced_len().is_some_and(|len| len > remaining) {
             let continuation = core.answer_page(conn, Status::ContentTooLarge, &request);
-            return Progress::from_continuation(continuation, request.head_len());
+            return Processed::from_continuation(continuation, request.head_len());
         }
         let phase = Phase::Body(Body {
             reader: BodyReader::new(request.body_len()),
@@ -198,7 +198,7 @@ impl<A: App> Web<A> {
         let head = &data[..request.head_len()];
         let Ok(place) = core.pending.take(phase, head, peer, now) else {
             let continuation = core.answer_page(conn, Status::ServiceUnavailable, &request);
-            return Progress::from_continuation(continuation, request.head_len());
+            return Processed::from_continuation(continuation, request.head_len());
         };
         conn.state().place = place;
         conn.state().unread = 0;
@@ -206,17 +206,17 @@ impl<A: App> Web<A> {
         if expects_continue {
             core.send_continue(conn);
         }
-        Progress::Continue(request.head_len())
+        Processed::Continue(request.head_len())
     }
 
     /// Reads the part of a body that is in `data`.
     fn read_body(
         &mut self,
         conn: &mut Conn<'_, A::State>,
-        place: Place,
+        place: PendingPlace,
         mut body: Body,
         data: &[u8],
-    ) -> Progress {
+    ) -> Processed {
         let Self { app, core, .. } = self;
         // The client has begun to send the body, so it no longer waits for `100 Continue`.
         body.owes_continue = false;
@@ -227,12 +227,12 @@ impl<A: App> Web<A> {
                 Part::More => {
                     core.pending
                         .update_body(place, body, data.len(), conn.now());
-                    return Progress::Pause(data.len());
+                    return Processed::Pause(data.len());
                 }
                 Part::End => {
                     let len = data.len() - unparsed.len();
                     let continuation = Self::finish(app, core, conn, place);
-                    return Progress::from_continuation(continuation, len);
+                    return Processed::from_continuation(continuation, len);
                 }
                 Part::Malformed => break Status::BadRequest,
             };
@@ -253,12 +253,12 @@ impl<A: App> Web<A> {
                 core.answer_pending(conn, place, is_read, |core, conn, request, bytes| {
                     core.answer(conn, request, bytes, verdict)
                 });
-            return Progress::from_continuation(continuation, data.len() - unparsed.len());
+            return Processed::from_continuation(continuation, data.len() - unparsed.len());
         };
         let continuation = core.answer_pending(conn, place, false, |core, conn, request, _| {
             core.answer_page(conn, failure, request)
         });
-        Progress::from_continuation(continuation, data.len())
+        Processed::from_continuation(continuation, data.len())
     }
 
     /// Passes a request with a complete body to the application.
@@ -266,7 +266,7 @@ impl<A: App> Web<A> {
         app: &mut A,
         core: &mut Core,
         conn: &mut Conn<'_, A::State>,
-        place: Place,
+        place: PendingPlace,
     ) -> Continuation {
         conn.clear_deadline();
         core.answer_pending(conn, place, true, |core, conn, request, bytes| {

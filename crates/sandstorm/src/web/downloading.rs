@@ -10,7 +10,7 @@ use super::downloads::{Download, Pumped};
 use super::writing::Continuation;
 use crate::app::App;
 use crate::disk::Chunks;
-use crate::pending::{Outgoing, OutgoingContent, Place};
+use crate::pending::{Outgoing, OutgoingContent, PendingPlace};
 use crate::site::HostedId;
 use crate::status::Status;
 
@@ -30,7 +30,7 @@ impl Core {
         };
         conn.clear_deadline();
         self.pending.release(conn.state().place);
-        conn.state().place = Place::NONE;
+        conn.state().place = PendingPlace::NONE;
         let (site, status, body_len) = response;
         let mut own = self.downloads.spare_own();
         own.extend_from_slice(&self.out);

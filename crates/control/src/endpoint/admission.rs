@@ -1,4 +1,4 @@
-//! The places for connections of an endpoint. Whoever makes the least use of a place gives way.
+//! Decides which connections of an endpoint may stay. Whoever makes the least use of a place gives way.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,11 +8,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// Maximum number of connections at once on one endpoint.
 pub(super) const MAX_CONNECTIONS: usize = 16;
 
-/// Places for [`MAX_CONNECTIONS`] connections. If all are taken, the oldest connection that has not
-/// sent a complete request gives way to a new one. A connection whose request is being answered
-/// keeps its place.
+/// Admits [`MAX_CONNECTIONS`] connections. After that, the oldest connection that has not sent a
+/// complete request gives way to a new one. A connection whose request is being answered keeps its
+/// place.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct Admission {
     free: Arc<Semaphore>,
     waiting: Arc<Waiting>,
 }
@@ -21,15 +21,15 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct Waiting(Mutex<VecDeque<Arc<Notify>>>);
 
-/// The place of one connection. It is free again when this value is dropped.
+/// The place of an admitted connection. It is free again when this value is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Admitted {
     _permit: OwnedSemaphorePermit,
     leave: Arc<Notify>,
     waiting: Arc<Waiting>,
 }
 
-impl Places {
+impl Admission {
     pub(super) fn new() -> Self {
         Self {
             free: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
@@ -39,7 +39,7 @@ impl Places {
 
     /// Takes a place for a new connection, and waits while every place is used for an answer. Only
     /// one task may take places.
-    pub(super) async fn take(&self) -> Place {
+    pub(super) async fn admit(&self) -> Admitted {
         if self.free.available_permits() == 0
             && let Some(oldest) = self.waiting.list().pop_front()
         {
@@ -48,7 +48,7 @@ impl Places {
         let permit = Arc::clone(&self.free).acquire_owned().await;
         let leave = Arc::new(Notify::new());
         self.waiting.list().push_back(Arc::clone(&leave));
-        Place {
+        Admitted {
             _permit: permit.expect("the semaphore is never closed"),
             leave,
             waiting: Arc::clone(&self.waiting),
@@ -56,7 +56,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl Admitted {
     /// Notes that the request is complete, so the connection keeps its place.
     pub(super) fn use_for_answer(&self) {
         let is_own = |other: &Arc<Notify>| Arc::ptr_eq(other, &self.leave);
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Admitted {
     fn drop(&mut self) {
         // Only a connection that is still there can give way.
         self.use_for_answer();
@@ -99,15 +99,15 @@ mod tests {
 
     #[test]
     fn the_oldest_connection_without_a_request_gives_way() {
-        let places = Places::new();
+        let admission = Admission::new();
         let mut held: Vec<_> = (0..MAX_CONNECTIONS)
-            .map(|_| now(places.take()).unwrap())
+            .map(|_| now(admission.admit()).unwrap())
             .collect();
         held[0].use_for_answer();
         drop(held.remove(1));
-        held.push(now(places.take()).unwrap());
+        held.push(now(admission.admit()).unwrap());
         assert!(held.iter().all(|place| now(place.must_leave()).is_none()));
-        let mut next = pin!(places.take());
+        let mut next = pin!(admission.admit());
         let mut context = Context::from_waker(Waker::noop());
         assert!(next.as_mut().poll(&mut context).is_pending());
         let leaving: Vec<_> = held
@@ -122,14 +122,14 @@ mod tests {
 
     #[test]
     fn connections_whose_requests_are_answered_stay() {
-        let places = Places::new();
+        let admission = Admission::new();
         let mut held: Vec<_> = (0..MAX_CONNECTIONS)
-            .map(|_| now(places.take()).unwrap())
+            .map(|_| now(admission.admit()).unwrap())
             .collect();
-        held.iter().for_each(Place::use_for_answer);
-        assert!(now(places.take()).is_none());
+        held.iter().for_each(Admitted::use_for_answer);
+        assert!(now(admission.admit()).is_none());
         assert!(held.iter().all(|place| now(place.must_leave()).is_none()));
         held.pop();
-        assert!(now(places.take()).is_some());
+        assert!(now(admission.admit()).is_some());
     }
 }
