@@ -47,7 +47,6 @@ use clap::{Args, Command, Subcommand};
 use self::command::prepared;
 use crate::endpoint::default_sockets;
 use crate::log;
-use crate::report::Lines;
 
 /// The option `--config`, for use with `#[command(flatten)]`. [`parse`] handles it.
 #[derive(Args, Clone, Debug, Default)]
@@ -105,11 +104,12 @@ fn program_defaults(command: &Command) -> OwnDefaults {
     }
 }
 
-/// Prints what a command `check` has found in each part of the content: lines about it, or an error.
+/// Prints what a command `check` has found in each part of the content: lines about it, each a label
+/// and a value, or an error.
 /// Returns the exit status.
-pub fn print_check<E: fmt::Display>(
+pub fn print_check<L: fmt::Display, E: fmt::Display>(
     program: &str,
-    found: impl IntoIterator<Item = Result<Lines, E>>,
+    found: impl IntoIterator<Item = Result<Vec<(L, String)>, E>>,
 ) -> ExitCode {
     let mut text = String::new();
     let mut failed = file_is_wrong();

@@ -19,8 +19,8 @@ pub struct CheckFailed {
 }
 
 /// Reads zones and prepares their answers, for `namestorm check`. Also keeps their records for transfers if
-/// `keeps_records` is set. Passes warnings and errors to `say`. For each good zone, passes one line about
-/// its size to `print`.
+/// `keeps_records` is set. Passes warnings and errors to `say`. For each good zone, passes its name and its
+/// size to `print`.
 ///
 /// # Errors
 ///
@@ -30,20 +30,20 @@ pub fn check(
     specs: &[ZoneSpec],
     keeps_records: bool,
     say: &mut dyn FnMut(String),
-    print: &mut dyn FnMut(String),
+    print: &mut dyn FnMut(String, String),
 ) -> Result<(), CheckFailed> {
     let files = ZoneFiles::new(Hashing::new(Form::default(), random_seed()));
     let files = files.keeping_records(keeps_records);
     let files = files.read(specs, all_cores(), say);
     for (apex, size) in files.sizes() {
-        print(format!(
-            "{}: {} names, {} records, {} packets, {} bytes",
-            name::Shown(apex),
+        let size = format!(
+            "{} names, {} records, {} packets, {} bytes",
             count(size.names as u64),
             count(size.records as u64),
             count(size.answers as u64),
             count(size.memory as u64),
-        ));
+        );
+        print(name::Shown(apex).to_string(), size);
     }
     files.warn_of_missing_delegations(&files.answers(), say);
     let unserved = files.unserved();

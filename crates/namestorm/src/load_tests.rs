@@ -611,7 +611,8 @@ fn check_prints_one_line_per_good_zone() {
     let checked = |specs: &[ZoneSpec]| {
         let (mut messages, mut printed) = (Vec::new(), Vec::new());
         let mut say = |line| messages.push(line);
-        let outcome = check(specs, false, &mut say, &mut |line| printed.push(line));
+        let mut print = |zone, size| printed.push(format!("{zone}: {size}"));
+        let outcome = check(specs, false, &mut say, &mut print);
         let error = outcome.err().map(|error| error.to_string());
         (error, messages.join("\n"), printed.join("\n"))
     };

@@ -1,6 +1,5 @@
 //! The command line of the DNS server.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
@@ -123,45 +122,19 @@ impl Serve {
     }
 }
 
-/// Writes lines to an output. A reader that stops early, such as `head`, does not cause an error.
-struct Lines<W> {
-    out: W,
-    failed: Option<io::Error>,
-}
-
-impl<W: Write> Lines<W> {
-    fn new(out: W) -> Self {
-        Self { out, failed: None }
-    }
-
-    /// Writes a line, unless an earlier write has failed.
-    fn print(&mut self, line: &str) {
-        if self.failed.is_none() {
-            self.failed = writeln!(self.out, "{line}").err();
-        }
-    }
-
-    /// Flushes the output. Returns the first error, unless the error is that the reader has stopped
-    /// reading.
-    fn finish(mut self) -> io::Result<()> {
-        let result = self.failed.map_or_else(|| self.out.flush(), Err);
-        match result {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            result => result,
-        }
-    }
-}
-
-/// Runs `namestorm check`. The error is a message for the operator.
-fn check(zones: &ZoneArgs, say: &mut dyn FnMut(String), out: impl Write) -> Result<(), StartError> {
+/// Checks the zones, and adds a line about each good one. The error is a message for the operator.
+fn check(
+    zones: &ZoneArgs,
+    say: &mut dyn FnMut(String),
+    lines: &mut Vec<(String, String)>,
+) -> Result<(), StartError> {
     let ((zones, wrong), clients) = (zones.found(), zones.transfer_clients());
     let keeps_records = clients.is_ok_and(|clients| !clients.is_empty());
-    let mut lines = Lines::new(out);
-    let checked = namestorm::check(&zones, keeps_records, say, &mut |line| lines.print(&line));
-    let written = lines.finish();
+    let checked = namestorm::check(&zones, keeps_records, say, &mut |zone, size| {
+        lines.push((zone, size));
+    });
     NoZones::tell(wrong, say)?;
-    checked?;
-    written.map_err(|error| format!("cannot write to standard output: {error}").into())
+    Ok(checked?)
 }
 
 fn main() -> ExitCode {
@@ -178,16 +151,13 @@ fn main() -> ExitCode {
             let zones = args.serve.zones.clone().with_zones(&args.files);
             let network = &args.serve.network;
             log::init(network.log, network.log_format);
-            let checked = check(&zones, &mut say, io::stdout());
+            let mut lines = Vec::new();
+            let checked = check(&zones, &mut say, &mut lines);
             let found = checked.err().into_iter();
             let found = found.chain(args.serve.options(&zones).check("namestorm"));
             let of_network = network.check("namestorm").into_iter().map(Into::into);
-            let mut failed = config::file_is_wrong();
-            for error in found.chain(of_network) {
-                log::error("namestorm", config::with_places(&error.to_string()));
-                failed = true;
-            }
-            ExitCode::from(u8::from(failed))
+            let found = found.chain(of_network).map(Err);
+            config::print_check("namestorm", [Ok(lines)].into_iter().chain(found))
         }
         Command::Config(what) => what.run(&parsed, &command, &[namestorm::own_defaults("port")]),
         Command::Zones(zones) => zones.run("namestorm"),
