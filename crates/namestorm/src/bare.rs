@@ -8,6 +8,7 @@ use crate::cookie::{Checked, Presented};
 use crate::cookie_check::{CookieCheck, Rest};
 use crate::counters::Counters;
 use crate::edns::{self, Edns};
+use crate::groups::{NO_GROUP, ReplyCounts};
 use crate::identity::Identity;
 use crate::options::{About, OptWriter};
 use crate::query::{HEADER_LEN, Header, QR, RD, additional_at};
@@ -60,20 +61,16 @@ impl BareReply {
         }
     }
 
-    /// Returns the response code of the reply.
-    pub(crate) fn rcode(&self) -> u16 {
-        self.rcode
-    }
-
-    /// Writes the header of the reply over that of the query, and returns the reply's OPT record, which may
-    /// be empty. The reply has nothing else.
+    /// Counts the reply, and writes its header over that of the query. Returns the reply's OPT record,
+    /// which may be empty. The reply has nothing else.
     pub(crate) fn write<'a>(
         self,
         message: &mut [u8],
         opt: &'a mut OptWriter,
         identity: &Identity,
-        counters: &mut Counters,
+        (counters, groups): (&mut Counters, &mut ReplyCounts),
     ) -> &'a [u8] {
+        groups.count(NO_GROUP, self.rcode);
         counters.replies[usize::from(self.rcode)] += 1;
         message[2..4].copy_from_slice(&self.flags.to_be_bytes());
         message[4..HEADER_LEN].fill(0);
@@ -106,11 +103,13 @@ mod tests {
         let mut message = [&header[..], rest].concat();
         let header = Header::parse(&message).unwrap();
         let (mut opt, mut counters) = (OptWriter::new(), Counters::default());
+        let mut groups = ReplyCounts::new();
         let client = SocketAddr::from(([192, 0, 2, 9], 4000));
         let cookies = CookieCheck::default();
         let bare = BareReply::to(&message, &header, client, &cookies, &mut counters);
         let rcode = bare.rcode;
-        let record = bare.write(&mut message, &mut opt, &Identity::default(), &mut counters);
+        let counts = (&mut counters, &mut groups);
+        let record = bare.write(&mut message, &mut opt, &Identity::default(), counts);
         let has_opt = !record.is_empty();
         assert_eq!(counters.replies[usize::from(rcode)], 1);
         assert_eq!(counters.edns, u64::from(has_opt));

@@ -182,6 +182,24 @@ impl Query {
         cookies.check(self.rest(message, edns), client(), counters)
     }
 
+    /// Writes the OPT record of the reply, which is empty for a query without one. `source` returns the
+    /// zone that the reply is from, and the cookie of the query.
+    #[inline(always)]
+    fn write_opt<'o, 'z>(
+        &self,
+        opt: &'o mut OptWriter,
+        identity: &Identity,
+        source: impl FnOnce() -> (Option<&'z ZoneAnswers>, Option<Checked>),
+        body: &Body<'_>,
+        counters: &mut Counters,
+    ) -> &'o [u8] {
+        let Some(edns) = self.edns else {
+            return &[];
+        };
+        counters.edns += 1;
+        opt.write(edns, body, || self.about(identity, source(), body))
+    }
+
     /// Returns what the options of the reply depend on: the zone that the reply is from, and the cookie
     /// of the query.
     fn about<'a>(
@@ -354,8 +372,8 @@ impl Responder {
             }
             _ => {
                 let bare = BareReply::to(message, &header, (context.peer)(), cookies, counters);
-                self.groups.count(NO_GROUP, bare.rcode());
-                return Some(Reply::bare(bare.write(message, opt, identity, counters)));
+                let counts = (counters, &mut self.groups);
+                return Some(Reply::bare(bare.write(message, opt, identity, counts)));
             }
         };
         let (question, hash) = (parsed.question, parsed.hash);
@@ -380,14 +398,8 @@ impl Responder {
             let question = (name, question.qtype, query.wants_signatures());
             assembler.assemble((answers, zone), question, parsed, context, counters)?
         };
-        let trail: &[u8] = match query.edns {
-            Some(edns) => {
-                counters.edns += 1;
-                let zone = zone.filter(|_| group != NO_GROUP);
-                opt.write(edns, &body, || query.about(identity, (zone, cookie), &body))
-            }
-            None => &[],
-        };
+        let source = || (zone.filter(|_| group != NO_GROUP), cookie);
+        let trail = query.write_opt(opt, identity, source, &body, counters);
         self.groups.count(group, body.rcode);
         let (mut reply, fields) = fit(&query, number, &body, trail, counters);
         reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);

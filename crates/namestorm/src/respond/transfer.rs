@@ -55,15 +55,9 @@ impl Responder {
         let source = known.and_then(|_| source(zone));
         let body = source.map_or_else(|error| error, |_| Body::empty(rcode::NOERROR));
         let counters = &mut self.counters;
-        let trail: &[u8] = match query.edns {
-            Some(edns) => {
-                counters.edns += 1;
-                let cookie = query.cookie(message, &self.cookies, || client, counters);
-                let about = || query.about(&self.identity, (zone, cookie), &body);
-                self.opt.write(edns, &body, about)
-            }
-            None => &[],
-        };
+        let cookie = query.cookie(message, &self.cookies, || client, counters);
+        let (opt, identity) = (&mut self.opt, &*self.identity);
+        let trail = query.write_opt(opt, identity, || (zone, cookie), &body, counters);
         let group = source.map_or(NO_GROUP, |(zone, _)| zone.group());
         self.groups.count(group, body.rcode);
         let (mut reply, fields) = fit(&query, ZoneNumber::NONE, &body, trail, counters);

@@ -104,8 +104,8 @@ impl Responder {
                 ..
             } = self;
             let bare = BareReply::to(message, &header, client, cookies, counters);
-            groups.count(NO_GROUP, bare.rcode());
-            return Some(Reply::bare(bare.write(message, opt, identity, counters)));
+            let counts = (counters, groups);
+            return Some(Reply::bare(bare.write(message, opt, identity, counts)));
         };
         Some(self.without_records(message, &query, client.ip(), |_, _| (rcode, 0)))
     }
@@ -149,13 +149,7 @@ impl Responder {
         let (rcode, flags) = choose(cookie, counters);
         groups.count(NO_GROUP, rcode);
         let body = Body::empty(rcode);
-        let trail: &[u8] = match query.edns {
-            Some(edns) => {
-                counters.edns += 1;
-                opt.write(edns, &body, || query.about(identity, (None, cookie), &body))
-            }
-            None => &[],
-        };
+        let trail = query.write_opt(opt, identity, || (None, cookie), &body, counters);
         let (mut reply, mut fields) = fit(query, ZoneNumber::NONE, &body, trail, counters);
         fields[0] |= (flags >> 8) as u8;
         reply.rewritten = place(message, &query.question, expanded, head, &fields);
