@@ -143,6 +143,7 @@ mod tcp;
 mod tcp_counts;
 mod terminal;
 mod trace;
+mod transitions;
 mod udp;
 pub mod units;
 mod watch;

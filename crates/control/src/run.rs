@@ -35,6 +35,7 @@ use crate::signals::{self, Harmless, Request, Signals, Stop};
 use crate::status::Phase;
 use crate::status_log::StatusLog;
 use crate::supervisor::Supervisor;
+use crate::transitions;
 use crate::watch::Watcher;
 use crate::worker::Ready;
 use crate::workers::{Event, Outcome, Workers};
@@ -376,41 +377,27 @@ impl Watch<'_> {
 
     /// Stops the workers after the first signal.
     fn stop(&self, workers: &mut Workers<'_>) {
-        let is_waiting = self.server.phase() == Phase::Waiting;
         // Before the start block there is nothing to drain.
-        if workers.is_serving() && !is_waiting {
+        if workers.is_serving() && self.server.phase() != Phase::Waiting {
             self.announce_drain();
         }
-        self.server.note_stopping();
         self.supervisor.stopping();
-        // Without an interface, no connection can finish.
-        if is_waiting {
-            workers.stop_at_once();
-        } else {
-            workers.stop();
-        }
+        transitions::stop(workers, &self.server);
     }
 
     /// Handles a removal of the interface, or its return.
     fn handle_removal(&self, removal: Removal, workers: &mut Workers<'_>) {
-        if workers.is_stopping() {
-            return;
-        }
-        match removal {
-            Removal::Waits => {
+        match transitions::handle_removal(removal, workers, &self.server) {
+            Some(Phase::Waiting) => {
                 let name = self.server.interface().read().name;
                 let waiting = format!("until there is an interface {name} again");
-                self.server.note_waiting();
                 self.supervisor.waiting(&format!("waiting {waiting}"));
                 let mut block = Block::default();
                 block.line("waiting", waiting);
                 log::print("waiting", &block);
             }
-            Removal::GoesOn => {
-                self.server.note_serving_again();
-                self.supervisor.serving(self.serving.clone());
-            }
-            Removal::Ends(error) => workers.fail(error),
+            Some(_) => self.supervisor.serving(self.serving.clone()),
+            None => {}
         }
     }
 

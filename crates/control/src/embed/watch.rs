@@ -11,8 +11,8 @@ use crate::notices::Notices;
 use crate::observed::Observed;
 use crate::report::Block;
 use crate::returning::ReturningInterface;
-use crate::status::Phase;
 use crate::status_log::{self, StatusLog};
+use crate::transitions;
 use crate::worker::Ready;
 use crate::workers::Workers;
 
@@ -52,7 +52,7 @@ impl Watch<'_> {
             }
             let rest = next_log.min(next_look).saturating_duration_since(now);
             match self.inbox.recv_timeout(rest) {
-                Ok(Message::Stop(Haste::Drain)) => self.stop(workers),
+                Ok(Message::Stop(Haste::Drain)) => transitions::stop(workers, self.observed),
                 Ok(Message::Stop(Haste::AtOnce)) | Err(RecvTimeoutError::Disconnected) => {
                     self.observed.note_stopping();
                     workers.stop_at_once();
@@ -78,22 +78,7 @@ impl Watch<'_> {
     fn look(&mut self, now: Instant, workers: &mut Workers<'_>) {
         self.follower.step(now, self.interface);
         while let Ok(removal) = self.removals.try_recv() {
-            match removal {
-                _ if workers.is_stopping() => {}
-                Removal::Waits => self.observed.note_waiting(),
-                Removal::GoesOn => self.observed.note_serving_again(),
-                Removal::Ends(error) => workers.fail(error),
-            }
+            transitions::handle_removal(removal, workers, self.observed);
         }
-    }
-
-    fn stop(&self, workers: &mut Workers<'_>) {
-        // Without an interface, no connection can finish.
-        if self.observed.phase() == Phase::Waiting {
-            workers.stop_at_once();
-        } else {
-            workers.stop();
-        }
-        self.observed.note_stopping();
     }
 }
