@@ -1,16 +1,13 @@
 //! Tests the DNS examples with `dig`, which uses this host's kernel.
 
-mod rig;
-
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
-
-use rig::Example;
+use testkit::rig::Server;
 
 /// Returns the output of `dig` with these arguments.
-fn dig(example: &Example, arguments: &[&str]) -> String {
+fn dig(example: &Server, arguments: &[&str]) -> String {
     let server = format!("@{}", example.addresses[0]);
     let output = example.beside(|| {
         let mut dig = Command::new("dig");
@@ -24,7 +21,7 @@ fn dig(example: &Example, arguments: &[&str]) -> String {
 
 #[test]
 fn clock_name() {
-    let example = Example::start(env!("CARGO_BIN_EXE_clock_name"), &[]);
+    let example = Server::start(env!("CARGO_BIN_EXE_clock_name"), &[]);
     let text = |how: &str| dig(&example, &["+short", how, "clock.test", "TXT"]);
     let seconds = |how: &str| -> u64 {
         let text = text(how);

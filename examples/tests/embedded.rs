@@ -1,19 +1,12 @@
 //! Tests the example `embedded`, which has its own runtime. Its clients use this host's kernel, in
 //! a network namespace that exists only during the test. Needs root.
 
-#[path = "rig/lines.rs"]
-mod lines;
-
-use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
-use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
-use lines::Lines;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use testkit::rig::{self, Lines};
 
 /// Maximum time to wait for the example, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,15 +34,7 @@ impl Running {
 
     /// Runs `work` on a thread in the namespace, where it uses the host's end of the link.
     fn beside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.child.id())).unwrap();
-        thread::scope(|scope| {
-            let client = scope.spawn(|| {
-                let network = Some(LinkNameSpaceType::Network);
-                move_into_link_name_space(namespace.as_fd(), network).unwrap();
-                work()
-            });
-            client.join().unwrap()
-        })
+        rig::beside(&self.child, work)
     }
 
     /// Waits for the process to end. Returns the remaining lines of its output, its errors, and its

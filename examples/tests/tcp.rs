@@ -1,13 +1,10 @@
 //! Tests the TCP examples with clients that use this host's kernel.
 
-mod rig;
-
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
-
-use rig::Example;
+use testkit::rig::Server;
 
 /// Maximum time to wait for an example, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +30,7 @@ fn talk(mut stream: TcpStream, pieces: &[&[u8]]) -> Vec<u8> {
 
 #[test]
 fn tcp_line_echo() {
-    let example = Example::start(env!("CARGO_BIN_EXE_tcp_line_echo"), &[]);
+    let example = Server::start(env!("CARGO_BIN_EXE_tcp_line_echo"), &[]);
     for address in &example.addresses {
         let talk = |pieces: &[&[u8]]| example.beside(|| talk(connect(*address, 7), pieces));
         assert_eq!(talk(&[b"hello\nstorm\n"]), b"hello\nstorm\n");
@@ -76,7 +73,7 @@ fn large_body() {
     let piece: Vec<u8> = (0..PIECE)
         .map(|at| (at ^ at >> 8 ^ at >> 16) as u8)
         .collect();
-    let example = Example::start(env!("CARGO_BIN_EXE_large_body"), &[]);
+    let example = Server::start(env!("CARGO_BIN_EXE_large_body"), &[]);
     let url = format!("http://{}:8080/", example.addresses[0]);
     example.beside(|| {
         curl(&[&url], |mut body| {
@@ -118,7 +115,7 @@ fn large_body() {
 fn kv_get() {
     let long = "v".repeat(5_000);
     let pairs = ["sand=yellow", "storm=", &*format!("long={long}")];
-    let example = Example::start(env!("CARGO_BIN_EXE_kv_get"), &pairs);
+    let example = Server::start(env!("CARGO_BIN_EXE_kv_get"), &pairs);
     for address in &example.addresses {
         let ask = |bytes: &[u8]| {
             let answer = example.beside(|| talk(connect(*address, 7_000), &[bytes]));
@@ -143,7 +140,7 @@ fn kv_get() {
 
 #[test]
 fn later() {
-    let example = Example::start(env!("CARGO_BIN_EXE_later"), &[]);
+    let example = Server::start(env!("CARGO_BIN_EXE_later"), &[]);
     for address in &example.addresses {
         example.beside(|| {
             let ask = |lines: &[u8]| talk(connect(*address, 7_001), &[lines]);
@@ -177,7 +174,7 @@ fn later() {
 
 #[test]
 fn later_answers_busy_when_its_thread_has_too_much_to_do() {
-    let example = Example::start(env!("CARGO_BIN_EXE_later"), &[]);
+    let example = Server::start(env!("CARGO_BIN_EXE_later"), &[]);
     let address = example.addresses[0];
     let answers = example.beside(|| {
         let mut clients: Vec<_> = (0..1_200).map(|_| connect(address, 7_001)).collect();
@@ -215,7 +212,7 @@ fn memc(tool: &str, address: IpAddr, arguments: &[&str]) -> Option<Vec<u8>> {
 
 #[test]
 fn memcached() {
-    let example = Example::start(env!("CARGO_BIN_EXE_memcached"), &["--workers", "2"]);
+    let example = Server::start(env!("CARGO_BIN_EXE_memcached"), &["--workers", "2"]);
     let address = example.addresses[0];
     let folder = tempfile::tempdir().unwrap();
     example.beside(|| {
@@ -276,7 +273,7 @@ fn memcached() {
 
 #[test]
 fn memcached_under_200_clients() {
-    let example = Example::start(
+    let example = Server::start(
         env!("CARGO_BIN_EXE_memcached"),
         &["--workers", "2", "--fault", "drop=0.01,seed=7"],
     );
@@ -318,7 +315,7 @@ fn memcached_under_200_clients() {
 
 #[test]
 fn events_for_a_thousand_clients() {
-    let example = Example::start(env!("CARGO_BIN_EXE_events"), &[]);
+    let example = Server::start(env!("CARGO_BIN_EXE_events"), &[]);
     let url = format!("http://{}:8081/", example.addresses[0]);
     example.beside(|| {
         let mut curl = Command::new("curl");

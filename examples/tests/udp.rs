@@ -1,12 +1,9 @@
 //! Tests the UDP examples with clients that use this host's kernel.
 
-mod rig;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
-
-use rig::Example;
+use testkit::rig::Server;
 
 /// Maximum time to wait for an answer, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,7 +25,7 @@ fn socket(server: IpAddr, port: u16) -> UdpSocket {
 
 /// Runs `program`, and asserts that it echoes every datagram unchanged.
 fn echoes(program: &str) {
-    let example = Example::start(program, &[]);
+    let example = Server::start(program, &[]);
     for address in &example.addresses {
         example.beside(|| {
             let socket = socket(*address, 7);
@@ -64,7 +61,7 @@ fn reflect() {
 
 #[test]
 fn ntp() {
-    let example = Example::start(env!("CARGO_BIN_EXE_ntp"), &[]);
+    let example = Server::start(env!("CARGO_BIN_EXE_ntp"), &[]);
     for address in &example.addresses {
         example.beside(|| {
             check_fields(*address);

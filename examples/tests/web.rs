@@ -1,13 +1,10 @@
 //! Tests the example `counter` with `curl` and plain TCP clients.
 
-mod rig;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
-
-use rig::Example;
+use testkit::rig::Server;
 
 /// Maximum time to wait for an answer, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -28,7 +25,7 @@ fn counter() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("index.html"), "a page\n").unwrap();
     let path = folder.path().to_str().unwrap();
-    let example = Example::start(env!("CARGO_BIN_EXE_counter"), &[path]);
+    let example = Server::start(env!("CARGO_BIN_EXE_counter"), &[path]);
     let mut count = 0;
     for url in ["http://{}:8080", "http://[{}]:8080"] {
         let address = example.addresses[usize::from(url.contains('['))].to_string();
@@ -106,7 +103,7 @@ fn counter_under_200_clients() {
     std::fs::write(folder.path().join("index.html"), PAGE.repeat(2_000)).unwrap();
     let path = folder.path().to_str().unwrap();
     let arguments = [path, "--workers", "2", "--fault", "drop=0.01,seed=5"];
-    let example = Example::start(env!("CARGO_BIN_EXE_counter"), &arguments);
+    let example = Server::start(env!("CARGO_BIN_EXE_counter"), &arguments);
     let address = (example.addresses[0], 8_080);
     let clients: Vec<_> = (0..200)
         .map(|number| {

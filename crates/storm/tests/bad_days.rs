@@ -2,8 +2,6 @@
 //! lost, and serves on. Needs root.
 
 mod content;
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use content::content;
-use rig::Example;
+use testkit::rig::Server;
 
 /// Maximum time to wait for something, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -24,10 +22,10 @@ const STORM: &str = env!("CARGO_BIN_EXE_storm");
 const WITH_LOG: &str = "ip link set lo up; exec 2> \"$0\"; exec \"$@\"";
 
 /// Starts the server with its log in a file.
-fn start(log: &Path, arguments: &[&str]) -> Example {
+fn start(log: &Path, arguments: &[&str]) -> Server {
     let log = log.to_str().unwrap();
     let line = [&["-c", WITH_LOG, log, STORM, "serve"], arguments].concat();
-    Example::start("sh", &line)
+    Server::start("sh", &line)
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {
@@ -37,7 +35,7 @@ fn output(program: &str, arguments: &[&str]) -> String {
 }
 
 /// Checks that both servers answer.
-fn serves(storm: &Example) {
+fn serves(storm: &Server) {
     let address = storm.addresses[0];
     storm.beside(|| {
         let page = output("curl", &["-s", "-m", "20", &format!("http://{address}/")]);

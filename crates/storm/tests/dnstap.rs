@@ -2,8 +2,6 @@
 //! that it is skipped if a program is not installed (`apt-get install fstrm-bin bind9-dnsutils`).
 
 mod content;
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
 
 use std::fs::{self, Permissions};
 use std::net::IpAddr;
@@ -14,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use content::content;
-use rig::Example;
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::rig::Server;
 
 const STORM: &str = env!("CARGO_BIN_EXE_storm");
 const TYPE: &str = "protobuf:dnstap.Dnstap";
@@ -114,10 +112,10 @@ impl Drop for Collector {
 }
 
 /// Starts a server with this content, whose messages go to `to`.
-fn start([www, zone, socket]: &[String; 3], to: &str) -> Example {
+fn start([www, zone, socket]: &[String; 3], to: &str) -> Server {
     let content = ["serve", "--web", www, "--zone", zone];
     let others = ["--control-socket", socket, "--dnstap", to];
-    Example::start(STORM, &[&content[..], &others].concat())
+    Server::start(STORM, &[&content[..], &others].concat())
 }
 
 #[test]

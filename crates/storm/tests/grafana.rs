@@ -1,16 +1,14 @@
 //! Checks the Grafana dashboard and the guide against the metrics of a running `storm`. Needs root.
 
 mod content;
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
 
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use content::content;
-use rig::Example;
 use serde_json::Value;
+use testkit::rig::Server;
 
 const STORM: &str = env!("CARGO_BIN_EXE_storm");
 const DASHBOARD: &str = include_str!("../../../packaging/grafana.json");
@@ -27,7 +25,7 @@ fn exported() -> String {
     let at = ["--control-socket", socket];
     let content = ["serve", "--web", www, "--zone", zone];
     let arguments = [&content[..], &["--notify", "127.0.0.1"], &at].concat();
-    let storm = Example::start(STORM, &arguments);
+    let storm = Server::start(STORM, &arguments);
     // The outcome does not matter: a failed reload is a last reload too.
     Command::new(STORM).arg("reload").args(at).output().unwrap();
     // Workers publish their counts for the first time soon after the start.

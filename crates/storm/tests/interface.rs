@@ -4,18 +4,17 @@
 //! Server and client are in two network namespaces without names, so the kernel removes them with
 //! their last process.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tempfile::TempDir;
+use testkit::rig;
 
 /// Maximum time until an effect is seen, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -46,15 +45,7 @@ impl Process {
 
     /// Runs `work` on a thread in the process's namespace.
     fn beside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        let namespace = File::open(self.namespace()).unwrap();
-        thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                let network = Some(LinkNameSpaceType::Network);
-                move_into_link_name_space(namespace.as_fd(), network).unwrap();
-                work()
-            });
-            inside.join().unwrap()
-        })
+        rig::beside(&self.0, work)
     }
 
     /// Runs a command in the process's namespace. Returns its output, or `None` if it fails.

@@ -1,15 +1,11 @@
 //! Tests that `storm serve` follows links out of the folder if it may, also after its threads have
 //! dropped their rights. Needs root.
 
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-use rig::Example;
+use testkit::rig::Server;
 
 const STORM: &str = env!("CARGO_BIN_EXE_storm");
 const ZONE: &str = "@ 60 IN SOA a a 1 1 1 1 1\n@ 60 IN NS a\na 60 IN A 192.0.2.1\n";
@@ -73,7 +69,7 @@ fn links_to_other_folders_are_followed_after_a_reload_too() {
         "--sandbox",
         "auto",
     ];
-    let storm = Example::start(STORM, &arguments);
+    let storm = Server::start(STORM, &arguments);
     let address = storm.addresses[0];
     let get = |path: &str| run("curl", &["-sS", &format!("http://{address}{path}")]);
     storm.beside(|| {

@@ -2,8 +2,6 @@
 //! root.
 
 mod content;
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -17,8 +15,8 @@ use content::content;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use rig::Example;
 use serde_json::Value;
+use testkit::rig::Server;
 
 const STORM: &str = env!("CARGO_BIN_EXE_storm");
 /// Size of a file that does not fit in the buffers of a client that does not read.
@@ -55,12 +53,12 @@ fn wait_for(socket: &str, filter: &[&str], is_it: impl Fn(&[Value]) -> bool) -> 
     panic!("{rows:#?}");
 }
 
-fn start(folder: &Path) -> (Example, String) {
+fn start(folder: &Path) -> (Server, String) {
     let [www, zone, socket] = content(folder, "www");
     fs::write(Path::new(&www).join("large"), vec![b'x'; LARGE]).unwrap();
     let arguments = ["serve", "--web", &www, "--zone", &zone, "--workers", "2"];
     let socket_arguments = ["--control-socket", &socket];
-    let storm = Example::start(STORM, &[&arguments[..], &socket_arguments].concat());
+    let storm = Server::start(STORM, &[&arguments[..], &socket_arguments].concat());
     (storm, socket)
 }
 

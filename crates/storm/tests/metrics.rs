@@ -1,14 +1,10 @@
 //! Compares the metrics of `storm serve` with what its clients have counted. Needs root.
 
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-use rig::Example;
+use testkit::rig::Server;
 
 const ZONE: &str = "\
 $ORIGIN storm.test.
@@ -60,7 +56,7 @@ fn at_rest_the_metrics_equal_what_the_clients_counted() {
         [www, zone, socket, questions].map(|path| path.to_str().unwrap());
     let arguments = ["serve", "--web", www, "--zone", zone, "--workers", "2"];
     let arguments = [&arguments[..], &["--control-socket", socket]].concat();
-    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let storm = Server::start(env!("CARGO_BIN_EXE_storm"), &arguments);
     let address = storm.addresses[0];
     storm.beside(|| {
         let statuses = |path: &str, more: &[&str]| {

@@ -1,14 +1,10 @@
 //! Tests what `storm serve` tells a service manager, from threads in the sandbox. Needs root.
 
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
-
-use rig::Example;
+use testkit::rig::Server;
 
 /// Maximum time to wait for a message, after which the test fails.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -44,7 +40,7 @@ fn a_service_manager_hears_of_start_reload_and_stop() {
     let program = env!("CARGO_BIN_EXE_storm");
     let mut arguments = vec![&*variable, "WATCHDOG_USEC=400000", program];
     arguments.extend(["serve", "--web", &www, "--zone", &zone]);
-    let mut storm = Example::start("env", &arguments);
+    let mut storm = Server::start("env", &arguments);
     assert_eq!(next(&manager), "STATUS=loading the content");
     let ready = next(&manager);
     let status = ready.strip_prefix("READY=1\n").expect(&ready).to_owned();

@@ -2,13 +2,11 @@
 //! `cargo xtask test` runs it as a step of its own.
 
 mod content;
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
 
 use std::process::Command;
 
 use content::content;
-use rig::Example;
+use testkit::rig::Server;
 
 /// Port of the page. Only the test's own network namespace has it.
 const PORT: u16 = 9153;
@@ -36,7 +34,7 @@ fn a_browser_shows_the_figures_and_finds_no_error() {
     let arguments = ["serve", "--web", www, "--zone", zone, "--workers", "2"];
     let socket = ["--control-socket", socket];
     let arguments = [&arguments[..], &["--metrics-listen", &listen], &socket].concat();
-    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let storm = Server::start(env!("CARGO_BIN_EXE_storm"), &arguments);
     let (page, log) = storm.beside(|| {
         succeed("ip", &["link", "set", "lo", "up"]);
         let site = format!("http://{}/", storm.addresses[0]);

@@ -1,9 +1,6 @@
 //! Tests `storm serve`: its service to clients that use this host's kernel, and its error messages.
 //! Needs root.
 
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
-
 use std::fs;
 use std::io::ErrorKind::ConnectionRefused;
 use std::io::{Read as _, Write as _};
@@ -12,8 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-use rig::Example;
+use testkit::rig::Server;
 
 const ZONE: &str = "\
 $ORIGIN storm.test.
@@ -62,7 +58,7 @@ fn one_interface_serves_web_and_dns() {
         ),
     ] {
         let arguments = [&["serve", "--web", place, "--zone", zone], ports].concat();
-        let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+        let storm = Server::start(env!("CARGO_BIN_EXE_storm"), &arguments);
         storm.beside(|| {
             for address in &storm.addresses {
                 let got = output("curl", &["-s", "-g", &url(address, web)]);
@@ -163,7 +159,7 @@ fn sighup_reloads_the_folder_and_the_zones() {
     let [www, pattern] = ["www/", "*.zone"].map(|name| folder.path().join(name));
     let [www, pattern] = [&www, &pattern].map(|path| path.to_str().unwrap());
     let arguments = ["serve", "--web", www, "--zones-from", pattern];
-    let mut storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let mut storm = Server::start(env!("CARGO_BIN_EXE_storm"), &arguments);
     let address = storm.addresses[0];
     let server = format!("@{address}");
     let get = |path: &str| output("curl", &["-s", &(url(&address, 80) + path)]);
@@ -233,7 +229,7 @@ fn the_control_socket_reloads_and_tells() {
     let at_socket = ["--control-socket", socket];
     let arguments = ["serve", "--web", www, "--zone", zone_file];
     let arguments = [&arguments[..], &at_socket].concat();
-    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let storm = Server::start(env!("CARGO_BIN_EXE_storm"), &arguments);
     let url = url(&storm.addresses[0], 80);
     let get = || output("curl", &["-s", &url]);
     let command = |words: &[&str]| {
@@ -320,7 +316,7 @@ fn requests_and_queries_are_logged() {
         "--query-log",
         query_file,
     ]);
-    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let storm = Server::start(env!("CARGO_BIN_EXE_storm"), &arguments);
     let address = storm.addresses[0];
     let (url, server) = (url(&address, 80), format!("@{address}"));
     let get = |agent: &str| output("curl", &["-s", "-A", agent, &url]);
@@ -370,7 +366,7 @@ fn changes_are_seen_without_a_command() {
     let [www, pattern] = ["www", "*.zone"].map(|name| folder.path().join(name));
     let [www, pattern] = [&www, &pattern].map(|path| path.to_str().unwrap());
     let arguments = ["serve", "--watch", "--web", www, "--zones-from", pattern];
-    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let storm = Server::start(env!("CARGO_BIN_EXE_storm"), &arguments);
     let address = storm.addresses[0];
     let server = format!("@{address}");
     storm.beside(|| {
@@ -409,7 +405,7 @@ fn the_end_of_the_drain_cuts_what_is_stuck() {
     fs::write(&zone, ZONE).unwrap();
     let [www, zone] = [&www, &zone].map(|path| path.to_str().unwrap());
     let arguments = ["serve", "--web", www, "--zone", zone, "--drain", "2s"];
-    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let storm = Server::start(env!("CARGO_BIN_EXE_storm"), &arguments);
     let address = storm.addresses[0];
     // Once the second request is answered, the server has the part of the first one.
     let [mut slow, mut stuck] = storm.beside(|| {
@@ -451,7 +447,7 @@ fn a_download_outlives_the_request_to_stop() {
     fs::write(&zone, ZONE).unwrap();
     let [www, zone] = [&www, &zone].map(|path| path.to_str().unwrap());
     let arguments = ["serve", "--web", www, "--zone", zone];
-    let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+    let storm = Server::start(env!("CARGO_BIN_EXE_storm"), &arguments);
     let address = storm.addresses[0];
     let mut slow = storm.beside(|| {
         let url = url(&address, 80) + "large";

@@ -1,16 +1,12 @@
 //! Serves several web sites from one process, as a configuration file describes them. Needs root.
 
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
-
 use std::fs;
 use std::net::{IpAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-use rig::Example;
+use testkit::rig::Server;
 
 const STORM: &str = env!("CARGO_BIN_EXE_storm");
 const ZONE: &str = "@ 60 IN SOA a a 1 1 1 1 1\n@ 60 IN NS a\na 60 IN A 192.0.2.1\n";
@@ -90,7 +86,7 @@ fn each_site_has_its_port_or_its_addresses() {
     );
     let [config, socket] = prepare(folder.path(), &sites);
     let arguments = ["serve", "--config", &config, "--control-socket", &socket];
-    let storm = Example::start(STORM, &arguments);
+    let storm = Server::start(STORM, &arguments);
     assert_eq!(storm.addresses[0], v4);
     let page = |address: &IpAddr, port: u16| {
         let host = match address {
@@ -168,7 +164,7 @@ fn sites_of_one_port_have_their_own_logs_and_counts() {
     );
     let [config, socket] = prepare(folder.path(), &sites);
     let arguments = ["serve", "--config", &config, "--control-socket", &socket];
-    let storm = Example::start(STORM, &arguments);
+    let storm = Server::start(STORM, &arguments);
     let url = format!("http://{}/", storm.addresses[0]);
     storm.beside(|| {
         for (host, page) in [
@@ -429,7 +425,7 @@ fn limits_of_a_site_hold_only_for_this_site() {
     );
     assert!(lines[1].contains("storm.toml:3:1"), "{shown}");
     let arguments = ["serve", "--config", &config, "--control-socket", &socket];
-    let storm = Example::start(STORM, &arguments);
+    let storm = Server::start(STORM, &arguments);
     let address = storm.addresses[0];
     let connect = |port: u16| {
         let time = Duration::from_millis(300);

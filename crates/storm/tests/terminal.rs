@@ -2,16 +2,14 @@
 //! tmux, so `cargo xtask test` runs it as a step of its own.
 
 mod content;
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use content::content;
-use rig::Example;
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::rig::Server;
 
 /// Maximum time until the screen shows something, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -74,7 +72,7 @@ fn status_is_a_page_that_follows_its_server() {
         "--control-socket",
         socket,
     ];
-    let storm = Example::start(STORM, &arguments);
+    let storm = Server::start(STORM, &arguments);
     let command = format!("{STORM} status --control-socket {socket}; echo \"status $?\"; cat");
     let tmux = Tmux::start(folder.path().join("tmux"), &command);
     let screen = tmux.wait_for("server", |screen| screen.contains("serving"));
@@ -116,7 +114,7 @@ fn status_is_a_page_that_follows_its_server() {
     tmux.wait_for("word of the lost server", |screen| {
         screen.contains("no answer, trying again:")
     });
-    let again = Example::start(STORM, &arguments);
+    let again = Server::start(STORM, &arguments);
     tmux.wait_for("new server", |screen| !screen.contains("no answer"));
     tmux.run(&["send-keys", "q"]);
     tmux.wait_for("end", |screen| screen.contains("status 0"));
@@ -132,7 +130,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     let [www, zone, socket] = &content(folder.path(), "www");
     let mut arguments = vec!["serve", "--web", www, "--zone", zone];
     arguments.extend(["--control-socket", socket]);
-    let storm = Example::start(STORM, &arguments);
+    let storm = Server::start(STORM, &arguments);
     let note = folder.path().join("pid");
     let note = note.to_str().unwrap();
     // The shell becomes the page, so the number that it notes is the page's.

@@ -1,8 +1,6 @@
 //! Looks at the zones of a running `storm`, and changes them. Needs root.
 
 mod content;
-#[path = "../../../examples/tests/rig/mod.rs"]
-mod rig;
 
 use std::fs::{self, Permissions};
 use std::net::IpAddr;
@@ -13,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use content::content;
-use rig::Example;
 use serde_json::Value;
+use testkit::rig::Server;
 
 const STORM: &str = env!("CARGO_BIN_EXE_storm");
 /// Maximum time to wait for a change, after which a test fails.
@@ -37,7 +35,7 @@ fn zones(socket: &str) -> Vec<Value> {
 }
 
 /// Starts a server whose zone is in the folder `zones` in `base`.
-fn start(folder: &Path, base: &Path, more: &[&str]) -> (Example, String) {
+fn start(folder: &Path, base: &Path, more: &[&str]) -> (Server, String) {
     let [www, zone, socket] = content(folder, "www");
     let own = base.join("zones");
     fs::create_dir(&own).unwrap();
@@ -53,7 +51,7 @@ fn start(folder: &Path, base: &Path, more: &[&str]) -> (Example, String) {
         "--control-socket",
         &socket,
     ];
-    (Example::start(STORM, &[&arguments, more].concat()), socket)
+    (Server::start(STORM, &[&arguments, more].concat()), socket)
 }
 
 fn answers(server: IpAddr, name: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Helpers for the tests of several crates: plain values for frames and TCP segments, a smoltcp
-//! client and a simulated link. Two ports of this crate record or inspect frames.
+//! client and a simulated link. Two ports of this crate record or inspect frames. `rig` runs a server
+//! and its clients in a network namespace.
 //!
 //! This crate does not use the stack's code for headers, checksums or sequence numbers. It uses
 //! `etherparse`, smoltcp and code of this crate instead, so that tests find errors in the stack's
@@ -17,6 +18,8 @@ mod observer;
 mod outbox;
 mod packet;
 mod ranges;
+#[cfg(target_os = "linux")]
+pub mod rig;
 mod segment;
 pub mod smol;
 pub mod tsig;

@@ -9,12 +9,16 @@ use std::time::Duration;
 /// seconds on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Iterates over the lines of a process's output. Panics if a line does not arrive in time.
-pub(crate) struct Lines(Receiver<String>);
+/// Iterates over the lines of a process's output.
+///
+/// # Panics
+/// If a line does not arrive in time.
+#[derive(Debug)]
+pub struct Lines(Receiver<String>);
 
 impl Lines {
     /// Reads `output` on a separate thread.
-    pub(crate) fn of(output: impl Read + Send + 'static) -> Self {
+    pub fn of(output: impl Read + Send + 'static) -> Self {
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines() {
