@@ -62,7 +62,8 @@ impl DnsOptions<'_> {
         zones: ZoneArgs,
         say: &mut dyn FnMut(String),
     ) -> Result<Namestorm, StartError> {
-        Namestorm::load_from(zones, self.hash, self.mode, self.strict, say)
+        let program = Namestorm::load_from(zones, self.hash, self.strict, say)?;
+        Ok(program.with_mode(self.mode))
     }
 
     /// Returns what is wrong with the options, except with the zones themselves. `program` is the name

@@ -138,7 +138,6 @@ impl Namestorm {
     pub fn load_from(
         zones: ZoneArgs,
         form: Form,
-        mode: ReplyMode,
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<Self, StartError> {
@@ -146,7 +145,7 @@ impl Namestorm {
         let transfer_clients = zones.transfer_clients()?;
         let keeps_records = !transfer_clients.is_empty();
         let notifier = Notifier::open(&zones.secondaries()?)?;
-        let loaded = Self::load_noting(&specs, (form, keeps_records), mode, strict, say);
+        let loaded = Self::load_noting(&specs, (form, keeps_records), strict, say);
         NoZones::tell(wrong, say)?;
         let (this, files) = loaded?;
         if let Some(notifier) = &notifier {
@@ -178,11 +177,10 @@ impl Namestorm {
     pub fn load(
         specs: &[ZoneSpec],
         form: Form,
-        mode: ReplyMode,
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<Self, LoadError> {
-        Ok(Self::load_noting(specs, (form, false), mode, strict, say)?.0)
+        Ok(Self::load_noting(specs, (form, false), strict, say)?.0)
     }
 
     /// Same as [`load`](Self::load), but also returns the zones as they were read. `keeps_records` is
@@ -190,7 +188,6 @@ impl Namestorm {
     fn load_noting(
         specs: &[ZoneSpec],
         (form, keeps_records): (Form, bool),
-        mode: ReplyMode,
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<(Self, ZoneFiles), LoadError> {
@@ -222,7 +219,6 @@ impl Namestorm {
         let inventory = Arc::new(Inventory::default());
         inventory.note_served(&files);
         let this = Self {
-            mode,
             inventory: Some(inventory),
             unserved: (!unserved.is_empty()).then(|| summary(unserved)),
             files: specs.iter().map(|spec| spec.file.clone()).collect(),

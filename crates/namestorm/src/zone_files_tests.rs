@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use control::FileVersion;
 
 use super::*;
-use crate::{Form, LoadError, Namestorm, ReplyMode};
+use crate::{Form, LoadError, Namestorm};
 
 const GOOD: &str = "@ 60 IN SOA ns host 1 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
 
@@ -202,7 +202,7 @@ fn strict_refuses_broken_and_duplicate_zones() {
     let nameless = zone(folder.path(), "no..name", "nonsense\n");
     let load_saying = |specs: &[&ZoneSpec], strict, say: &mut dyn FnMut(String)| {
         let specs: Vec<_> = specs.iter().map(|spec| (*spec).clone()).collect();
-        Namestorm::load(&specs, Form::Wire, ReplyMode::Turnaround, strict, say)
+        Namestorm::load(&specs, Form::Wire, strict, say)
     };
     let load = |specs: &[&ZoneSpec], strict| load_saying(specs, strict, &mut |_| {});
     assert!(load(&[&good], true).is_ok());
@@ -241,7 +241,7 @@ fn loading_fails_without_a_good_zone() {
         for strict in [false, true] {
             let mut messages = Vec::new();
             let mut say = |line| messages.push(line);
-            let error = Namestorm::load(specs, Form::Wire, ReplyMode::MemCopy, strict, &mut say);
+            let error = Namestorm::load(specs, Form::Wire, strict, &mut say);
             assert!(matches!(error, Err(LoadError::Nothing)), "{error:?}");
             // The server exits, so no line may claim that it answers with SERVFAIL.
             assert_eq!(messages.len(), specs.len(), "{messages:?}");

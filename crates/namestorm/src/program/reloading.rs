@@ -166,7 +166,6 @@ mod tests {
     use crate::defence::DefenceArgs;
     use crate::key::Form;
     use crate::program::Namestorm;
-    use crate::service::ReplyMode;
     use crate::zone_args::ZoneArgs;
 
     const GOOD: &str = "@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
@@ -188,8 +187,7 @@ mod tests {
         let pattern = folder.path().join("*.zone");
         let options = ["", "--zones-from", pattern.to_str().unwrap()];
         let zones = Options::parse_from(options).zones;
-        let mode = ReplyMode::default();
-        let program = Namestorm::load_from(zones, Form::Wire, mode, false, &mut |_| {}).unwrap();
+        let program = Namestorm::load_from(zones, Form::Wire, false, &mut |_| {}).unwrap();
         let kept = |only| program.reload(only).unwrap().kept;
         assert!(kept(None).unwrap().contains("zones with errors: 1; "));
         assert_eq!(kept(Some("a.test")), None);
@@ -235,8 +233,7 @@ mod tests {
         let pattern = pattern.to_str().unwrap();
         let options = ["", "--zones-from", pattern, "--notify", &address];
         let zones = Options::parse_from(options).zones;
-        let mode = ReplyMode::default();
-        let program = Namestorm::load_from(zones, Form::Wire, mode, false, &mut |_| {}).unwrap();
+        let program = Namestorm::load_from(zones, Form::Wire, false, &mut |_| {}).unwrap();
         let readers = program.readers();
         let next = || next_notify(&secondary);
         thread::scope(|scope| {
@@ -294,8 +291,7 @@ mod tests {
             &keys,
         ];
         let Options { zones, defence } = Options::parse_from(options);
-        let mode = ReplyMode::default();
-        let program = Namestorm::load_from(zones, Form::Wire, mode, false, &mut |_| {}).unwrap();
+        let program = Namestorm::load_from(zones, Form::Wire, false, &mut |_| {}).unwrap();
         let program = program.with_defence(&defence, &Device::Auto).unwrap();
         let readers = program.readers();
         thread::scope(|scope| {
