@@ -63,7 +63,7 @@ fn a_reload_says_that_the_configuration_file_has_changed() {
     let folder = tempfile::tempdir().unwrap();
     let [config, socket] = prepare(folder.path(), &web("one", ""));
     let arguments = ["serve", "--config", &config, "--control-socket", &socket];
-    let storm = Example::start(STORM, &arguments);
+    let storm = Server::start(STORM, &arguments);
     let why = format!("; {config} has changed since the start, but a reload does not read options");
     for (is_changed, sites) in [(false, None), (true, Some(web("two", "")))] {
         if let Some(sites) = sites {
@@ -225,7 +225,7 @@ fn sites_of_one_port_keep_their_pages_through_reloads() {
     let sites = web("one", rules) + &web("two", "hosts = [\"two.test\"]\n");
     let [config, socket] = prepare(folder.path(), &sites);
     let arguments = ["serve", "--config", &config, "--control-socket", &socket];
-    let storm = Example::start(STORM, &arguments);
+    let storm = Server::start(STORM, &arguments);
     let url = format!("http://{}", storm.addresses[0]);
     let page = |host: &str, path: &str| {
         let field = format!("Host: {host}");
