@@ -19,7 +19,7 @@ const MAX_RULES: usize = 12;
 const WORDS: &str = "\
     /a/* /b/:splat|/:x/:y /:y/:x 302|/* /index.html 200|/gone /404.html 410!|/a |/b/|/:x|:splat|\
     https://c/:splat|//c|/\\\\|%2f|%0d%0a|%|*|:|?q|#f| 200| 301!| 404|!|\\n|\\n/|\\t| |/docs/|\
-    /index.html|/docs|X-A: b|/* X-A: b|/* ! X-A|/a Content-Type: a/b|/* Cache-Control: x|Vary: |, |/q id=:i /:i| k=v|?id=|&k=v|;";
+    /index.html|/docs|X-A: b|/* X-A: b|/* ! X-A|/a Content-Type: a/b|/*.html Link: c|/* Cache-Control: x|Vary: |, |/q id=:i /:i| k=v|?id=|&k=v|;";
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {

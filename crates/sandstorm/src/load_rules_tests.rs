@@ -72,7 +72,7 @@ fn the_rules_of_a_folder_are_used_and_not_served() {
         ),
         (
             "_headers",
-            "/*.css\n  A: 1\n/*\n  X-A: 1\n/a.css\n  X-A: 2\n",
+            "/:a.css\n  A: 1\n/*\n  X-A: 1\n/*.css\n  X-A: 2\n",
         ),
     ]);
     let (site, skipped) = load_with_messages(folder.path(), &Settings::default());

@@ -9,9 +9,11 @@
 //! |---|---|
 //! | rules for a domain, by country, language, role or cookie | only the path and the query decide |
 //! | rewrites to another site | the server is no proxy |
-//! | placeholders within a segment | a match needs no search |
+//! | placeholders within a segment, and several stars | a match needs no search |
+//! | text behind the star of a redirect | the star stands for the rest of the path |
 //! | placeholders in the host of a target | a client could choose where a redirect leads |
 
+mod field_pattern;
 mod hashed;
 mod headers;
 mod pattern;
@@ -82,6 +84,15 @@ pub enum RuleError {
     /// A star stands before the end of the path.
     #[error("a star stands before the end of the path; write it only at the end, or as %2A")]
     StarInside,
+    /// The path of a rule for fields has several stars.
+    #[error("the path has several stars; write only one, and the others as %2A")]
+    SeveralStars,
+    /// A placeholder stands behind the star.
+    #[error("{segment:?} stands behind the star; write no placeholder there, or a colon as %3A")]
+    PlaceholderBehindStar {
+        /// The segment.
+        segment: String,
+    },
     /// A segment begins with a colon and is no placeholder.
     #[error(
         "{segment:?} is no placeholder; write only letters, digits and underscores after the \

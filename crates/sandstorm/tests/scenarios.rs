@@ -123,6 +123,8 @@ fn site_with_rules() -> Site {
     for rule in [
         "/* X-Site: sand",
         "/docs/* Cache-Control: no-cache",
+        "/*.html X-Page: yes",
+        "/files/*/feed X-Feed: yes",
         "/docs/page Link: </style.css>; rel=preload",
         "/docs/page Content-Type: text/x-page",
         "/plain.conf ! X-Site",

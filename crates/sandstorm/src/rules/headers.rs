@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use arrayvec::ArrayVec;
 
-use super::pattern::Pattern;
+use super::field_pattern::FieldPattern;
 use super::{LineError, RuleError, excerpt, lines, without_comment};
 use crate::fields::{Fields, MAX_FIELDS_LEN};
 
@@ -50,7 +50,7 @@ pub(crate) fn is_for_errors(name: &str) -> bool {
 /// A rule as an option is parsed from `PATTERN NAME: VALUE`, or from `PATTERN ! NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeaderRule {
-    pattern: Pattern,
+    pattern: FieldPattern,
     /// The names of fields to remove that earlier rules set.
     removed: Vec<Box<str>>,
     /// Each field replaces the fields of the same name from earlier rules.
@@ -58,7 +58,7 @@ pub(crate) struct HeaderRule {
 }
 
 impl HeaderRule {
-    fn new(pattern: Pattern) -> Self {
+    fn new(pattern: FieldPattern) -> Self {
         Self {
             pattern,
             removed: Vec::new(),
@@ -121,7 +121,7 @@ impl FromStr for HeaderRule {
         let text = text.trim_ascii();
         let end = text.find(|c: char| c.is_ascii_whitespace());
         let (pattern, field) = text.split_at(end.unwrap_or(text.len()));
-        let mut rule = Self::new(Pattern::parse(pattern)?);
+        let mut rule = Self::new(FieldPattern::parse(pattern)?);
         rule.add(field.trim_ascii())?;
         Ok(rule)
     }
@@ -172,7 +172,7 @@ impl HeaderRules {
     /// does not fit behind the earlier ones is left out.
     pub(crate) fn fields_for(&self, paths: &[&[u8]]) -> Fields {
         let matches = |rule: &&HeaderRule| {
-            let matches = |path: &&[u8]| rule.pattern.captures(path).is_some();
+            let matches = |path: &&[u8]| rule.pattern.matches(path);
             paths.iter().any(matches)
         };
         merge(self.0.iter().filter(matches), &|_| true)
@@ -216,7 +216,7 @@ impl HeaderRules {
 
     /// The first 64 rules that match a decoded path.
     pub(crate) fn matching(&self, path: &[u8]) -> MatchingRules<'_> {
-        let matches = |rule: &&HeaderRule| rule.pattern.captures(path).is_some();
+        let matches = |rule: &&HeaderRule| rule.pattern.matches(path);
         MatchingRules(self.0.iter().filter(matches).take(MAX_OF_ERROR).collect())
     }
 }
@@ -349,7 +349,7 @@ impl Reader {
         }
         self.finish_rule();
         self.block = Block::Skipped;
-        let rule = HeaderRule::new(Pattern::parse(text)?);
+        let rule = HeaderRule::new(FieldPattern::parse(text)?);
         if self.rules.len() == MAX_HEADER_RULES {
             return Err(RuleError::TooManyHeaderRules);
         }
@@ -457,6 +457,21 @@ mod tests {
         }
         assert_eq!(rules.for_everything().lines(), "X-Frame-Options: DENY\r\n");
         assert!(HeaderRules::default().fields_for(&[b"/"]).is_empty());
+    }
+
+    #[test]
+    fn a_rule_with_a_star_before_an_extension_narrows_a_wider_one() {
+        let text = "/*\n Cache-Control: max-age=31536000\n/*.html\n Cache-Control: no-cache\n";
+        let rules = rules(text);
+        for (paths, value) in [
+            (["/a/b.html", "/a/b"], "no-cache"),
+            (["/index.html", "/"], "no-cache"),
+            (["/a.css", "/a.css"], "max-age=31536000"),
+        ] {
+            let lines = format!("Cache-Control: {value}\r\n");
+            assert_eq!(rules.fields_for(&paths.map(str::as_bytes)).lines(), lines);
+        }
+        assert!(rules.for_errors().is_empty());
     }
 
     #[test]

@@ -220,7 +220,7 @@ fn without_slash(text: &str) -> &str {
 }
 
 /// Checks the path of a rule as a whole.
-fn check(text: &str) -> Result<(), RuleError> {
+pub(super) fn check(text: &str) -> Result<(), RuleError> {
     let len = text.len();
     if text.starts_with("//") || (!text.starts_with('/') && text.contains("://")) {
         let text = excerpt(text);
@@ -243,7 +243,7 @@ fn check(text: &str) -> Result<(), RuleError> {
 }
 
 /// Appends the decoded bytes of a literal segment.
-fn decode_segment(segment: &str, out: &mut Vec<u8>) -> Result<(), RuleError> {
+pub(super) fn decode_segment(segment: &str, out: &mut Vec<u8>) -> Result<(), RuleError> {
     let start = out.len();
     decode(segment.as_bytes(), out)?;
     let decoded = &out[start..];
