@@ -104,7 +104,10 @@ impl Assembler<'_> {
                     _ => self.whole(answer),
                 }
             }
-            Form::NoPart { page } => self.no_part(self.site.owner(answer.reply).reply(page), reply),
+            Form::NoPart { page } => {
+                let site = self.site.owner(answer.reply);
+                self.no_part(site.fields(), site.reply(page), reply)
+            }
             Form::Error { from_end, len } => {
                 let path = &value(from_end)[..usize::from(len)];
                 self.error(self.site.owner(answer.reply), reply, path)
@@ -210,12 +213,13 @@ impl Assembler<'_> {
         self.with_page(at, reply)
     }
 
-    /// The page about an unsatisfiable range of a file. It has the fields that rules have set for the file.
-    fn no_part(&mut self, page: &Reply, file: &Reply) -> Assembled {
+    /// The page about an unsatisfiable range of a file. It has the fields that rules have set for the file,
+    /// and those `common` to all responses that rules have not removed.
+    fn no_part(&mut self, common: &Fields, page: &Reply, file: &Reply) -> Assembled {
         let at = self.out.len();
         let is_replaced = |name: &str| {
             let mut own = file.lines_for_errors();
-            own.any(|(other, _)| other.eq_ignore_ascii_case(name))
+            common.has(name) || own.any(|(other, _)| other.eq_ignore_ascii_case(name))
         };
         let own = file.lines_for_errors().map(|(_, line)| line);
         page.write_changed_head(is_replaced, own, self.out);

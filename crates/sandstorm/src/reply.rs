@@ -13,6 +13,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use crate::date::{SLOT_FIELD, SLOT_LEN};
 use crate::disk::DiskFile;
 use crate::fields::Fields;
+use crate::rules::is_list;
 pub use crate::status::Status;
 pub(crate) use file::{FileFields, FileReplies, Form};
 pub(crate) use pages::{HTML, challenge, error_page, open_redirect, page, redirect, status_page};
@@ -114,7 +115,7 @@ impl Reply {
     }
 
     /// Appends the head with `more` lines, and without those whose name `is_replaced`. A client or a cache
-    /// needs all fields `Vary`, so none of them is replaced.
+    /// needs all fields `Vary`, so none of them is replaced. Fields with lists have no line twice.
     pub(crate) fn write_changed_head<'l>(
         &self,
         is_replaced: impl Fn(&str) -> bool,
@@ -134,9 +135,11 @@ impl Reply {
             }
         }
         for line in more {
-            let is_twice =
-                |line: &str| memchr::memmem::find(&out[from..], line.as_bytes()).is_some();
-            if !(is_vary(line.split(':').next().unwrap_or(line)) && is_twice(line)) {
+            let is_twice = || {
+                let mut lines = out[from..].split_inclusive(|b| *b == b'\n');
+                lines.any(|other| other == line.as_bytes())
+            };
+            if !(is_list(line.split(':').next().unwrap_or(line)) && is_twice()) {
                 out.extend_from_slice(line.as_bytes());
             }
         }

@@ -36,6 +36,9 @@ pub(crate) struct RuleArgs {
 
     /// Add a field to the responses of files whose path matches: `PATTERN NAME: VALUE`. Repeat it for
     /// each. These rules come after those of a file `_headers` in the folder, so they replace them.
+    ///
+    /// `/*.html Cache-Control: no-cache` is about all HTML files, and `/embed/* ! X-Frame-Options` removes
+    /// a field. `Link`, `Server-Timing` and `Vary` get the values of all rules.
     #[arg(long = "header", value_name = "RULE")]
     headers: Vec<HeaderRule>,
 
@@ -89,7 +92,8 @@ pub(crate) struct RuleArgs {
     #[arg(long)]
     immutable: bool,
 
-    /// Add fields to all responses that tell browsers to protect the site against other sites.
+    /// Add fields to all responses that tell browsers to protect the site against other sites. A rule
+    /// `! NAME` removes one of them.
     #[arg(long)]
     security_headers: bool,
 

@@ -23,7 +23,8 @@ mod template;
 
 pub(crate) use hashed::is_hashed;
 pub(crate) use headers::{
-    HeaderRule, HeaderRules, MAX_HEADER_RULES, is_about_caches, is_for_errors, parse_headers,
+    HeaderRule, HeaderRules, MAX_HEADER_RULES, is_about_caches, is_for_errors, is_list,
+    parse_headers,
 };
 pub(crate) use pattern::{Captures, MAX_CAPTURES, MAX_PATH_LEN, Pattern};
 pub(crate) use query::{Query, QueryPattern};

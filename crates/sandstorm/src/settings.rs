@@ -134,7 +134,8 @@ impl Settings {
     }
 
     /// Adds a field in the form `PATTERN NAME: VALUE` to the responses of files whose path matches
-    /// the pattern. It replaces fields of this name from earlier rules and from the folder.
+    /// the pattern. It replaces fields of this name from earlier rules and from the folder, but it adds to
+    /// `Link`, `Server-Timing` and `Vary`. `PATTERN ! NAME` removes them, and those of all responses.
     ///
     /// # Errors
     /// [`RuleError`] if the rule is wrong.

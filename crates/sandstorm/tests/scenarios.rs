@@ -74,6 +74,10 @@ fn site_with_errors() -> Site {
         "/api/* Access-Control-Allow-Origin: *",
         "/api/* Content-Language: de",
         "/api/* Vary: Origin",
+        "/* Vary: Accept-Language",
+        "/* Link: </a.css>; rel=preload",
+        "/api/* Link: </b.css>; rel=preload",
+        "/api/open/* ! Link",
         "/api/open/* ! X-Site",
         "/api/open/* ! Referrer-Policy",
     ] {
@@ -87,6 +91,7 @@ fn site_with_errors() -> Site {
         .file(b"/416.html", at(MODIFIED), b"<p>There is no such part")
         .file(b"/416.html.gz", at(MODIFIED), b"\x1f\x8bpart")
         .file(b"/api/data.json", at(MODIFIED), b"{}\n")
+        .file(b"/api/open/a.json", at(MODIFIED), b"[]\n")
         .build()
 }
 

@@ -200,8 +200,8 @@ mod tests {
     }
 
     proptest! {
-        /// Checks that no text causes a panic, and that a pattern matches as an expression with the same
-        /// meaning does, tried at each length of the star.
+        /// Checks that no text causes a panic, and that a search at each length of the star finds the same
+        /// matches.
         #[test]
         fn a_star_matches_as_a_search_does(
             start in "/[a/]{0,3}",

@@ -26,6 +26,10 @@ const OF_FILES: [&str; 7] = [
 /// Fields about the content of a file. The server's own pages have other content.
 const OF_CONTENT: [&str; 3] = ["content-encoding", "content-language", "content-type"];
 
+/// Fields whose value is a list, in which each value holds for itself. Without `Vary: Origin`, a cache
+/// would give one site what is for another (RFC 9110, section 12.5.5).
+const LISTS: [&str; 3] = ["link", "server-timing", "vary"];
+
 /// Maximum number of rules about its path that give fields to one error.
 const MAX_OF_ERROR: usize = 64;
 
@@ -45,15 +49,22 @@ pub(crate) fn is_for_errors(name: &str) -> bool {
     !is_about_caches(name) && !is_among(name, &OF_CONTENT)
 }
 
+/// Returns true if each rule adds its own values to a field with this name, as lines of their own (RFC
+/// 9110, section 5.3).
+pub(crate) fn is_list(name: &str) -> bool {
+    is_among(name, &LISTS)
+}
+
 /// The fields for the paths that a pattern matches.
 ///
 /// A rule as an option is parsed from `PATTERN NAME: VALUE`, or from `PATTERN ! NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeaderRule {
     pattern: FieldPattern,
-    /// The names of fields to remove that earlier rules set.
+    /// The names of fields to remove that earlier rules set, or that all responses have.
     removed: Vec<Box<str>>,
-    /// Each field replaces the fields of the same name from earlier rules.
+    /// Each field replaces the fields of the same name from earlier rules, unless it is a
+    /// [list](is_list()).
     fields: Fields,
 }
 
@@ -96,6 +107,11 @@ impl HeaderRule {
         Ok(())
     }
 
+    /// Returns true if the rule is about one of these decoded paths.
+    fn matches_any(&self, paths: &[&[u8]]) -> bool {
+        paths.iter().any(|path| self.pattern.matches(path))
+    }
+
     /// What the rule says about errors.
     fn for_errors(&self) -> Self {
         let removed = self.removed.iter().filter(|name| is_for_errors(name));
@@ -107,9 +123,21 @@ impl HeaderRule {
         }
     }
 
-    /// Returns true if the rule removes or replaces earlier fields of this name.
-    fn hides(&self, name: &str) -> bool {
-        is_among(name, &self.removed) || self.fields.has(name)
+    /// Returns true if the rule removes earlier fields of this name.
+    fn removes(&self, name: &str) -> bool {
+        is_among(name, &self.removed)
+    }
+
+    /// Returns true if the rule removes or replaces the `line` of an earlier field of this name. A list has
+    /// the same line only once.
+    fn hides(&self, name: &str, line: &str) -> bool {
+        let is_again = |(_, own): (&str, &str)| own == line;
+        let is_replaced = if is_list(name) {
+            self.fields.iter().any(is_again)
+        } else {
+            self.fields.has(name)
+        };
+        is_replaced || self.removes(name)
     }
 }
 
@@ -168,14 +196,21 @@ impl HeaderRules {
     /// The fields for a file that the decoded `paths` lead to.
     ///
     /// All rules apply that match one of the paths, in order. A field replaces all fields of the same name
-    /// from earlier rules. The lines together have at most [`MAX_FIELDS_LEN`] bytes: a field that
+    /// from earlier rules, unless it is a [list](is_list()). The lines together have at most [`MAX_FIELDS_LEN`] bytes: a field that
     /// does not fit behind the earlier ones is left out.
     pub(crate) fn fields_for(&self, paths: &[&[u8]]) -> Fields {
-        let matches = |rule: &&HeaderRule| {
-            let matches = |path: &&[u8]| rule.pattern.matches(path);
-            paths.iter().any(matches)
-        };
-        merge(self.0.iter().filter(matches), &|_| true)
+        let rules = self.0.iter().filter(|rule| rule.matches_any(paths));
+        merge(rules, &|_| true)
+    }
+
+    /// The `common` fields of all responses that a file keeps to which the decoded `paths` lead.
+    pub(crate) fn common_for(&self, common: &Fields, paths: &[&[u8]]) -> Fields {
+        without_removed(common, &|rule| rule.matches_any(paths), &self.0)
+    }
+
+    /// The `common` fields of all responses that those without a file keep.
+    pub(crate) fn common_for_everything(&self, common: &Fields) -> Fields {
+        without_removed(common, &|rule| rule.pattern.is_everything(), &self.0)
     }
 
     /// The fields about caches in rules whose path is one of these, and no pattern.
@@ -230,8 +265,9 @@ impl MatchingRules<'_> {
     pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
         let lines = self.0.iter().enumerate().flat_map(|(index, rule)| {
             let later = &self.0[index + 1..];
-            let is_last = |name: &str| !later.iter().any(|rule| rule.hides(name));
-            rule.fields.iter().filter(move |(name, _)| is_last(name))
+            let is_last = |name, line| !later.iter().any(|rule| rule.hides(name, line));
+            let fields = rule.fields.iter();
+            fields.filter(move |(name, line)| is_last(name, line))
         });
         let mut len = 0;
         let fits = move |line: &&str| {
@@ -242,14 +278,27 @@ impl MatchingRules<'_> {
         lines.map(|(_, line)| line).filter(fits)
     }
 
-    /// Returns true if the rules replace a field with this name, or remove one that is not among the
-    /// `common` fields.
-    pub(crate) fn replaces(&self, name: &str, common: &Fields) -> bool {
-        let mut rules = self.0.iter();
-        rules.any(|rule| {
-            rule.fields.has(name) || (is_among(name, &rule.removed) && !common.has(name))
-        })
+    /// Returns true if the rules replace or remove a field with this name.
+    pub(crate) fn replaces(&self, name: &str) -> bool {
+        let replaces = |rule: &HeaderRule| !is_list(name) && rule.fields.has(name);
+        self.0
+            .iter()
+            .any(|rule| rule.removes(name) || replaces(rule))
     }
+}
+
+/// Returns the `common` fields that none of the rules removes for which `holds` is true.
+fn without_removed(
+    common: &Fields,
+    holds: &dyn Fn(&HeaderRule) -> bool,
+    rules: &[HeaderRule],
+) -> Fields {
+    let removes_common = |rule: &&HeaderRule| rule.removed.iter().any(|name| common.has(name));
+    let rules = rules.iter().filter(removes_common);
+    let rules: Vec<_> = rules.filter(|rule| holds(rule)).collect();
+    let is_kept = |name: &str| !rules.iter().any(|rule| rule.removes(name));
+    let kept = common.iter().filter(|(name, _)| is_kept(name));
+    Fields::of_lines(kept.map(|(_, line)| line).collect())
 }
 
 /// Applies rules in order, with the fields whose name `is_kept`.
@@ -260,7 +309,7 @@ fn merge<'r>(
     let mut fields = Fields::new();
     for rule in rules {
         let mut merged = String::new();
-        let kept = fields.iter().filter(|(name, _)| !rule.hides(name));
+        let kept = fields.iter().filter(|(name, line)| !rule.hides(name, line));
         let added = rule.fields.iter();
         for (_, line) in kept.chain(added.filter(|(name, _)| is_kept(name))) {
             if merged.len() + line.len() <= MAX_FIELDS_LEN {
@@ -406,7 +455,7 @@ mod tests {
   ! X-Frame-Options
 
 /assets/:name
-  link: none
+  cache-control: no-store
 ";
 
     #[test]
@@ -446,7 +495,8 @@ mod tests {
             (
                 "/assets/a",
                 "Content-Type: text/plain\r\n\
-                 cache-control: max-age=31536000, immutable # kept\r\nlink: none\r\n",
+                 Link: </a.css>; rel=preload\r\nLink: </b.css>; rel=preload\r\n\
+                 cache-control: no-store\r\n",
             ),
         ] {
             assert_eq!(
@@ -475,10 +525,44 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_removes_only_fields_of_earlier_rules() {
-        let rules = rules("/*\n A: 1\n B: 1\n/x\n A: 2\n ! A\n ! b\n");
+    fn a_rule_removes_only_fields_of_earlier_rules_and_of_all_responses() {
+        let rules = rules("/*\n A: 1\n B: 1\n/x\n A: 2\n ! A\n ! b\n ! C\n/*\n ! E\n");
         assert_eq!(rules.fields_for(&[b"/x"]).lines(), "A: 2\r\n");
         assert_eq!(rules.fields_for(&[b"/y"]).lines(), "A: 1\r\nB: 1\r\n");
+        let common = Fields::of_all([("c", "3"), ("D", "3"), ("E", "3")]).unwrap();
+        let common_for = |path| rules.common_for(&common, &[b"/z", path]);
+        assert_eq!(common_for(b"/x").lines(), "D: 3\r\n");
+        assert_eq!(common_for(b"/y").lines(), "c: 3\r\nD: 3\r\n");
+        let everywhere = rules.common_for_everything(&common);
+        assert_eq!(everywhere.lines(), "c: 3\r\nD: 3\r\n");
+        assert!(rules.matching(b"/x").replaces("C"));
+        assert!(!rules.matching(b"/y").replaces("C"));
+    }
+
+    #[test]
+    fn rules_add_to_lists() {
+        let text = "/*\n Vary: Origin\n Server-Timing: a\n Link: </a>\n/x/*\n vary: Accept\n Link: </b>\n\
+                    /x/y/*\n Vary: Origin\n ! link\n Link: </c>\n Cache-Control: no-cache\n";
+        let rules = rules(text);
+        for (path, lines) in [
+            ("/", "Vary: Origin\r\nServer-Timing: a\r\nLink: </a>\r\n"),
+            (
+                "/x",
+                "Vary: Origin\r\nServer-Timing: a\r\nLink: </a>\r\nvary: Accept\r\nLink: </b>\r\n",
+            ),
+            (
+                "/x/y",
+                "Server-Timing: a\r\nvary: Accept\r\nVary: Origin\r\nLink: </c>\r\n\
+                 Cache-Control: no-cache\r\n",
+            ),
+        ] {
+            let path = path.as_bytes();
+            assert_eq!(rules.fields_for(&[path]).lines(), lines);
+            let of_error: String = rules.matching(path).lines().collect();
+            assert_eq!(of_error, lines);
+        }
+        assert!(!rules.matching(b"/x").replaces("Link"));
+        assert!(rules.matching(b"/x/y").replaces("Link"));
     }
 
     #[test]

@@ -192,8 +192,11 @@ impl Builder {
 
     /// Returns the fields of the server's own responses, which are about no file.
     fn fields_everywhere(&self) -> Fields {
-        let own = self.site.headers.for_everything();
-        self.site.settings.fields.replaced_by(&own)
+        let Site {
+            headers, settings, ..
+        } = &self.site;
+        let common = headers.common_for_everything(&settings.fields);
+        common.replaced_by(&headers.for_everything())
     }
 
     /// Adds a part of the site that only these users may see.
@@ -290,6 +293,10 @@ impl Builder {
         compressible_len: usize,
         make: impl FnOnce(&FileFields<'_>) -> T,
     ) -> T {
+        let Site {
+            headers, settings, ..
+        } = &self.site;
+        let common = headers.common_for(&settings.fields, &paths_of(path));
         let (media_type, mut own) = self.fields_of(path);
         let is_compressible =
             is_worthwhile(&media_type.name, compressible_len) && !own.has("content-encoding");
@@ -301,7 +308,7 @@ impl Builder {
             media_type: &media_type.name,
             media_type_if_not_utf8: media_type.without_charset.as_deref(),
             last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
-            common: &self.site.settings.fields,
+            common: &common,
             own: &own,
             tag_key: &self.site.tag_key,
         })

@@ -58,7 +58,7 @@ impl Site {
         match decoded(path) {
             Ok(path) => {
                 let rules = self.error_rules.matching(&path);
-                let is_replaced = |name: &str| rules.replaces(name, &self.settings.fields);
+                let is_replaced = |name: &str| rules.replaces(name);
                 error.write_changed_head(is_replaced, rules.lines(), out);
             }
             Err(_) => out.extend_from_slice(error.head()),
