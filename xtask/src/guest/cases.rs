@@ -47,7 +47,7 @@ const CASES: &str = "\
     netmap-vale          | netmap | host  | 1 | 1500 | own    | netmap:vale0:storm                 | no-offload admode=2                            | buffers are exchanged
     netmap-pipe          | netmap | host  | 1 | 1500 | own    | netmap:storm{1                     | no-offload admode=2                            | packets are copied
     netmap-mtu-9000      | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2                            | !MTU
-    netmap-large-buffers | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2 buf_size=10240 buf_num=4096 | buffers are exchanged
+    netmap-large-buffers | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2 buf_size=10240 buf_num=8192 | buffers are exchanged
     netmap-few-buffers   | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 buf_num=1500               | !netmap's memory is used up
     netmap-missing       | stable | host  | 1 | 1500 | own    | netmap:eth0                        |                                                | !modprobe netmap
     netmap-native        | native | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=1                            | buffers are exchanged
