@@ -36,7 +36,7 @@ const FLUSHES: [(&str, &str); 5] = [
     ("whole ring", "--batch 256 --flush-interval-us 5000"),
 ];
 /// Number of queries whose cost is measured.
-const QUERIES: u32 = 40_000;
+const QUERIES: u32 = 80_000;
 /// Number of unanswered queries. The guest's card has 256 buffers for packets that arrive.
 const OUTSTANDING: u32 = 200;
 /// Number of clients of the web server whose cost is measured.
@@ -223,7 +223,7 @@ impl Exchange<'_> {
         };
         for mode in ["memcopy", "pre-copy"] {
             self.serve(&format!("{WEB} --mode {mode}"), checks, |exchange, _| {
-                for (work, file, units) in [("1 MB", initramfs::BIG, 48), ("1 KB", SMALL, 4_000)] {
+                for (work, file, units) in [("1 MB", initramfs::BIG, 48), ("1 KB", SMALL, 16_000)] {
                     let each = units / CLIENTS;
                     let fetch =
                         format!("curl -fsS http://{address}/{file}?[1-{each}] -o /dev/null");
@@ -239,10 +239,11 @@ impl Exchange<'_> {
                 &format!("{DNS} --rate-limit 0 {options}"),
                 checks,
                 |exchange, _| {
+                    // The guest may lose some packets, but not many.
                     let line = format!(
                         "yes 'www.storm.test A' | head -n {QUERIES} | \
                      dnsperf -s {address} -q {OUTSTANDING} -t 20 -n 1 2>&1 | \
-                     grep 'completed: *{QUERIES} (100.00%)'"
+                     grep -E 'completed:.*\\((100\\.00|99\\.9.)%\\)'"
                     );
                     cost(exchange, format!("query, {name}"), QUERIES, line)
                 },
