@@ -44,17 +44,21 @@ pub(crate) const MAX_LEN: usize = 64 << 20;
 const MAX_BEST_LEN: usize = 4 << 20;
 
 /// Media types other than `text/*`, `*+json` and `*+xml` whose contents are not compressed already.
-const COMPRESSIBLE: [&str; 15] = [
+const COMPRESSIBLE: [&str; 19] = [
     "application/font-sfnt",
     "application/javascript",
     "application/json",
     "application/manifest",
+    "application/sql",
+    "application/toml",
+    "application/vnd.apple.mpegurl",
     "application/vnd.ms-fontobject",
     "application/wasm",
     "application/x-font-otf",
     "application/x-font-ttf",
     "application/x-javascript",
     "application/xml",
+    "application/yaml",
     "font/otf",
     "font/ttf",
     "image/bmp",
@@ -158,6 +162,7 @@ mod tests {
             "image/svg+xml",
             "image/x-icon",
             "font/ttf",
+            "application/yaml",
         ] {
             assert!(is_worthwhile(media_type, 1_000), "{media_type}");
         }

@@ -37,8 +37,8 @@ impl MediaTypes {
 
 /// Returns the usual media type for an extension.
 fn usual(extension: &str) -> &'static str {
-    // These types are missing in the list, or were registered after it was made, or are meant otherwise on
-    // sites.
+    // These types are missing or wrong in the list, or were registered after it was made, or are meant
+    // otherwise on sites. Fonts are in RFC 8081, zstd in RFC 8878, YAML in RFC 9512, SQL in RFC 6922.
     match &*extension.to_ascii_lowercase() {
         "mjs" | "cjs" => "text/javascript",
         "webmanifest" => "application/manifest+json",
@@ -50,6 +50,16 @@ fn usual(extension: &str) -> &'static str {
         // Segments of videos (RFC 8216) are more usual on sites than what the list has.
         "ts" => "video/mp2t",
         "tgz" => "application/gzip",
+        "zst" => "application/zstd",
+        "rpm" => "application/x-rpm",
+        "deb" => "application/vnd.debian.binary-package",
+        "woff" => "font/woff",
+        "otf" => "font/otf",
+        "yaml" | "yml" => "application/yaml",
+        "toml" => "application/toml",
+        "sql" => "application/sql",
+        "m3u8" => "application/vnd.apple.mpegurl",
+        "m4a" => "audio/mp4",
         _ => mime_guess::from_ext(extension)
             .first_raw()
             .unwrap_or("application/octet-stream"),
@@ -104,6 +114,41 @@ mod tests {
                 without_charset: without_charset.map(str::to_owned),
             };
             assert_eq!(types.of(path.as_bytes()), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn usual_media_types_are_those_of_the_registry() {
+        for (extensions, name) in [
+            ("7z", "application/x-7z-compressed"),
+            ("avif", "image/avif"),
+            ("br", "application/octet-stream"),
+            ("deb", "application/vnd.debian.binary-package"),
+            ("epub", "application/epub+zip"),
+            ("gz tgz", "application/gzip"),
+            ("ics", "text/calendar"),
+            ("m3u8", "application/vnd.apple.mpegurl"),
+            ("m4a", "audio/mp4"),
+            ("map json", "application/json"),
+            ("md", "text/markdown"),
+            ("mjs cjs js", "text/javascript"),
+            ("otf", "font/otf"),
+            ("rpm", "application/x-rpm"),
+            ("sql", "application/sql"),
+            ("toml", "application/toml"),
+            ("ts", "video/mp2t"),
+            ("ttf", "font/ttf"),
+            ("wasm", "application/wasm"),
+            ("webmanifest", "application/manifest+json"),
+            ("webp", "image/webp"),
+            ("woff WOFF", "font/woff"),
+            ("woff2", "font/woff2"),
+            ("yaml yml", "application/yaml"),
+            ("zst", "application/zstd"),
+        ] {
+            for extension in extensions.split(' ') {
+                assert_eq!(usual(extension), name, "{extension}");
+            }
         }
     }
 }
