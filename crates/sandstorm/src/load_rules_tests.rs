@@ -293,6 +293,32 @@ fn a_change_of_the_rules_for_fields_reaches_files_that_have_not_changed() {
 #[test]
 fn a_folder_without_an_index_gets_lists_of_its_entries() {
     let folder = folder(&[
+#[test]
+fn a_folder_gets_no_list_if_its_index_cannot_be_served() {
+    let folder = folder(&[("a.txt", "a"), ("b.txt", "b"), ("sub/c.txt", "c")]);
+    std::os::unix::fs::symlink("/etc/passwd", folder.path().join("index.html")).unwrap();
+    let settings = Settings {
+        listings: true,
+        ..Settings::default()
+    };
+    let site = load(folder.path(), &settings);
+    for path in ["/", "/index.html", "/index.json"] {
+        assert_eq!(status(&site, path), "404", "{path}");
+    }
+    assert!(get(&site, "/sub/", "").contains("./c.txt"));
+    let limits = Limits {
+        files: 1,
+        ..Limits::default()
+    };
+    fs::remove_file(folder.path().join("index.html")).unwrap();
+    let site = Site::load_with(folder.path(), &limits, &settings, |_| {}).unwrap();
+    assert_eq!(
+        status(&site, "/"),
+        "404",
+        "the index may be among the other files"
+    );
+}
+
         ("b.txt", "12345"),
         ("sub/c.txt", "c"),
         ("own/index.html", "own"),

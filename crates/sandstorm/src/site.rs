@@ -33,6 +33,7 @@ use crate::settings::Settings;
 use crate::status::Status;
 use crate::tag_key::TagKey;
 pub use builder::Builder;
+pub(crate) use builder::INDEX;
 pub(crate) use by_host::HostedId;
 pub use by_host::HostedSite;
 pub(crate) use media_type::MediaTypes;

@@ -17,7 +17,7 @@ use crate::limits::{Limits, MAX_DEPTH};
 use crate::listing::Entry;
 use crate::root::{FilePlace, List, RealPath, Root, file_type};
 use crate::settings::Settings;
-use crate::site::{Builder, MAX_TARGETS, Site};
+use crate::site::{Builder, INDEX, MAX_TARGETS, Site};
 use crate::skipped::{Reason, Skipped, unreadable};
 
 /// A folder that is being loaded.
@@ -30,6 +30,8 @@ pub(super) struct Folder {
     entries: List,
     /// The entries that are served, for a page that lists them.
     listed: Vec<Entry>,
+    /// Whether there is an `index.html`, even one that cannot be served. It is there in place of a list.
+    has_index: bool,
 }
 
 impl Folder {
@@ -39,6 +41,7 @@ impl Folder {
             real,
             entries,
             listed: Vec::new(),
+            has_index: false,
         }
     }
 
@@ -170,10 +173,10 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
                     Reason::TooManyFiles { .. } | Reason::TooManyFolders { .. }
                 );
                 self.skip(&path, reason);
+                self.note_index(&path);
                 if ends {
-                    while !self.open.is_empty() {
-                        self.leave();
-                    }
+                    // The remaining entries may be indexes, so nothing is listed.
+                    self.open.clear();
                 }
             }
         }
@@ -196,8 +199,17 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
                 modified,
             });
         }
-        self.site
-            .add_listing(&folder.url_path(), modified, folder.listed);
+        if !folder.has_index {
+            self.site
+                .add_listing(&folder.url_path(), modified, folder.listed);
+        }
+    }
+
+    /// Notes that the innermost folder has this entry, which is no folder.
+    fn note_index(&mut self, path: &Path) {
+        if let Some(folder) = self.open.last_mut() {
+            folder.has_index |= path.file_name() == Some(OsStr::from_bytes(INDEX));
+        }
     }
 
     /// Loads one entry of the innermost folder. `path` is its path in URLs, and `stat` its status. If the
@@ -273,6 +285,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
 
     /// Adds a file to the list of its folder.
     fn list_file(&mut self, path: &Path, stat: &Stat) {
+        self.note_index(path);
         if self.settings.listings
             && let (Some(folder), Some(name)) = (self.open.last_mut(), path.file_name())
         {

@@ -35,7 +35,7 @@ use crate::status::Status;
 use crate::tag_key::TagKey;
 
 /// The name of the file that is served as the page of its folder.
-const INDEX: &[u8] = b"index.html";
+pub(crate) const INDEX: &[u8] = b"index.html";
 /// The name of the list of a folder's entries in JSON.
 const LISTING_JSON: &[u8] = b"index.json";
 /// The end of the name of a file that a clean URL leads to.
