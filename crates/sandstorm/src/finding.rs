@@ -33,6 +33,12 @@ pub enum Warning {
         /// The path that needs a password.
         realm: String,
     },
+    /// A redirect leads to its own path.
+    #[error("{rule:?} leads to its own path, so it never holds; write another target")]
+    Endless {
+        /// The start of the rule's text.
+        rule: String,
+    },
     /// The heads and tables of all files do not fit into the budget.
     #[error(
         "the heads, tables and short files take {} of memory, which is more than the budget of {}; raise \

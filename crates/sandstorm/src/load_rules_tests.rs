@@ -16,6 +16,9 @@ use crate::settings::Settings;
 use crate::site::{NEW, Site};
 use crate::{Session, Step};
 
+#[path = "load_redirects_tests.rs"]
+mod redirects;
+
 /// A text that every coding shortens.
 const LONG: &str = "Sand, storm, dune, desert and wind are in this line.\n";
 
@@ -291,9 +294,6 @@ fn a_change_of_the_rules_for_fields_reaches_files_that_have_not_changed() {
 }
 
 #[test]
-fn a_folder_without_an_index_gets_lists_of_its_entries() {
-    let folder = folder(&[
-#[test]
 fn a_folder_gets_no_list_if_its_index_cannot_be_served() {
     let folder = folder(&[("a.txt", "a"), ("b.txt", "b"), ("sub/c.txt", "c")]);
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("index.html")).unwrap();
@@ -319,6 +319,9 @@ fn a_folder_gets_no_list_if_its_index_cannot_be_served() {
     );
 }
 
+#[test]
+fn a_folder_without_an_index_gets_lists_of_its_entries() {
+    let folder = folder(&[
         ("b.txt", "12345"),
         ("sub/c.txt", "c"),
         ("own/index.html", "own"),

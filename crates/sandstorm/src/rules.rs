@@ -2,8 +2,8 @@
 //!
 //! The rules are in the formats of Netlify and Cloudflare Pages, the files `_redirects` and
 //! `_headers`. The operator can give the same rules as options, one rule in each string. A rule is
-//! parsed when the site is loaded. A match allocates nothing, and its time is linear in the length
-//! of the request's path.
+//! parsed when the site is loaded. A match of a path allocates nothing, and its time is linear in the
+//! length of the request's path.
 //!
 //! | deliberately absent | why |
 //! |---|---|

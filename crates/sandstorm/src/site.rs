@@ -28,7 +28,7 @@ use crate::hosts::Hosts;
 use crate::login::Realm;
 use crate::percent::{self, BadEncoding, ENCODED_SLASH, PATH};
 use crate::reply::Reply;
-use crate::rules::{HeaderRules, Pattern, QueryPattern, Template};
+use crate::rules::{Captures, HeaderRules, Pattern, QueryPattern, Template};
 use crate::settings::Settings;
 use crate::status::Status;
 use crate::tag_key::TagKey;
@@ -51,8 +51,12 @@ pub use totals::Totals;
 pub struct Site {
     /// The pages of files and folders. The key is the decoded path.
     pages: HashMap<Box<[u8]>, Page, RandomState>,
-    /// The pages of other paths: clean URLs, and rules that are about a single path.
+    /// The pages of other paths to files: clean URLs, and lists in JSON.
     aliases: HashMap<Box<[u8]>, Page, RandomState>,
+    /// The pages of further paths, by rules that are about a single path.
+    exact: HashMap<Box<[u8]>, Page, RandomState>,
+    /// The pages of files, folders and clean URLs that rules have replaced.
+    replaced: HashMap<Box<[u8]>, Page, RandomState>,
     /// The files with coded forms.
     variants: Vec<Variants>,
     /// The rules that are about many paths, in the order in which they are tried.
@@ -99,11 +103,16 @@ struct PathRule {
     to: Template,
     /// What the paths lead to, or `None` if each leads to another page of the site.
     page: Option<Page>,
+    /// Whether the server itself redirects the target to the path with or without its final slash.
+    has_own_redirect: bool,
 }
 
 impl PathRule {
-    fn matches(&self, path: &[u8]) -> bool {
-        self.from.captures(path).is_some()
+    /// Returns true if the page of the rule is for this path. A redirect does not lead to itself.
+    fn holds(&self, page: &Page, captures: &Captures<'_>, path: &[u8]) -> bool {
+        let is_redirect = matches!(page, Page::Redirect { .. } | Page::Rule { .. });
+        let leads_to = |path| self.to.leads_to(captures, path, self.has_own_redirect);
+        self.to.holds(captures, path.len()) && !(is_redirect && leads_to(path))
     }
 }
 
@@ -203,9 +212,10 @@ impl NextSite {
 }
 
 impl Site {
-    /// Returns the replies of the plain form of the file at `path`, if it is in the site.
+    /// Returns the replies of the plain form of the file at `path`, if it is in the site. Rules may have
+    /// replaced it there.
     fn file_at(&self, path: &[u8]) -> Option<FilePage> {
-        match self.pages.get(path) {
+        match self.replaced.get(path).or_else(|| self.pages.get(path)) {
             Some(Page::File(page)) => Some(*page),
             Some(Page::Negotiated(index)) => Some(self.variants[*index as usize].plain),
             _ => None,
@@ -239,7 +249,7 @@ impl Site {
     /// Finds the page for a path that no file or folder has.
     #[cold]
     fn other_page(&self, path: &[u8]) -> Option<&Page> {
-        if let Some(page) = self.aliases.get(path) {
+        if let Some(page) = self.aliases.get(path).or_else(|| self.exact.get(path)) {
             return Some(page);
         }
         if let Some(redirect) = &self.without_slash
@@ -253,15 +263,52 @@ impl Site {
 
     /// Returns the page to which the first rule leads that has a pattern for this path, and a page.
     fn page_by_rules(&self, path: &[u8]) -> Option<&Page> {
-        self.rules.iter().find_map(|rule| {
-            let captures = rule.from.captures(path)?;
-            if let Some(page) = &rule.page {
-                return rule.to.holds(&captures, path.len()).then_some(page);
-            }
-            let mut buffer = ArrayVec::new();
-            let target = rule.to.path(&captures, &mut buffer)?;
-            self.pages.get(target).or_else(|| self.aliases.get(target))
-        })
+        self.rules
+            .iter()
+            .find_map(|rule| self.page_by_rule(rule, path))
+    }
+
+    /// Returns the page to which a rule leads from this path, if it holds.
+    fn page_by_rule<'s>(&'s self, rule: &'s PathRule, path: &[u8]) -> Option<&'s Page> {
+        let captures = rule.from.captures(path)?;
+        if let Some(page) = &rule.page {
+            return rule.holds(page, &captures, path).then_some(page);
+        }
+        let mut buffer = ArrayVec::new();
+        self.rewritten(rule.to.path(&captures, &mut buffer)?)
+    }
+
+    /// Returns the page to which a rewrite to a path leads. Redirects do not hold for it, but a file that
+    /// a rule keeps from clients with an error stays so.
+    fn rewritten(&self, target: &[u8]) -> Option<&Page> {
+        let page = self
+            .pages
+            .get(target)
+            .or_else(|| self.aliases.get(target))?;
+        match page {
+            Page::Error(_) => Some(page),
+            _ => self.replaced.get(target).or(Some(page)),
+        }
+    }
+
+    /// Returns true if the server itself redirects a path, to the one with or without a final slash.
+    fn has_own_redirect(&self, path: &[u8]) -> bool {
+        let original = self.replaced.get(path).or_else(|| self.pages.get(path));
+        match path.strip_suffix(b"/") {
+            Some(clean) => self.without_slash.is_some() && self.aliases.contains_key(clean),
+            None => matches!(original, Some(Page::Redirect { .. })),
+        }
+    }
+
+    /// The paths that are known without a pattern, each with its page.
+    fn known_paths(&self) -> impl Iterator<Item = (&Box<[u8]>, &Page)> {
+        self.pages.iter().chain(&self.aliases).chain(&self.exact)
+    }
+
+    /// Returns true if a path is known without a pattern.
+    fn is_known(&self, path: &[u8]) -> bool {
+        let others = [&self.aliases, &self.exact];
+        self.pages.contains_key(path) || others.iter().any(|one| one.contains_key(path))
     }
 
     /// The sites for different hosts, if there are any.
@@ -353,7 +400,6 @@ impl Site {
     fn realm_of_path(&self, path: &[u8]) -> Option<&Realm> {
         let linked = |path: &[u8]| self.realms.get(usize::from(self.linked_realm(path)?));
         let own = |path: &[u8]| Realm::of(&self.realms, path).or_else(|| linked(path));
-        let is_known = || self.pages.contains_key(path) || self.aliases.contains_key(path);
         let by_rule = || {
             self.rules.iter().find_map(|rule| {
                 let captures = rule.from.captures(path)?;
@@ -364,7 +410,7 @@ impl Site {
                 }
             })
         };
-        own(path).or_else(|| if is_known() { None } else { by_rule() })
+        own(path).or_else(|| if self.is_known(path) { None } else { by_rule() })
     }
 
     /// Returns the index of the part into which a link on a decoded path leads.

@@ -122,6 +122,10 @@ fn site_with_rules() -> Site {
         "/store /shop",
         "/style.css v=:v /never/:v",
         "/docs/* print=1 /print/:splat 307!",
+        "/en /en/",
+        "/lang/* /lang/start 302",
+        "/moved.html /home 301!",
+        "/spa/* /moved.html 200",
     ] {
         settings.add_redirect(rule).unwrap();
     }
@@ -139,6 +143,7 @@ fn site_with_rules() -> Site {
         settings.add_header(rule).unwrap();
     }
     Builder::with_settings(at(NOW), &settings)
+        .file(b"/moved.html", at(MODIFIED), b"<p>Moved\n")
         .file(b"/index.html", at(MODIFIED), b"<p>Sand\n")
         .file(b"/404.html", at(MODIFIED), b"<p>Lost\n")
         .file(b"/405.html", at(MODIFIED), b"<p>No\n")

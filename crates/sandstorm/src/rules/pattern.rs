@@ -11,7 +11,7 @@ pub(crate) const MAX_CAPTURES: usize = 8;
 /// Maximum length of the path of a rule, of a target, and of a rewritten path, in bytes.
 pub(crate) const MAX_PATH_LEN: usize = 2_048;
 /// The name of the text that a star matches.
-const SPLAT: &str = "splat";
+pub(super) const SPLAT: &str = "splat";
 
 /// The path of a rule, which matches decoded paths of requests.
 ///
@@ -141,6 +141,14 @@ impl Pattern {
     /// Returns true if the pattern is `/*`, which matches all paths.
     pub(crate) fn is_everything(&self) -> bool {
         self.has_star && matches!(&*self.parts, [Part::Literal(path)] if **path == *b"/")
+    }
+
+    /// The text before the star, if the pattern has nothing else.
+    pub(super) fn before_star(&self) -> Option<&[u8]> {
+        match &*self.parts {
+            [Part::Literal(path)] if self.has_star => Some(path),
+            _ => None,
+        }
     }
 
     /// The index of a capture by its name, without the colon. The star has the name `splat`.

@@ -2,9 +2,7 @@
 
 use std::str::FromStr;
 
-use arrayvec::ArrayVec;
-
-use super::pattern::{Captures, Pattern};
+use super::pattern::{Captures, Pattern, SPLAT};
 use super::query::QueryPattern;
 use super::template::Template;
 use super::{LineError, RuleError, excerpt, lines, without_comment};
@@ -17,7 +15,8 @@ pub(crate) const MAX_EXACT_RULES: usize = 10_000;
 /// be compared with all of them.
 pub(crate) const MAX_PATTERN_RULES: usize = 1_000;
 
-/// A rule that leads from a path to a target. The first rule that matches a path holds.
+/// A rule that leads from a path to a target. The first rule that matches a path holds, unless it is a
+/// redirect to this very path, or a rewrite to a missing file.
 ///
 /// It is parsed from `FROM [NAME=VALUE ...] TO [STATUS[!]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +70,8 @@ impl FromStr for Redirect {
     /// Parses one rule, without a comment.
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let mut words = text.split_ascii_whitespace();
-        let from = Pattern::parse(words.next().unwrap_or_default())?;
+        let path = words.next().unwrap_or_default();
+        let from = Pattern::parse(path)?;
         let mut target = words.next().ok_or(RuleError::NoTarget)?;
         let mut parameters = Vec::new();
         while is_parameter(target) {
@@ -95,20 +95,20 @@ impl FromStr for Redirect {
             forced,
             text: excerpt(text.trim()).into(),
         };
-        rule.check()?;
+        rule.check(path)?;
         Ok(rule)
     }
 }
 
 impl Redirect {
-    /// Checks that the target fits the action.
-    fn check(&self) -> Result<(), RuleError> {
+    /// Checks that the target fits the action. `path` is the text of [`from`](Self::from).
+    fn check(&self, path: &str) -> Result<(), RuleError> {
         if matches!(self.action, Action::Redirect(_)) {
             // The target has no query, or one that differs.
             if self.has_query() {
                 return Ok(());
             }
-            return if self.is_endless() {
+            return if self.is_endless(path) {
                 Err(RuleError::Endless)
             } else {
                 Ok(())
@@ -129,17 +129,27 @@ impl Redirect {
         !self.query.is_empty()
     }
 
-    /// Returns true if a redirect certainly leads to itself. If the rule is not forced, only its
-    /// own path is certain: another path may have a file, for which the rule does not hold.
-    fn is_endless(&self) -> bool {
-        let mut buffer = ArrayVec::new();
-        match self.to.path(&Captures::default(), &mut buffer) {
-            Some(path) if self.to.is_fixed() => {
-                self.from.exact() == Some(path)
-                    || (self.forced && self.from.captures(path).is_some())
-            }
-            _ => false,
+    /// Returns true if a redirect certainly leads to itself. Its target is spelled as its path, or each
+    /// location leads on to a longer one. If the rule is not forced, a longer path may have a file, for
+    /// which the rule does not hold.
+    fn is_endless(&self, path: &str) -> bool {
+        if let Some(exact) = self.from.exact() {
+            let slash = if path.ends_with('/') && exact != b"/" {
+                "/"
+            } else {
+                ""
+            };
+            let spelled = [exact, slash.as_bytes()].concat();
+            return self.to.leads_to(&Captures::default(), &spelled, false);
         }
+        let target = match path.strip_suffix('*') {
+            Some(before) => format!("{before}:{SPLAT}"),
+            None => path.to_owned(),
+        };
+        let same = Template::parse(&target, &|name| self.from.index_of(name));
+        let grows = |prefix| self.forced && self.to.is_below(prefix);
+        same.is_ok_and(|same| self.to.has_path_of(&same))
+            || self.from.before_star().is_some_and(grows)
     }
 }
 
@@ -271,8 +281,17 @@ mod tests {
             ("/a https://b.test/ 404", RuleError::Proxy { status: 404 }),
             ("/a /a", RuleError::Endless),
             ("/a /a?b=c 302", RuleError::Endless),
-            ("/* /a 301!", RuleError::Endless),
-            ("/a /a/ 301!", RuleError::Endless),
+            ("/a/ /a/", RuleError::Endless),
+            ("/ /#b", RuleError::Endless),
+            ("/a:b /a%3Ab", RuleError::Endless),
+            ("/* /:splat", RuleError::Endless),
+            ("/* /:splat?a=b 301!", RuleError::Endless),
+            ("/a/* /a/:splat 302", RuleError::Endless),
+            ("/a* /a:splat", RuleError::Endless),
+            ("/:a/b/:c /:a/b/:c", RuleError::Endless),
+            ("/:a/ /:a/", RuleError::Endless),
+            ("/* /a/:splat 301!", RuleError::Endless),
+            ("/a/* /a/b/:splat/:splat 301!", RuleError::Endless),
         ] {
             assert_eq!(line.parse::<Redirect>(), Err(error), "{line}");
         }
@@ -283,7 +302,17 @@ mod tests {
         // The target of each rule may be a file, or the rule is no redirect.
         for line in [
             "/a /a/",
+            "/a/ /a",
+            "/a /a/ 301!",
             "/* /a",
+            "/* /a 301!",
+            "/* /a?b=:splat 301!",
+            "/* /a/:splat",
+            "/a/* /:splat 301!",
+            "/a/* /b/:splat 301!",
+            "/:a /:a/",
+            "/:a/:b /:b/:a",
+            "/* https://a.test/:splat 301!",
             "/* /:splat.html",
             "/a /a 200",
             "/* /a 404!",

@@ -117,6 +117,42 @@ impl Template {
         self.is_fixed() || (self.has_room(len) && !(self.has_own_path && self.has_dots(captures)))
     }
 
+    /// Returns true if a redirect to this target leads to the decoded `path` again. With `or_other`, returns
+    /// true also if only a final slash differs.
+    pub(crate) fn leads_to(&self, captures: &Captures<'_>, path: &[u8], or_other: bool) -> bool {
+        let Some(parts) = &self.path else {
+            return false;
+        };
+        let texts = parts.iter().flat_map(|part| match part {
+            Part::Literal(text) => text,
+            Part::Capture(index) => captures.get(*index),
+        });
+        // A location begins with one slash.
+        let names = texts.skip_while(|byte| **byte == b'/');
+        let mut target = std::iter::once(&b'/').chain(names);
+        if !or_other {
+            return target.eq(path);
+        }
+        let without_slash = path.strip_suffix(b"/").unwrap_or(path);
+        without_slash.iter().all(|byte| target.next() == Some(byte))
+            && matches!((target.next(), target.next()), (None | Some(b'/'), None))
+    }
+
+    /// Returns true if both targets are the same path of the site.
+    pub(super) fn has_path_of(&self, other: &Self) -> bool {
+        self.path.is_some() && self.path == other.path
+    }
+
+    /// Returns true if all paths of the target begin with `prefix`, and have captures behind it.
+    pub(super) fn is_below(&self, prefix: &[u8]) -> bool {
+        let is_capture = |part: &Part| matches!(part, Part::Capture(_));
+        let path = self.path.as_deref().unwrap_or_default();
+        match path.first() {
+            Some(Part::Literal(text)) => text.starts_with(prefix) && path.iter().any(is_capture),
+            _ => false,
+        }
+    }
+
     /// Returns true if the path of the location has a segment `.` or `..`, which would lead to another
     /// path. Some servers and browsers take an encoded slash or a backslash for a slash.
     fn has_dots(&self, captures: &Captures<'_>) -> bool {
@@ -331,6 +367,36 @@ mod tests {
             ("https://a.test/:splat", "/a/b/../c"),
         ] {
             assert!(holds(target, path), "{target} {path:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_tells_whether_it_leads_to_the_same_path() {
+        let leads_to = |(pattern, target), path: &str, or_other| {
+            let pattern = Pattern::parse(pattern).unwrap();
+            let template = Template::parse(target, &|name| pattern.index_of(name)).unwrap();
+            let captures = pattern.captures(path.as_bytes()).unwrap();
+            template.leads_to(&captures, path.as_bytes(), or_other)
+        };
+        for (pattern, target, path, itself, or_other) in [
+            ("/a", "/a", "/a", true, true),
+            ("/a", "/a?b#c", "/a", true, true),
+            ("/a", "/a", "/a/", false, true),
+            ("/a", "/a/", "/a", false, true),
+            ("/a", "/a/", "/a/", true, true),
+            ("/a", "/ab", "/a", false, false),
+            ("/a", "/", "/a", false, false),
+            ("/*", "/", "/", true, true),
+            ("/*", "/:splat", "/a\0b/c", true, true),
+            ("/*", "/:splat", "//a", false, false),
+            ("/a*", "/:splat", "/aa//", false, false),
+            ("/:a/:b", "/:b/:a", "/x/x", true, true),
+            ("/:a/:b", "/:b/:a", "/x/y", false, false),
+            ("/*", "https://a.test/:splat", "/a", false, false),
+        ] {
+            let rule = (pattern, target);
+            assert_eq!(leads_to(rule, path, false), itself, "{target} {path}");
+            assert_eq!(leads_to(rule, path, true), or_other, "{target} {path}");
         }
     }
 

@@ -108,6 +108,8 @@ impl Builder {
             site: Site {
                 pages: HashMap::with_hasher(hash.clone()),
                 aliases: HashMap::with_hasher(hash.clone()),
+                exact: HashMap::with_hasher(hash.clone()),
+                replaced: HashMap::with_hasher(hash.clone()),
                 variants: Vec::new(),
                 rules: Vec::new(),
                 realms: Vec::new(),

@@ -1,8 +1,20 @@
 //! Redirects that are about the query of a request.
 
 use super::page::Page;
-use super::{Site, decoded};
-use crate::rules::Query;
+use super::{QueryRule, Site, decoded};
+use crate::rules::{Captures, Query};
+
+impl QueryRule {
+    /// Returns true if the location for a request has this query, so that it may lead to itself.
+    #[cold]
+    fn has_query(&self, captures: &Captures<'_>, query: &[u8]) -> bool {
+        let mut location = Vec::new();
+        let is_written = self.to.write(captures, &mut location).is_some();
+        let end = memchr::memchr(b'#', &location).unwrap_or(location.len());
+        let at = memchr::memchr(b'?', &location[..end]);
+        is_written && at.is_some_and(|at| &location[at + 1..end] == query)
+    }
+}
 
 impl Site {
     /// Finds the redirect for the path and the query of a request target.
@@ -19,10 +31,17 @@ impl Site {
         let path = decoded(path).ok()?;
         let has_file = self.pages.contains_key(&*path);
         let len = path.len() + query.len();
-        let query = Query::decode(query);
+        let decoded_query = Query::decode(query);
         let rule = self.query_rules.iter().find(|rule| {
-            let captures = || rule.query.captures(&query, rule.from.captures(&path)?);
-            let holds = |captures| rule.to.holds(&captures, len);
+            let captures = || {
+                let of_path = rule.from.captures(&path)?;
+                rule.query.captures(&decoded_query, of_path)
+            };
+            let holds = |captures| {
+                rule.to.holds(&captures, len)
+                    && !(rule.to.leads_to(&captures, &path, false)
+                        && rule.has_query(&captures, query))
+            };
             (rule.forced || !has_file) && captures().is_some_and(holds)
         });
         rule.map(|rule| &rule.page)

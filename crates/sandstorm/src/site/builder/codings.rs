@@ -276,13 +276,15 @@ impl Builder {
         let Site {
             pages,
             aliases,
+            exact,
+            replaced,
             rules,
             ..
         } = &mut self.site;
         let of_rules = rules.iter_mut().filter_map(|rule| rule.page.as_mut());
-        pages
-            .values_mut()
-            .chain(aliases.values_mut())
+        [pages, aliases, exact, replaced]
+            .into_iter()
+            .flat_map(HashMap::values_mut)
             .chain(of_rules)
     }
 }

@@ -82,7 +82,7 @@ impl Builder {
 
     /// Takes over the replies of paths that equal those of the previous site.
     pub(super) fn keep_equal_pages(&mut self, previous: &Site) {
-        let own = self.site.pages.iter().chain(&self.site.aliases);
+        let own = self.site.known_paths().chain(&self.site.replaced);
         let mut pairs = Vec::new();
         for (path, page) in own {
             let mut groups = Group::of(page, &self.site);
@@ -91,9 +91,14 @@ impl Builder {
             if groups.is_empty() {
                 continue;
             }
-            let old = previous.pages.get(path);
-            let old = old.or_else(|| previous.aliases.get(path));
-            let olds = old.map(|page| Group::of(page, previous));
+            let maps = [
+                &previous.replaced,
+                &previous.pages,
+                &previous.aliases,
+                &previous.exact,
+            ];
+            let olds = maps.into_iter().filter_map(|map| map.get(path));
+            let olds: Vec<_> = olds.map(|page| Group::of(page, previous)).collect();
             for group in groups {
                 let mut olds = olds.iter().flatten();
                 let old = olds.find(|old| old.kind == group.kind);

@@ -65,15 +65,11 @@ impl Builder {
     /// Returns true if a file, a folder or a rule has a path in this part.
     fn has_page_in(&self, realm: &RealmPath) -> bool {
         let Site {
-            pages,
-            aliases,
-            rules,
-            query_rules,
-            ..
+            rules, query_rules, ..
         } = &self.site;
         let of_rules = rules.iter().map(|rule| &rule.from);
         let of_query = query_rules.iter().map(|rule| &rule.from);
-        let mut paths = pages.keys().chain(aliases.keys());
+        let mut paths = self.site.known_paths().map(|(path, _)| path);
         let mut patterns = of_rules.chain(of_query);
         paths.any(|path| realm.contains(path)) || patterns.any(|one| realm.contains(one.base()))
     }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::errors::ErrorPages;
 use super::{Builder, PAGE_SUFFIX};
-use crate::finding::{Report, no_target};
+use crate::finding::{Finding, Report, Warning, no_target};
 use crate::reply::open_redirect;
-use crate::rules::{Action, Captures, Redirect};
+use crate::rules::{Action, Captures, Redirect, Template};
 use crate::site::page::Page;
 use crate::site::rule_index::{WITHOUT_SLASH, rule_of};
 use crate::site::{PathRule, QueryRule, Site};
@@ -19,6 +19,15 @@ enum Lead {
     Page(Page),
     /// Each one leads to another page of the site.
     Each,
+}
+
+/// The rules so far.
+#[derive(Default)]
+struct Applied {
+    /// The paths that follow rules about a single path.
+    paths: HashSet<Box<[u8]>>,
+    /// The indices of the forced rules with patterns.
+    forced: Vec<usize>,
 }
 
 impl Builder {
@@ -48,12 +57,11 @@ impl Builder {
         });
     }
 
-    /// Applies the redirects. The first one holds that matches a path. Passes to `report` what is
-    /// probably a mistake.
+    /// Applies the redirects. The first one holds that matches a path, and leads to a page. Passes to
+    /// `report` what is probably a mistake.
     pub(super) fn apply_redirects(&mut self, report: &mut Report<'_>) {
         let mut errors = ErrorPages::new();
-        let mut applied = HashSet::new();
-        let mut forced = Vec::new();
+        let mut applied = Applied::default();
         for rule in std::mem::take(&mut self.redirects) {
             if rule.has_query() {
                 self.add_query_rule(rule);
@@ -62,25 +70,35 @@ impl Builder {
             let Some(lead) = self.lead_of(&rule, &mut errors, report) else {
                 continue;
             };
-            if let (Some(path), Lead::Page(page)) = (rule.from.exact(), lead) {
-                if self.site.page_by_rules(path).is_none() {
-                    self.apply_exact(path, page, rule.forced, &mut applied);
-                }
-                continue;
-            }
-            if rule.forced {
-                forced.push(self.site.rules.len());
-            }
-            self.site.rules.push(PathRule {
+            let (is_forced, text) = (rule.forced, rule.text.into_string());
+            let rule = PathRule {
+                has_own_redirect: self.has_own_redirect(&rule.to),
                 from: rule.from,
                 to: rule.to,
                 page: match lead {
                     Lead::Page(page) => Some(page),
                     Lead::Each => None,
                 },
-            });
+            };
+            if let (Some(path), Some(page)) = (rule.from.exact(), rule.page) {
+                if !self.apply_exact(path, page, &rule, is_forced, &mut applied) {
+                    report(Finding::Warning(Warning::Endless { rule: text }));
+                }
+                continue;
+            }
+            if is_forced {
+                applied.forced.push(self.site.rules.len());
+            }
+            self.site.rules.push(rule);
         }
-        self.force(&forced, &applied);
+        self.force(&applied);
+    }
+
+    /// Returns true if the server itself redirects the path of a target.
+    fn has_own_redirect(&self, target: &Template) -> bool {
+        let mut buffer = arrayvec::ArrayVec::new();
+        let path = target.path(&Captures::default(), &mut buffer);
+        target.is_fixed() && path.is_some_and(|path| self.site.has_own_redirect(path))
     }
 
     /// Adds a redirect that is about a query.
@@ -102,27 +120,62 @@ impl Builder {
         });
     }
 
-    /// Lets a path lead to a page, and also the path with or without its final slash.
+    /// Lets the path of a rule lead to its page, and also the path with or without its final slash. Returns
+    /// false if the rule is a redirect to both of them.
     fn apply_exact(
         &mut self,
         path: &[u8],
         page: Page,
+        rule: &PathRule,
         is_forced: bool,
-        applied: &mut HashSet<Box<[u8]>>,
-    ) {
+        applied: &mut Applied,
+    ) -> bool {
+        let mut is_endless = true;
         let other = match path.strip_suffix(b"/") {
             Some(rest) => rest.to_vec(),
             None => [path, b"/"].concat(),
         };
         for path in [path, &*other].into_iter().filter(|path| !path.is_empty()) {
-            let is_taken = !is_forced && self.site.page(path).is_some();
-            if is_taken || !applied.insert(Box::from(path)) {
-                continue;
+            let is_taken = if is_forced {
+                self.earlier_page(path, &applied.forced).is_some()
+            } else {
+                self.site.page(path).is_some()
+            };
+            let is_own = !rule.holds(&page, &Captures::default(), path);
+            is_endless &= is_own;
+            if !is_own && !is_taken && applied.paths.insert(Box::from(path)) {
+                self.set_page(path, page);
             }
-            let Site { pages, aliases, .. } = &mut self.site;
-            match pages.get_mut(path) {
-                Some(old) => *old = page,
-                None => drop(aliases.insert(path.into(), page)),
+        }
+        !is_endless
+    }
+
+    /// Returns the page to which an earlier rule with a pattern leads. If the path has a page without
+    /// rules, only those count that are `forced`, by their indices.
+    fn earlier_page(&self, path: &[u8], forced: &[usize]) -> Option<Page> {
+        if !self.site.is_known(path) {
+            return self.site.page_by_rules(path).copied();
+        }
+        let rules = forced.iter().map(|index| &self.site.rules[*index]);
+        let mut pages = rules.filter_map(|rule| self.site.page_by_rule(rule, path));
+        pages.next().copied()
+    }
+
+    /// Lets a path lead to a page. Keeps the page that it replaces, because rewrites may lead there.
+    fn set_page(&mut self, path: &[u8], page: Page) {
+        let Site {
+            pages,
+            aliases,
+            exact,
+            replaced,
+            ..
+        } = &mut self.site;
+        match pages.get_mut(path).or_else(|| aliases.get_mut(path)) {
+            Some(old) => {
+                replaced.insert(path.into(), std::mem::replace(old, page));
+            }
+            None => {
+                exact.insert(path.into(), page);
             }
         }
     }
@@ -181,44 +234,35 @@ impl Builder {
     /// Returns the page at the target of a rewrite. A folder need not end with a slash, because the client
     /// would lose the path that it asked for if it were redirected.
     fn page_of_rewrite(&self, target: &[u8]) -> Option<Page> {
-        let page = self.site.page(target).copied();
+        let page = self.site.rewritten(target).copied();
         if let Some(Page::Redirect { .. }) = page
-            && let Some(folder) = self.site.page(&[target, b"/"].concat())
+            && let Some(folder) = self.site.rewritten(&[target, b"/"].concat())
         {
             return Some(*folder);
         }
         page
     }
 
-    /// Applies forced rules with patterns to all paths that lead to a page, such as clean URLs. `forced` has
-    /// the index of each such rule. The paths in `applied` follow earlier rules.
-    fn force(&mut self, forced: &[usize], applied: &HashSet<Box<[u8]>>) {
-        if forced.is_empty() {
+    /// Applies forced rules with patterns to all paths that lead to a page, such as clean URLs.
+    fn force(&mut self, applied: &Applied) {
+        if applied.forced.is_empty() {
             return;
         }
-        let Site { pages, aliases, .. } = &self.site;
-        let paths: Vec<Box<[u8]>> = pages.keys().chain(aliases.keys()).cloned().collect();
-        for path in paths.into_iter().filter(|path| !applied.contains(path)) {
-            let mut rules = forced.iter().map(|index| &self.site.rules[*index]);
-            let Some(rule) = rules.find(|rule| rule.matches(&path)) else {
-                continue;
-            };
-            let Some(captures) = rule.from.captures(&path) else {
-                continue;
-            };
-            let mut buffer = arrayvec::ArrayVec::new();
-            let page = match rule.page {
-                Some(page) => rule.to.holds(&captures, path.len()).then_some(page),
-                None => rule
-                    .to
-                    .path(&captures, &mut buffer)
-                    .and_then(|target| self.site.page(target).copied()),
-            };
-            let Site { pages, aliases, .. } = &mut self.site;
-            let known = pages.get_mut(&path).or_else(|| aliases.get_mut(&path));
-            if let (Some(page), Some(known)) = (page, known) {
-                *known = page;
+        let paths = self.site.known_paths().map(|(path, _)| path.clone());
+        let paths: Vec<_> = paths.filter(|path| !applied.paths.contains(path)).collect();
+        let mut pages = Vec::new();
+        for path in paths {
+            match self.earlier_page(&path, &applied.forced) {
+                // Rewrites depend on which files errors keep from clients.
+                Some(page @ Page::Error(_)) => self.set_page(&path, page),
+                Some(_) => pages.push(path),
+                None => {}
             }
+        }
+        let page_of = |path: Box<[u8]>| Some((self.earlier_page(&path, &applied.forced)?, path));
+        let pages: Vec<_> = pages.into_iter().filter_map(page_of).collect();
+        for (page, path) in pages {
+            self.set_page(&path, page);
         }
     }
 }
