@@ -33,8 +33,8 @@ pub enum Warning {
         /// The path that needs a password.
         realm: String,
     },
-    /// A redirect leads to its own path.
-    #[error("{rule:?} leads to its own path, so it never holds; write another target")]
+    /// A redirect leads back to its own path, or to longer and longer ones.
+    #[error("{rule:?} leads in a circle, or on and on, so it does not hold; write another target")]
     Endless {
         /// The start of the rule's text.
         rule: String,

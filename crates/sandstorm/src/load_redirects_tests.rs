@@ -65,6 +65,14 @@ fn no_redirect_leads_to_itself() {
         ("/page /docs 302!", "/page", "/docs/"),
         ("/s a=:a /s?a=:a&b=c", "/s?a=1", "/s?a=1&b=c"),
         ("/s a=:a /s?a=:a#b", "/s?c=d&a=%2f", "/s?a=%2F"),
+        ("/:a/ /:a 301!", "/docs", "/docs/"),
+        ("/docs/ a=:a /docs?a=:a 302!", "/docs/?a=1", "/docs/?a=1"),
+        // An earlier rule ends the series.
+        (
+            "/en/* /:splat 200\n/* /en/:splat 302!",
+            "/page.html",
+            "/en/page.html",
+        ),
     ] {
         let (site, messages) = load_with_redirects(rule);
         assert_eq!(messages, [""; 0], "{rule}");
@@ -119,6 +127,7 @@ fn a_rewrite_leads_to_the_file_although_a_rule_redirects_from_its_path() {
         ("404.html", "lost"),
         ("secret/a.txt", "secret"),
         ("v1/secret/a.txt", "old secret"),
+        ("v1/v1/secret/a.txt", "oldest secret"),
         ("v1/docs/page.html", "old page"),
         ("_redirects", rules),
     ]);
@@ -147,6 +156,8 @@ fn a_rewrite_leads_to_the_file_although_a_rule_redirects_from_its_path() {
         ("/files/shut.txt", "404", ""),
         ("/files/secret/a.txt", "404", ""),
         ("/v1/secret/a.txt", "404", ""),
+        // The order in which paths are looked at does not matter.
+        ("/v1/v1/secret/a.txt", "200", "old secret"),
         ("/link", "401", ""),
         ("/files/private/a.txt", "401", ""),
         ("/private/a.txt", "401", ""),
@@ -187,4 +198,35 @@ fn a_file_that_a_rule_redirects_is_taken_over_at_a_reload() {
         .unwrap();
     assert!(next.origins.iter().all(|origin| *origin != NEW));
     assert!(is_coded(&next.site));
+}
+
+/// Loads the folder again and again. Each reply stays, and no two replies take over the same one.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_reply_is_taken_over_once_although_others_equal_it() {
+    let folder = folder(&[
+        ("docs/index.html", "docs"),
+        ("y.html", "page"),
+        ("_redirects", "/docs /docs/ 301!\n/x.html /y.html 200\n"),
+    ]);
+    let mut site = load(folder.path(), &Settings::default());
+    for _ in 0..3 {
+        let next = site
+            .load_next(folder.path(), &Limits::default(), |_| {})
+            .unwrap();
+        let distinct: std::collections::HashSet<_> = next.origins.iter().collect();
+        assert_eq!(distinct.len(), next.origins.len());
+        assert!(!distinct.contains(&NEW) && next.leaving.is_empty());
+        site = Arc::into_inner(next.site).unwrap();
+    }
+    // A file comes to a path from which a rule led to an equal one.
+    fs::copy(folder.path().join("y.html"), folder.path().join("x.html")).unwrap();
+    let next = site
+        .load_next(folder.path(), &Limits::default(), |_| {})
+        .unwrap();
+    let mut known: Vec<_> = next.origins.iter().filter(|one| **one != NEW).collect();
+    known.sort();
+    known.dedup();
+    let new = next.added() as usize;
+    assert_eq!(known.len() + new, next.origins.len());
 }

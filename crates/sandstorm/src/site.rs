@@ -103,16 +103,14 @@ struct PathRule {
     to: Template,
     /// What the paths lead to, or `None` if each leads to another page of the site.
     page: Option<Page>,
-    /// Whether the server itself redirects the target to the path with or without its final slash.
-    has_own_redirect: bool,
 }
 
 impl PathRule {
     /// Returns true if the page of the rule is for this path. A redirect does not lead to itself.
     fn holds(&self, page: &Page, captures: &Captures<'_>, path: &[u8]) -> bool {
         let is_redirect = matches!(page, Page::Redirect { .. } | Page::Rule { .. });
-        let leads_to = |path| self.to.leads_to(captures, path, self.has_own_redirect);
-        self.to.holds(captures, path.len()) && !(is_redirect && leads_to(path))
+        let leads_to_itself = || self.to.leads_to(captures, path, false);
+        self.to.holds(captures, path.len()) && !(is_redirect && leads_to_itself())
     }
 }
 
@@ -191,13 +189,24 @@ pub(crate) struct NextSite {
 }
 
 impl NextSite {
-    /// Combines the parts. Workers find each reply by its number, so a wrong number of origins would give
-    /// clients another file.
+    /// Combines a site with the origins of its replies in a previous one, which has `old` replies.
+    ///
+    /// An old reply can be taken over once, because it goes when the reply that has taken it over does. A
+    /// further reply with this origin counts as new.
     ///
     /// # Panics
-    /// Panics unless there is an origin for each reply.
-    pub(crate) fn new(site: Arc<Site>, origins: Box<[u32]>, leaving: Box<[u32]>) -> Self {
+    /// Panics unless there is an origin for each reply. Workers find replies by their numbers, so clients
+    /// would get other files.
+    pub(crate) fn new(site: Arc<Site>, mut origins: Box<[u32]>, old: usize) -> Self {
         assert_eq!(origins.len(), site.replies.len(), "origins of replies");
+        let mut stays = vec![false; old];
+        for origin in origins.iter_mut().filter(|origin| **origin != NEW) {
+            if std::mem::replace(&mut stays[*origin as usize], true) {
+                *origin = NEW;
+            }
+        }
+        let leaving = (0..).zip(stays).filter(|(_, stays)| !stays);
+        let leaving = leaving.map(|(index, _)| index).collect();
         Self {
             site,
             origins,

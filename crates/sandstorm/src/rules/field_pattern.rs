@@ -33,8 +33,8 @@ impl FieldPattern {
 
     /// Returns true if a decoded path matches.
     ///
-    /// The time is linear in the length of the path. Nothing is searched: the text behind the star stands at
-    /// the end of what the star and this text match.
+    /// The time is linear in the length of the path. Nothing is searched: the path must end with the text
+    /// behind the star.
     pub(crate) fn matches(&self, path: &[u8]) -> bool {
         let Some(captures) = self.start.captures(path) else {
             return false;

@@ -196,8 +196,8 @@ impl HeaderRules {
     /// The fields for a file that the decoded `paths` lead to.
     ///
     /// All rules apply that match one of the paths, in order. A field replaces all fields of the same name
-    /// from earlier rules, unless it is a [list](is_list()). The lines together have at most [`MAX_FIELDS_LEN`] bytes: a field that
-    /// does not fit behind the earlier ones is left out.
+    /// from earlier rules, unless it is a [list](is_list()). The lines together have at most
+    /// [`MAX_FIELDS_LEN`] bytes: a field that does not fit behind the earlier ones is left out.
     pub(crate) fn fields_for(&self, paths: &[&[u8]]) -> Fields {
         let rules = self.0.iter().filter(|rule| rule.matches_any(paths));
         merge(rules, &|_| true)

@@ -58,6 +58,8 @@ pub struct Builder {
     now: SystemTime,
     /// For each reply so far, its index in the previous site, or [`NEW`].
     pub(super) origins: Vec<u32>,
+    /// For each reply of the previous site, whether it is taken over. The last ones may be missing.
+    taken: Vec<bool>,
     /// Whether coded forms in files are decoded and compared.
     checks_codings: bool,
     /// The paths of files with coded content, which may belong to a file without a coding.
@@ -135,6 +137,7 @@ impl Builder {
             everywhere: Fields::new(),
             now,
             origins: Vec::new(),
+            taken: Vec::new(),
             checks_codings: false,
             coded: Vec::new(),
         };
@@ -150,6 +153,7 @@ impl Builder {
     fn of(site: Site) -> Self {
         let mut builder = Self {
             origins: (0..site.replies.len() as u32).collect(),
+            taken: vec![true; site.replies.len()],
             site,
             redirects: Vec::new(),
             users: Vec::new(),
@@ -432,8 +436,9 @@ impl Builder {
     pub(super) fn keep_page(&mut self, page: FilePage, previous: &Site) -> FilePage {
         let replies = page.replies();
         let new_first = self.add(replies.map(|id| previous.reply(id).clone()));
-        let origins = replies.map(|id| id.index() as u32);
-        self.origins[new_first.index()..].copy_from_slice(&origins);
+        for (offset, id) in replies.into_iter().enumerate() {
+            self.take_over(new_first.index() + offset, id.index() as u32);
+        }
         FilePage {
             first: new_first,
             ..page

@@ -114,17 +114,17 @@ impl Site {
         let old_firsts = firsts(self);
         // The replies of no site are copies of those of one member.
         let shared = 0..SHARED_REPLIES as u32;
-        let (mut origins, mut leaving): (Vec<u32>, Vec<u32>) = (shared.clone().collect(), vec![]);
+        let mut origins: Vec<u32> = shared.clone().collect();
         if usual_member(members) == changed {
-            let of_next = next.origins[..SHARED_REPLIES].iter();
-            let moved = |origin: &u32| match *origin {
-                NEW => NEW,
-                origin if shared.contains(&origin) => origin,
-                origin => old_firsts[changed] + origin,
+            let of_next = next.origins[..SHARED_REPLIES].iter().copied();
+            let known = |origin: u32| {
+                if shared.contains(&origin) {
+                    origin
+                } else {
+                    NEW
+                }
             };
-            origins = of_next.map(moved).collect();
-            let of_old = next.leaving.iter().filter(|index| shared.contains(index));
-            leaving.extend(of_old);
+            origins = of_next.map(known).collect();
         }
         for (index, member) in members.iter().enumerate() {
             let old_first = old_firsts[index];
@@ -141,9 +141,7 @@ impl Site {
                 origins.extend((0..member.site.replies.len() as u32).map(moved));
             }
         }
-        let old_first = old_firsts[changed];
-        leaving.extend(next.leaving.iter().map(|index| old_first + index));
-        NextSite::new(Arc::new(site), origins.into(), leaving.into())
+        NextSite::new(Arc::new(site), origins.into(), self.replies.len())
     }
 }
 

@@ -38,8 +38,11 @@ impl Site {
                 rule.query.captures(&decoded_query, of_path)
             };
             let holds = |captures| {
+                let mut buffer = arrayvec::ArrayVec::new();
+                let target = rule.to.path(&captures, &mut buffer);
+                let or_other = target.is_some_and(|target| self.has_own_redirect(target));
                 rule.to.holds(&captures, len)
-                    && !(rule.to.leads_to(&captures, &path, false)
+                    && !(rule.to.leads_to(&captures, &path, or_other)
                         && rule.has_query(&captures, query))
             };
             (rule.forced || !has_file) && captures().is_some_and(holds)

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_media_types_are_those_of_the_registry() {
+    fn media_types_are_the_usual_ones() {
         for (extensions, name) in [
             ("7z", "application/x-7z-compressed"),
             ("avif", "image/avif"),

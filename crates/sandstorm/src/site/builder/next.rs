@@ -70,14 +70,8 @@ impl Builder {
             self.keep_equal(previous, own, old, 2);
         }
         self.keep_equal_errors(previous);
-        let mut stays = vec![false; previous.replies.len()];
-        for origin in self.origins.iter().filter(|origin| **origin != NEW) {
-            stays[*origin as usize] = true;
-        }
-        let all = 0..previous.replies.len() as u32;
-        let leaving = all.filter(|index| !stays[*index as usize]).collect();
         let origins = std::mem::take(&mut self.origins).into_boxed_slice();
-        NextSite::new(Arc::new(self.into_site()), origins, leaving)
+        NextSite::new(Arc::new(self.into_site()), origins, previous.replies.len())
     }
 
     /// Takes over the replies of paths that equal those of the previous site.
@@ -100,9 +94,9 @@ impl Builder {
             let olds = maps.into_iter().filter_map(|map| map.get(path));
             let olds: Vec<_> = olds.map(|page| Group::of(page, previous)).collect();
             for group in groups {
-                let mut olds = olds.iter().flatten();
-                let old = olds.find(|old| old.kind == group.kind);
-                pairs.extend(old.map(|old| (group, *old)));
+                let olds = olds.iter().flatten();
+                let olds = olds.filter(|old| old.kind == group.kind);
+                pairs.extend(olds.map(|old| (group, *old)));
             }
         }
         let rules = self.site.rules.iter().zip(&previous.rules);
@@ -125,13 +119,27 @@ impl Builder {
     pub(super) fn keep_equal(&mut self, previous: &Site, own: ReplyId, old: ReplyId, count: usize) {
         for offset in 0..count {
             let (own, old) = (own.index() + offset, old.index() + offset);
-            let (new, known) = (&mut self.site.replies[own], &previous.replies[old]);
+            let (new, known) = (&self.site.replies[own], &previous.replies[old]);
             // The heads of different versions of a file on the disk may be equal.
             let are_in_memory = new.disk().is_none() && known.disk().is_none();
-            if self.origins[own] == NEW && are_in_memory && new.bytes() == known.bytes() {
-                new.clone_from(known);
-                self.origins[own] = old as u32;
+            let are_equal = are_in_memory && new.bytes() == known.bytes();
+            if self.origins[own] == NEW && are_equal && self.take_over(own, old as u32) {
+                self.site.replies[own].clone_from(known);
             }
         }
+    }
+
+    /// Lets a reply of the site take over one of the previous site. Returns false if another one has done
+    /// so.
+    pub(super) fn take_over(&mut self, own: usize, old: u32) -> bool {
+        let at = old as usize;
+        if self.taken.len() <= at {
+            self.taken.resize(at + 1, false);
+        }
+        let is_free = !std::mem::replace(&mut self.taken[at], true);
+        if is_free {
+            self.origins[own] = old;
+        }
+        is_free
     }
 }

@@ -6,7 +6,7 @@ use super::errors::ErrorPages;
 use super::{Builder, PAGE_SUFFIX};
 use crate::finding::{Finding, Report, Warning, no_target};
 use crate::reply::open_redirect;
-use crate::rules::{Action, Captures, Redirect, Template};
+use crate::rules::{Action, Captures, Redirect};
 use crate::site::page::Page;
 use crate::site::rule_index::{WITHOUT_SLASH, rule_of};
 use crate::site::{PathRule, QueryRule, Site};
@@ -67,12 +67,17 @@ impl Builder {
                 self.add_query_rule(rule);
                 continue;
             }
+            // An earlier rule with a pattern may end a series of longer and longer paths.
+            if self.site.rules.is_empty() && rule.grows() {
+                let rule = rule.text.into_string();
+                report(Finding::Warning(Warning::Endless { rule }));
+                continue;
+            }
             let Some(lead) = self.lead_of(&rule, &mut errors, report) else {
                 continue;
             };
             let (is_forced, text) = (rule.forced, rule.text.into_string());
             let rule = PathRule {
-                has_own_redirect: self.has_own_redirect(&rule.to),
                 from: rule.from,
                 to: rule.to,
                 page: match lead {
@@ -94,11 +99,17 @@ impl Builder {
         self.force(&applied);
     }
 
-    /// Returns true if the server itself redirects the path of a target.
-    fn has_own_redirect(&self, target: &Template) -> bool {
+    /// Returns true if a rule redirects a path to its other spelling, with or without the final slash, and
+    /// the server itself redirects that one to the path.
+    fn comes_back(&self, rule: &PathRule, path: &[u8]) -> bool {
+        let is_redirect = matches!(rule.page, Some(Page::Redirect { .. } | Page::Rule { .. }));
+        let Some(captures) = rule.from.captures(path).filter(|_| is_redirect) else {
+            return false;
+        };
         let mut buffer = arrayvec::ArrayVec::new();
-        let path = target.path(&Captures::default(), &mut buffer);
-        target.is_fixed() && path.is_some_and(|path| self.site.has_own_redirect(path))
+        let target = rule.to.path(&captures, &mut buffer);
+        target.is_some_and(|target| self.site.has_own_redirect(target))
+            && rule.to.leads_to(&captures, path, true)
     }
 
     /// Adds a redirect that is about a query.
@@ -141,7 +152,8 @@ impl Builder {
             } else {
                 self.site.page(path).is_some()
             };
-            let is_own = !rule.holds(&page, &Captures::default(), path);
+            let holds = rule.holds(&page, &Captures::default(), path);
+            let is_own = !holds || self.comes_back(rule, path);
             is_endless &= is_own;
             if !is_own && !is_taken && applied.paths.insert(Box::from(path)) {
                 self.set_page(path, page);
@@ -153,12 +165,19 @@ impl Builder {
     /// Returns the page to which an earlier rule with a pattern leads. If the path has a page without
     /// rules, only those count that are `forced`, by their indices.
     fn earlier_page(&self, path: &[u8], forced: &[usize]) -> Option<Page> {
-        if !self.site.is_known(path) {
-            return self.site.page_by_rules(path).copied();
+        if self.site.is_known(path) {
+            let (_, page) = self.forced_page(path, forced)?;
+            return Some(page);
         }
+        self.site.page_by_rules(path).copied()
+    }
+
+    /// Returns the first of the `forced` rules that holds for a path with a page, and the page to which it
+    /// leads.
+    fn forced_page(&self, path: &[u8], forced: &[usize]) -> Option<(&PathRule, Page)> {
         let rules = forced.iter().map(|index| &self.site.rules[*index]);
-        let mut pages = rules.filter_map(|rule| self.site.page_by_rule(rule, path));
-        pages.next().copied()
+        let mut rules = rules.filter(|rule| !self.comes_back(rule, path));
+        rules.find_map(|rule| Some((rule, *self.site.page_by_rule(rule, path)?)))
     }
 
     /// Lets a path lead to a page. Keeps the page that it replaces, because rewrites may lead there.
@@ -252,14 +271,16 @@ impl Builder {
         let paths: Vec<_> = paths.filter(|path| !applied.paths.contains(path)).collect();
         let mut pages = Vec::new();
         for path in paths {
-            match self.earlier_page(&path, &applied.forced) {
+            match self.forced_page(&path, &applied.forced) {
                 // Rewrites depend on which files errors keep from clients.
-                Some(page @ Page::Error(_)) => self.set_page(&path, page),
+                Some((rule, page @ Page::Error(_))) if rule.page.is_some() => {
+                    self.set_page(&path, page);
+                }
                 Some(_) => pages.push(path),
                 None => {}
             }
         }
-        let page_of = |path: Box<[u8]>| Some((self.earlier_page(&path, &applied.forced)?, path));
+        let page_of = |path: Box<[u8]>| Some((self.forced_page(&path, &applied.forced)?.1, path));
         let pages: Vec<_> = pages.into_iter().filter_map(page_of).collect();
         for (page, path) in pages {
             self.set_page(&path, page);
