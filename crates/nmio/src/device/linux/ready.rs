@@ -99,8 +99,8 @@ impl XdpReady {
         let pfifo = tx_queue(request, link.index, is_veth, &mut lines)?;
         let queue_sockets = open_queues(queues, request.wait)?;
         let attach = || attach(request, &link, &addresses);
-        let place = (&control, name);
-        let (steering, offloads) = LostOffloads::around(place, &RECEIVE, &mut lines, attach)?;
+        let place = (&control, name, link.index);
+        let (offloads, steering) = LostOffloads::around(place, &RECEIVE, &mut lines, attach)?;
         // Some drivers create the NAPI instances only with the XDP program.
         let polls = request.wait == Wait::BusyPoll;
         let polled = polls.then(|| PolledQueues::defer(name, link.index, queues, &mut lines));

@@ -104,8 +104,8 @@ impl Control {
         !self.active_features(name, &["rx-vlan-hw-parse"]).is_empty()
     }
 
-    /// Returns those of the features that are active on the interface. Without any, they may also be
-    /// unreadable.
+    /// Returns those of the features that are active on the interface. The list is also empty if they
+    /// cannot be read.
     pub(crate) fn active_features<'f>(&self, name: &str, features: &[&'f str]) -> Vec<&'f str> {
         let Ok(known) = self.features(name) else {
             return Vec::new();
