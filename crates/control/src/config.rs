@@ -105,8 +105,7 @@ fn program_defaults(command: &Command) -> OwnDefaults {
 }
 
 /// Prints what a command `check` has found in each part of the content: lines about it, each a label
-/// and a value, or an error.
-/// Returns the exit status.
+/// and a value, or an error. Returns the exit status.
 pub fn print_check<L: fmt::Display, E: fmt::Display>(
     program: &str,
     found: impl IntoIterator<Item = Result<Vec<(L, String)>, E>>,

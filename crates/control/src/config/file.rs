@@ -12,6 +12,7 @@ use super::keys::{Key, SECTIONS, Section, is_of_another, keys};
 use super::position::{Position, TextLines};
 use super::problem::{Problem, Problems, nearest};
 use super::value::toml_value;
+use crate::file_version::FileVersion;
 
 /// Maximum number of errors that are reported.
 const MAX_PROBLEMS: usize = 100;
@@ -29,6 +30,8 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) path: PathBuf,
+    /// The file's version before it was read, if it could be found out.
+    pub(super) version: Option<FileVersion>,
     pub(super) settings: Vec<Setting>,
     /// The settings of each further `[[web]]`.
     pub(super) more: Vec<Vec<Setting>>,
@@ -41,6 +44,7 @@ impl File {
         let settings: Vec<_> = all.cloned().collect();
         (settings.len() < self.settings.len()).then(|| Self {
             path: self.path.clone(),
+            version: self.version,
             settings,
             more: Vec::new(),
         })
@@ -54,6 +58,7 @@ impl File {
             let others = self.settings.iter().filter(|one| !one.section.is_site);
             Self {
                 path: self.path.clone(),
+                version: self.version,
                 settings: with_own(others.cloned().chain(table).collect()),
                 more: Vec::new(),
             }
@@ -109,6 +114,7 @@ pub(super) fn read(
     given: &[String],
     has_sites: bool,
 ) -> Result<(File, Option<String>), String> {
+    let version = FileVersion::at(path).ok();
     let text =
         text_of(path).map_err(|reason| format!("cannot read {}: {reason}", path.display()))?;
     let told = |list| {
@@ -118,6 +124,7 @@ pub(super) fn read(
     let (mut tables, problems) = settings(&text, command, given, has_sites).map_err(told)?;
     let file = File {
         path: path.to_owned(),
+        version,
         settings: tables.remove(0),
         more: tables,
     };

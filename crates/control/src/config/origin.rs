@@ -41,7 +41,7 @@ static READ: OnceLock<Read> = OnceLock::new();
 #[derive(Debug, Default)]
 struct Read {
     file: PathBuf,
-    /// The file's version, if it could be found out.
+    /// The version that was read, if it could be found out.
     version: Option<FileVersion>,
     places: Places,
     /// For each site, the position of each value. The first one counts.
@@ -65,7 +65,7 @@ pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>, is_wrong: b
     // A process parses its command line once.
     let _ = READ.set(Read {
         file: file.clone(),
-        version: FileVersion::at(file).ok(),
+        version: sites[0].file.version,
         places: places(&sites),
         values: sites.iter().map(|origins| values(origins)).collect(),
         is_wrong,
@@ -134,8 +134,8 @@ pub(crate) fn file() -> Option<&'static PathBuf> {
     READ.get().map(|read| &read.file)
 }
 
-/// Returns the configuration file of this process, if it has another content than when it was read. A file
-/// that this thread may not look at counts as unchanged.
+/// Returns the configuration file of this process, if it was written since it was read. A file that this
+/// thread may not look at counts as unchanged.
 pub(crate) fn changed_file() -> Option<&'static Path> {
     let read = READ.get()?;
     is_changed(&read.file, read.version?).then_some(&read.file)
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_changed_if_its_content_has() {
+    fn a_file_has_changed_if_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("storm.toml");
         std::fs::write(&file, "[control]\n").unwrap();
