@@ -55,8 +55,31 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     // Most other steps leave a core idle for some of the time.
     let build = tests.begin("release build", release_build());
+    let outcome = run_beside_build(&mut tests, options);
+    tests.end(build);
+    outcome?;
     if is_whole {
-        check_sources(&mut tests)?;
+        let counts = without_lines(xtask("bench instructions --check")?);
+        tests.step("instruction counts", counts);
+        tests.step("demo", xtask("demo --built --once")?);
+        let step = xtask(guest::IN_TESTS)?;
+        let tools = "QEMU for this kind of guest, cpio or apt";
+        tests.optional("a guest with zero-copy", tools, guest::probe(), step);
+    }
+    tests.counted("end to end", || {
+        e2e::run_apart(options.full, &options.filter)
+    })?;
+    tests.counted("clients on a bad network", || {
+        loss::run_clients_apart(options.full, &options.filter)
+    })?;
+    tests.finish()
+}
+
+/// Runs the steps that need no program in the release profile.
+fn run_beside_build(tests: &mut Tests, options: &Options) -> Result<()> {
+    let is_whole = tests.is_whole;
+    if is_whole {
+        check_sources(tests)?;
     }
     tests.step("build of the tests", cargo("test --workspace --no-run"));
     let mut test = cargo("test --workspace --no-fail-fast");
@@ -77,22 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         };
         tests.step("inputs of the fuzz targets", xtask(fuzz)?);
     }
-    tests.end(build);
-    if is_whole {
-        let counts = without_lines(xtask("bench instructions --check")?);
-        tests.step("instruction counts", counts);
-        tests.step("demo", xtask("demo --built --once")?);
-        let step = xtask(guest::IN_TESTS)?;
-        let tools = "QEMU for this kind of guest, cpio or apt";
-        tests.optional("a guest with zero-copy", tools, guest::probe(), step);
-    }
-    tests.counted("end to end", || {
-        e2e::run_apart(options.full, &options.filter)
-    })?;
-    tests.counted("clients on a bad network", || {
-        loss::run_clients_apart(options.full, &options.filter)
-    })?;
-    tests.finish()
+    Ok(())
 }
 
 /// Runs the checks that need no built program.

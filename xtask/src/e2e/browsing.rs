@@ -51,7 +51,7 @@ const COUNT_COLOURS: &str = "(async () => {
 })()";
 
 /// Length of the recording in samples of one byte, and their number per second.
-const SAMPLES: usize = 16_000_000;
+const SAMPLES: usize = 32_000_000;
 const RATE: usize = 8_000;
 /// Length of a recording's head in bytes.
 const HEAD: usize = 44;
@@ -190,16 +190,15 @@ impl<'e> Visit<'e> {
         parsed.collect()
     }
 
-    /// Waits until the answers to requests for `target` have these statuses. Returns the lengths of their
-    /// bodies.
-    fn expect_answers(&self, target: &str, statuses: &[u16]) -> Result<Vec<u64>> {
+    /// Waits until the answers to requests for `target` have these statuses.
+    fn expect_answers(&self, target: &str, statuses: &[u16]) -> Result<()> {
         let mut found = Vec::new();
-        let lengths = interrupt::wait_for(LIMIT, || {
+        let are_right = interrupt::wait_for(LIMIT, || {
             found = self.answers(target)?;
-            let (all, lengths): (Vec<_>, Vec<_>) = found.iter().copied().unzip();
-            Ok((all == statuses).then_some(lengths))
+            let is_right = found.iter().map(|(status, _)| status).eq(statuses);
+            Ok(is_right.then_some(()))
         })?;
-        lengths.with_context(|| format!("answers for {target}: {found:?}, not {statuses:?}"))
+        are_right.with_context(|| format!("answers for {target}: {found:?}, not {statuses:?}"))
     }
 
     /// Loads the page three times. Before the last time, the style sheet changes.
@@ -260,8 +259,8 @@ impl<'e> Visit<'e> {
 
     /// A download goes on where it was broken.
     fn go_on(&mut self) -> Result<()> {
-        let lengths = self.break_and_resume(1, None, 206)?;
-        ensure!(lengths[1] <= lengths[0] - PART, "lengths: {lengths:?}");
+        let [whole, rest] = self.break_and_resume(1, None, 206)?;
+        ensure!(rest + PART <= whole, "lengths: {whole} and {rest}");
         Ok(())
     }
 
@@ -279,7 +278,7 @@ impl<'e> Visit<'e> {
         number: usize,
         changed: Option<Vec<u8>>,
         resumed: u16,
-    ) -> Result<Vec<u64>> {
+    ) -> Result<[u64; 2]> {
         let target = format!("recording.wav?{number}");
         let downloads = self.path(&target);
         shell::make_folder(&downloads)?;
@@ -309,7 +308,21 @@ impl<'e> Visit<'e> {
         is_whole.context("the download is not resumed")?;
         let read = |path: &PathBuf| fs::read(path).with_context(|| path.display().to_string());
         same(&read(&whole)?, &read(&self.path("site/recording.wav"))?)?;
-        self.expect_answers(&format!("/{target}"), &[200, resumed])
+        self.expect_resumption(&format!("/{target}"), resumed)
+    }
+
+    /// Waits until the first answer to requests for `target` has status 200, and the last one `resumed`.
+    /// Returns the lengths of their bodies.
+    fn expect_resumption(&self, target: &str, resumed: u16) -> Result<[u64; 2]> {
+        let mut found = Vec::new();
+        let lengths = interrupt::wait_for(LIMIT, || {
+            found = self.answers(target)?;
+            Ok(match &found[..] {
+                [(200, first), .., (status, last)] if *status == resumed => Some([*first, *last]),
+                _ => None,
+            })
+        })?;
+        lengths.with_context(|| format!("answers for {target}: {found:?}, not 200 and {resumed}"))
     }
 
     fn set_buffer(&self, buffer: &str) -> Result<()> {

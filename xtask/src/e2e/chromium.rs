@@ -15,9 +15,9 @@ use super::rig::Rig;
 use crate::{interrupt, shell};
 
 /// Time limit for a whole session in seconds.
-const SESSION_LIMIT: u32 = 120;
-/// Time limit for the next message from Chromium. It includes the start.
-const MESSAGE_LIMIT: Duration = Duration::from_secs(20);
+const SESSION_LIMIT: u32 = 300;
+/// Time limit for the next message from Chromium. It includes the start, and a script that waits.
+const MESSAGE_LIMIT: Duration = Duration::from_mins(1);
 /// A shell script that starts a program with the pipes at the numbers where Chromium expects them.
 const WITH_PIPES: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >&2";
 /// The file of Chromium's messages for people, in its profile.
@@ -147,7 +147,8 @@ impl Chromium {
                 ensure!(message["error"].is_null(), "{method}: {}", message["error"]);
                 result = Some(message["result"].take());
             }
-            happened |= event.is_some() && message["method"].as_str() == event;
+            // An event before the result belongs to an earlier command.
+            happened |= result.is_some() && message["method"].as_str() == event;
         }
     }
 
