@@ -99,8 +99,8 @@ impl Builder {
         self.force(&applied);
     }
 
-    /// Returns true if a rule redirects a path to its other spelling, with or without the final slash, and
-    /// the server itself redirects that one to the path.
+    /// Returns true if a rule redirects a path to its other spelling, with or without the final slash,
+    /// from where the server itself redirects back.
     fn comes_back(&self, rule: &PathRule, path: &[u8]) -> bool {
         let is_redirect = matches!(rule.page, Some(Page::Redirect { .. } | Page::Rule { .. }));
         let Some(captures) = rule.from.captures(path).filter(|_| is_redirect) else {
