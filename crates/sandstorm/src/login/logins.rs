@@ -21,7 +21,7 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 /// Maximum number of credentials that a worker remembers.
 const MAX_REMEMBERED: usize = 4_096;
 
-/// What the client of a connection has proved.
+/// What is known of the credentials of a connection's next request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Login {
     /// Nothing.
@@ -29,16 +29,15 @@ pub(crate) enum Login {
     Unknown,
     /// The credentials of its request are to be checked, with this number.
     Waits(u64),
-    /// The credentials of its request were checked.
-    Checked(Standing),
+    /// The request is not admitted. That the credentials are right is never kept here, because another
+    /// request could come first.
+    Refused(Refusal),
 }
 
-/// What becomes of a request with credentials that were checked.
+/// Why a request is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
-    /// They are right.
-    Right,
-    /// They are wrong, or there are none.
+pub(crate) enum Refusal {
+    /// The credentials are wrong, or there are none.
     Wrong,
     /// There was no time to check them.
     Busy,
@@ -104,18 +103,18 @@ impl Logins {
         }
     }
 
-    /// Returns what is known of these credentials. If nothing is known, they are checked, and the
-    /// connection waits.
+    /// Returns `None` if these credentials are right. If nothing is known of them, they are checked, and
+    /// the connection waits.
     pub(crate) fn look_up(
         &mut self,
         users: &Arc<Users>,
         credentials: Credentials,
         (connection, client): (ConnectionId, IpAddr),
         now: Instant,
-    ) -> Login {
+    ) -> Option<Login> {
         let hash = self.hash(users, &credentials);
         if self.right.get(&hash).is_some_and(|until| now < *until) {
-            return Login::Checked(Standing::Right);
+            return None;
         }
         self.checks += 1;
         let number = self.checks;
@@ -128,12 +127,12 @@ impl Logins {
         if let Some(gone) = gone {
             self.counts.given_up += 1;
             if gone.check.number == number {
-                return Login::Checked(Standing::Busy);
+                return Some(Login::Refused(Refusal::Busy));
             }
             self.given_up.push((gone.check.number, gone.connection));
         }
         self.check_next();
-        Login::Waits(number)
+        Some(Login::Waits(number))
     }
 
     /// Has the next credentials checked, if none are being checked.
@@ -153,7 +152,7 @@ impl Logins {
     /// Returns the connections whose credentials were checked, or for which there was no time, each with
     /// the number of the check and its result.
     pub(crate) fn take_checked(&mut self, now: Instant) -> Vec<(ConnectionId, u64, Login)> {
-        let busy = Login::Checked(Standing::Busy);
+        let busy = Login::Refused(Refusal::Busy);
         let mut told: Vec<_> = std::mem::take(&mut self.given_up)
             .into_iter()
             .map(|(number, connection)| (connection, number, busy))
@@ -165,14 +164,16 @@ impl Logins {
         {
             self.counts.right += u64::from(is_right);
             self.counts.wrong += u64::from(!is_right);
-            let login = match is_right {
-                // The users may have changed meanwhile, so the request is read again.
-                _ if number <= self.outdated => Login::Unknown,
-                true => {
-                    self.remember(self.hash(&check.users, &check.credentials), now);
-                    Login::Checked(Standing::Right)
-                }
-                false => Login::Checked(Standing::Wrong),
+            // The users may have changed meanwhile.
+            let is_outdated = number <= self.outdated;
+            if is_right && !is_outdated {
+                self.remember(self.hash(&check.users, &check.credentials), now);
+            }
+            // Otherwise the request is read again, and its credentials are looked up.
+            let login = if is_right || is_outdated {
+                Login::Unknown
+            } else {
+                Login::Refused(Refusal::Wrong)
             };
             told.push((connection, number, login));
         }

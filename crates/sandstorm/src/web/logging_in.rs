@@ -9,12 +9,20 @@ use super::writing::{Continuation, Written};
 use crate::answer::{Answer, Form};
 use crate::app::App;
 use crate::date::Stamp;
-use crate::login::{Credentials, Login, LoginCounts, Logins, Standing};
+use crate::login::{Credentials, Login, LoginCounts, Logins, Refusal};
 use crate::pending::{Phase, network};
 use crate::request::Request;
 use crate::session::{self, Session, Step, Visitor};
 use crate::status::Status;
 use crate::verdict::Verdict;
+
+/// What becomes of a request with credentials.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// They are right.
+    Right,
+    Refused(Refusal),
+}
 
 impl Core {
     /// Returns what becomes of the request at the start of `data`, or `None` if its credentials are being
@@ -25,24 +33,26 @@ impl Core {
         answer: &Answer,
         data: &[u8],
     ) -> Option<Standing> {
-        if let Login::Checked(standing) = std::mem::take(&mut conn.state().login) {
-            return Some(standing);
+        let wrong = Some(Standing::Refused(Refusal::Wrong));
+        if let Login::Refused(refusal) = std::mem::take(&mut conn.state().login) {
+            return Some(Standing::Refused(refusal));
         }
         let Form::Login { from_end, len } = answer.form else {
-            return Some(Standing::Wrong);
+            return wrong;
         };
         let from = answer.consumed() - usize::from(from_end);
         let Some(credentials) = Credentials::read(&data[from..from + usize::from(len)]) else {
-            return Some(Standing::Wrong);
+            return wrong;
         };
         let realm = self.site.realm_of_reply(answer.reply);
         let (Some(realm), Some(logins)) = (realm, &mut self.logins) else {
-            return Some(Standing::Busy);
+            return Some(Standing::Refused(Refusal::Busy));
         };
         let client = (conn.id(), network(conn.peer().ip()));
         match logins.look_up(realm.users(), credentials, client, conn.now()) {
-            Login::Checked(standing) => Some(standing),
-            waits => {
+            None => Some(Standing::Right),
+            Some(Login::Refused(refusal)) => Some(Standing::Refused(refusal)),
+            Some(waits) => {
                 conn.state().login = waits;
                 None
             }
@@ -69,17 +79,21 @@ impl Core {
                 // Cannot happen: the request is complete.
                 Step::More { .. } => Err(WriteError::NoSuchContent),
             },
-            Standing::Wrong => self.write_answer(conn, &answer.whole(), data, stamp),
-            Standing::Busy => {
+            Standing::Refused(Refusal::Wrong) => {
+                self.write_answer(conn, &answer.whole(), data, stamp)
+            }
+            Standing::Refused(Refusal::Busy) => {
                 const STATUS: Status = Status::ServiceUnavailable;
-                let body_len = self.assemble_page(STATUS, data.starts_with(b"HEAD "), stamp);
+                // Empty lines may precede the request (RFC 9112, section 2.2).
+                let is_head = data.trim_ascii_start().starts_with(b"HEAD ");
+                let body_len = self.assemble_page(STATUS, is_head, stamp);
                 let written = conn.write_bytes(&self.out);
                 written.map(|()| Written::Response(STATUS, body_len))
             }
         };
-        if written.is_err() {
+        if let (Err(_), Standing::Refused(refusal)) = (&written, standing) {
             // The request is offered again.
-            conn.state().login = Login::Checked(standing);
+            conn.state().login = Login::Refused(refusal);
         }
         written
     }
@@ -103,8 +117,8 @@ impl Core {
             Some(Standing::Right) => {
                 session::answer_to(&self.site, request.head(), bytes, Visitor::Known)
             }
-            Some(Standing::Wrong) => answer.whole(),
-            Some(Standing::Busy) => {
+            Some(Standing::Refused(Refusal::Wrong)) => answer.whole(),
+            Some(Standing::Refused(Refusal::Busy)) => {
                 return self.answer_page(conn, Status::ServiceUnavailable, request);
             }
         };
@@ -116,7 +130,7 @@ impl Core {
         if self.was_evicted(conn) || !self.forget_login(conn) {
             return false;
         }
-        self.continue_login(conn, Login::Checked(Standing::Busy));
+        self.continue_login(conn, Login::Refused(Refusal::Busy));
         true
     }
 
@@ -132,7 +146,7 @@ impl Core {
         true
     }
 
-    /// Continues a connection with what its client has proved.
+    /// Continues a connection whose credentials were checked.
     fn continue_login<S>(&mut self, conn: &mut Conn<'_, S>, login: Login) {
         // An evicted request is not read again, and the next one has its own credentials.
         let is_evicted = self.was_evicted(conn);
