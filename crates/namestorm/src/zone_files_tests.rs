@@ -468,3 +468,29 @@ fn news_are_new_zones_new_serials_and_zones_that_are_gone() {
     let (new, gone) = (vec!["c.example.".to_owned()], vec!["a.example.".to_owned()]);
     assert_eq!(names(&third, &second), (new, gone));
 }
+
+/// A file may be given to several zones, each with an origin of its own. One of them may be wrong there.
+#[test]
+fn a_zone_of_a_shared_file_is_not_taken_for_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{GOOD}www.good.example. 60 A 192.0.2.1\n");
+    let spec = |origin: &str| ZoneSpec {
+        origin: name::parse(origin),
+        ..zone(folder.path(), "shared", &text)
+    };
+    for specs in [
+        [spec("sub.good.example"), spec("good.example")],
+        [spec("good.example"), spec("sub.good.example")],
+    ] {
+        let mut files = read(&specs, &mut |_| {});
+        for _ in 0..3 {
+            let good: Vec<_> = files.sizes().map(|(apex, _)| apex.to_vec()).collect();
+            assert_eq!(good, [name::parse("good.example").unwrap()]);
+            let broken = files.unserved().iter().filter_map(UnservedFile::apex);
+            let broken: Vec<_> = broken.map(<[u8]>::to_vec).collect();
+            assert_eq!(broken, [name::parse("sub.good.example").unwrap()]);
+            assert!(files.stale().is_empty());
+            files = files.read(&specs, 1, &mut |_| {});
+        }
+    }
+}

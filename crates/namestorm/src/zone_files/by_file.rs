@@ -19,14 +19,22 @@ pub(super) enum Known<'z> {
     Unchanged(&'z Arc<GoodZone>),
 }
 
+/// The path of a file, and the origin that an option gives it.
+type Key<'s> = (&'s [u8], Option<&'s [u8]>);
+
+fn key(spec: &ZoneSpec) -> Key<'_> {
+    (spec.file.as_os_str().as_bytes(), spec.origin.as_deref())
+}
+
 /// Finds the known zones of files. This is fast as long as the files come in the order of the zones.
 pub(super) struct ByFile<'z> {
     zones: &'z [Arc<GoodZone>],
     hashing: &'z Hashing,
     /// The number of the zone that is expected next.
     next: usize,
-    /// Maps each path to the number of its zone, once another zone than the expected one was looked for.
-    numbers: Option<HashMap<&'z [u8], usize>>,
+    /// Maps each path with its origin to the number of its zone, once another zone than the expected one
+    /// was looked for. A file may have several zones, each with an origin of its own.
+    numbers: Option<HashMap<Key<'z>, usize>>,
     versions: FileVersions,
 }
 
@@ -49,9 +57,8 @@ impl<'z> ByFile<'z> {
         self.next = number + 1;
         let zone = &self.zones[number];
         let known = zone.facts.spec();
-        let is_same = known.origin == spec.origin && known.group == spec.group;
         let mut files = zone.files.iter();
-        if is_same && files.all(|file| file.is_unchanged(&mut self.versions)) {
+        if known.group == spec.group && files.all(|file| file.is_unchanged(&mut self.versions)) {
             Known::Unchanged(zone)
         } else {
             Known::Changed(zone)
@@ -59,17 +66,21 @@ impl<'z> ByFile<'z> {
     }
 
     fn number(&mut self, spec: &ZoneSpec) -> Option<usize> {
-        let path = spec.file.as_os_str();
-        let is_it = |zone: &Arc<GoodZone>| zone.facts.file().as_os_str() == path;
+        let wanted = key(spec);
+        let is_it = |zone: &Arc<GoodZone>| key(zone.facts.spec()) == wanted;
         if self.zones.get(self.next).is_some_and(is_it) {
             return Some(self.next);
         }
-        let path_of = |zone: &'z Arc<GoodZone>| zone.facts.file().as_os_str().as_bytes();
         let numbers = self.numbers.get_or_insert_with(|| {
             let mut numbers = self.hashing.map(self.zones.len());
-            numbers.extend(self.zones.iter().map(path_of).zip(0..));
+            numbers.extend(
+                self.zones
+                    .iter()
+                    .map(|zone| key(zone.facts.spec()))
+                    .zip(0..),
+            );
             numbers
         });
-        numbers.get(path.as_bytes()).copied()
+        numbers.get(&wanted).copied()
     }
 }
