@@ -13,6 +13,8 @@ use rustix::fs::{Mode, OFlags, open};
 pub(super) const MAX_TEXT: u64 = u32::MAX as u64;
 pub(super) const TOO_MUCH_TEXT: &str = "the files of a zone, with the records of $GENERATE, may \
                                         have at most 4 GiB of text together; divide the zone";
+/// How often a file is read that changes meanwhile.
+const READINGS: usize = 3;
 /// The byte order mark that some editors write at the start of UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -23,7 +25,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 ///
 /// Returns the reason why the file cannot be read or is not text.
 pub(super) fn read(path: &Path, left: &mut u64) -> Result<(String, FileVersion), String> {
-    let (bytes, version) = read_bytes(path, *left)?;
+    let (bytes, version) = read_bytes(path, *left, || {})?;
     *left -= bytes.len() as u64;
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         let line = bytes[..at].split(|byte| *byte == b'\n').count();
@@ -60,8 +62,25 @@ fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads the bytes of a file that has at most `limit` bytes.
-fn read_bytes(path: &Path, limit: u64) -> Result<(Vec<u8>, FileVersion), String> {
+/// Reads the bytes of a file that has at most `limit` bytes. A file that changes meanwhile is read again,
+/// because a part of a zone must not be served. `when_read` is called after each reading.
+fn read_bytes(
+    path: &Path,
+    limit: u64,
+    mut when_read: impl FnMut(),
+) -> Result<(Vec<u8>, FileVersion), String> {
+    let reading = |_| read_once(path, limit, &mut when_read).transpose();
+    let mut readings = (0..READINGS).filter_map(reading);
+    let changed = || Err("it changed while it was read; reload again when it is complete".into());
+    readings.next().unwrap_or_else(changed)
+}
+
+/// Reads the bytes of a file, or returns `None` if it has changed meanwhile.
+fn read_once(
+    path: &Path,
+    limit: u64,
+    when_read: impl FnOnce(),
+) -> Result<Option<(Vec<u8>, FileVersion)>, String> {
     let shown = |error: std::io::Error| error.to_string();
     // Without NONBLOCK, opening a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -80,8 +99,42 @@ fn read_bytes(path: &Path, limit: u64) -> Result<(Vec<u8>, FileVersion), String>
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
     // The file may grow after its size was checked, so the number of bytes read is limited too.
     let mut file = file.take(limit + 1);
-    match file.read_to_end(&mut bytes).map_err(shown)? as u64 {
-        len if len > limit => Err(TOO_MUCH_TEXT.into()),
-        _ => Ok((bytes, FileVersion::of(&metadata))),
+    let len = file.read_to_end(&mut bytes).map_err(shown)? as u64;
+    if len > limit {
+        return Err(TOO_MUCH_TEXT.into());
+    }
+    when_read();
+    let version = FileVersion::of(&metadata);
+    let now = FileVersion::of(&file.get_ref().metadata().map_err(shown)?);
+    Ok((now == version).then_some((bytes, version)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_read_again_and_never_in_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zone");
+        for (changes, is_whole) in [(0, true), (1, true), (READINGS, false)] {
+            fs::write(&path, "begin\n").unwrap();
+            let mut left = changes;
+            let write = || {
+                if left > 0 {
+                    left -= 1;
+                    let text = fs::read_to_string(&path).unwrap();
+                    fs::write(&path, text + "more\n").unwrap();
+                }
+            };
+            let read = read_bytes(&path, MAX_TEXT, write);
+            assert_eq!(read.is_ok(), is_whole, "{changes} changes: {read:?}");
+            if let Ok((bytes, version)) = read {
+                assert_eq!(bytes, fs::read(&path).unwrap());
+                assert_eq!(version, FileVersion::at(&path).unwrap());
+            }
+        }
     }
 }
