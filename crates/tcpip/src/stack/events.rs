@@ -115,6 +115,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn finish_accessed<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let housekeeping = &mut self.housekeeping[id as usize];
         let before = std::mem::replace(&mut housekeeping.accessed, Accessed::No);
+        if self.records[id as usize].tcb.state == State::Closed {
+            // It has given way to another accessed connection.
+            return;
+        }
         if before == Accessed::Idle && !self.records[id as usize].tcb.stream.is_empty() {
             housekeeping.renew(now);
         }

@@ -151,6 +151,12 @@ impl Scoreboard {
         self.ranges.len()
     }
 
+    /// Returns true if there is room for another sacked range.
+    fn takes_sacked(&self) -> bool {
+        // The new range may also divide an existing range, so up to two ranges are added.
+        self.ranges.len() + 2 <= self.sack_limit()
+    }
+
     /// Returns true if a retransmission is still in flight.
     fn any_retransmitted(&self) -> bool {
         let mut ranges = self.ranges.iter();

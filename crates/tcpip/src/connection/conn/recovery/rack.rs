@@ -17,6 +17,12 @@ const SPARE_RANGES: usize = 16;
 /// Maximum distance in bytes by which a plausible DSACK (RFC 2883) may begin before SND.UNA.
 const MAX_DSACK_AGE: u32 = 1 << 24;
 
+#[cfg(test)]
+thread_local! {
+    /// Number of pieces that this thread has counted as delivered.
+    static PIECES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Rack {
     /// Processes the delivery of a piece. `fack` is `self.fack` before this ACK, and `tsecr` is the
     /// ACK's TSecr if it belongs to the piece.
@@ -59,6 +65,8 @@ impl Rack {
             }
         }
         delivery.delivered += piece.len();
+        #[cfg(test)]
+        PIECES.set(PIECES.get() + 1);
     }
 
     /// Returns true if a delivered retransmission was sent after the one that was sent at time `at`
@@ -111,14 +119,15 @@ impl Rack {
                 // The block reports data that is already acknowledged or was never sent.
                 continue;
             }
-            let before = (*self, delivery);
+            if board.len() >= max_ranges || !board.takes_sacked() {
+                // A block that has no room must cost nothing, because a client can repeat it for ever.
+                delivery.board_full = true;
+                continue;
+            }
             for piece in board.pieces(start, end) {
                 self.deliver(piece, flight, None, fack, &mut delivery);
             }
-            if board.len() >= max_ranges || !board.set(start, end, Some(Mark::Sacked)) {
-                (*self, delivery) = before;
-                delivery.board_full = true;
-            }
+            board.set(start, end, Some(Mark::Sacked));
         }
         delivery
     }

@@ -35,6 +35,23 @@ fn sack_blocks_of_single_bytes_take_no_more_memory_than_whole_segments() {
 }
 
 #[test]
+fn sack_blocks_without_room_cost_nothing() {
+    let flight = in_flight(10);
+    let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));
+    let ack = |rack: &mut Rack, board: &mut Scoreboard, block| {
+        rack.process_ack(board, &flight, Seq(0), None, &[block])
+    };
+    let mut n = 0;
+    while !ack(&mut rack, &mut board, (Seq(2 * n + 1), Seq(2 * n + 2))).board_full {
+        n += 1;
+    }
+    let (pieces, ranges) = (PIECES.get(), board.ranges.len());
+    let delivery = ack(&mut rack, &mut board, (Seq(0), flight.nxt));
+    assert!(delivery.board_full && delivery.delivered == 0);
+    assert_eq!((PIECES.get(), board.ranges.len()), (pieces, ranges));
+}
+
+#[test]
 fn sack_blocks_for_every_second_segment_of_a_large_window_fit() {
     let flight = in_flight(5_000);
     let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));

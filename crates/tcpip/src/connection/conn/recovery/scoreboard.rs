@@ -62,8 +62,7 @@ impl Scoreboard {
         if !start.before(end) {
             return true;
         }
-        // The new range may also divide an existing range, so up to two ranges are added.
-        if self.ranges.len() + 2 > self.sack_limit() {
+        if !self.takes_sacked() {
             if mark == Some(Mark::Sacked) {
                 return false;
             }
