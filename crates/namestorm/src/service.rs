@@ -194,12 +194,13 @@ impl Dns {
         }
         let link = datagram.max_reply().min(self.responder.udp_size());
         let transport = Transport::Udp { link };
+        let mut is_charged = true;
         if let Some(limiter) = &mut self.rate_limiter
             && let client = datagram.peer().ip()
             && !limiter.admits(client, now)
         {
             match self.excess(client, datagram.payload_mut()) {
-                Excess::Answered(_) => {}
+                Excess::Answered(_) => is_charged = false,
                 Excess::Slipped => return self.slip(datagram, transport),
                 Excess::Dropped => return,
             }
@@ -214,7 +215,7 @@ impl Dns {
         let responder = &mut self.responder;
         let reply = responder.respond_to::<H, false>(message, transport, parsed, context);
         let Some(reply) = reply else {
-            return self.answer_set_aside(datagram, transport, hook, now);
+            return self.answer_set_aside(datagram, transport, hook, now, is_charged);
         };
         if !place_head(&mut datagram, &reply, &mut self.query_log) {
             return;
@@ -283,7 +284,7 @@ impl Dns {
     }
 
     /// Answers a query that may have a cookie or a signature. Other messages have been dropped, if they
-    /// come here.
+    /// come here. `is_charged` says whether the client's network was charged for the query.
     #[cold]
     #[inline(never)]
     fn answer_set_aside<P: Port, H: Hook>(
@@ -292,6 +293,7 @@ impl Dns {
         transport: Transport,
         hook: &mut H,
         now: Instant,
+        is_charged: bool,
     ) {
         if !self.responder.take_set_aside() {
             return;
@@ -313,6 +315,7 @@ impl Dns {
         };
         if let Some(limiter) = &mut self.rate_limiter
             && reply.has_valid_cookie
+            && is_charged
         {
             limiter.give_back(peer.ip());
         }
