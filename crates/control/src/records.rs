@@ -11,6 +11,7 @@ mod frames;
 #[cfg(test)]
 mod full_disk;
 mod log;
+mod log_file;
 mod ring;
 mod writer;
 

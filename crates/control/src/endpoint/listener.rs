@@ -48,7 +48,11 @@ impl Listener {
     /// Returns true if only programs on this host can reach the socket, browsers among them.
     pub(super) fn is_loopback(&self) -> bool {
         match self {
-            Self::Tcp(tcp) => tcp.local_addr().is_ok_and(|own| own.ip().is_loopback()),
+            Self::Tcp(tcp) => {
+                // An IPv6 socket may have an IPv4 address.
+                let address = tcp.local_addr().map(|own| own.ip().to_canonical());
+                address.is_ok_and(|own| own.is_loopback())
+            }
             Self::Unix(_) => false,
         }
     }
@@ -112,6 +116,19 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn all_forms_of_a_loopback_address_are_local() {
+        for (address, expected) in [
+            ("127.0.0.1:0", true),
+            ("[::1]:0", true),
+            ("[::ffff:127.0.0.1]:0", true),
+            ("0.0.0.0:0", false),
+        ] {
+            let listener = Listener::Tcp(TcpListener::bind(address).unwrap());
+            assert_eq!(listener.is_loopback(), expected, "{address}");
+        }
+    }
 
     #[test]
     fn only_a_dead_processs_socket_is_replaced() {

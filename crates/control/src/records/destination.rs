@@ -11,6 +11,7 @@ use rustix::fs::fchown;
 use rustix::process::{Gid, Uid};
 
 use super::frames::{FrameStream, Unwritten};
+use super::log_file::open_or_make;
 
 /// Where the lines of a log go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,12 +79,15 @@ impl Sink {
     /// If the file cannot be opened or made, or there is no such log on this host.
     pub(super) fn open(destination: &LogDestination, program: &str) -> io::Result<Self> {
         match destination {
-            LogDestination::File(path) => Ok(Self::File {
-                path: path.clone(),
-                is_new: !path.exists(),
-                file: open_file(path)?,
-                is_cut: false,
-            }),
+            LogDestination::File(path) => {
+                let (file, is_new) = open_or_make(path, OpenOptions::new().append(true))?;
+                Ok(Self::File {
+                    path: path.clone(),
+                    is_new,
+                    file,
+                    is_cut: false,
+                })
+            }
             LogDestination::Stdout => Ok(Self::Stdout),
             LogDestination::Syslog => Self::syslog(SYSLOG.as_ref(), program),
             LogDestination::Journald => Self::journal(JOURNAL.as_ref(), program),

@@ -23,6 +23,8 @@ use rustix::net::{
 };
 use rustix::process::{Gid, Uid};
 
+use super::log_file::open_or_make;
+
 /// Where the frames of a log go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameDestination {
@@ -113,6 +115,8 @@ enum Output {
     File {
         path: PathBuf,
         file: File,
+        /// Whether this process has made the file.
+        is_new: bool,
         /// The rest of a frame that was written in part, because the disk was full.
         rest: Vec<u8>,
     },
@@ -145,13 +149,13 @@ impl FrameStream {
                     old.push(".1");
                     fs::rename(path, old)?;
                 }
-                let mut options = OpenOptions::new();
-                options.write(true).create(true).truncate(true).mode(0o640);
-                let mut file = options.open(path)?;
+                // A file that is still there is empty, or a device.
+                let (mut file, is_new) = open_or_make(path, OpenOptions::new().write(true))?;
                 file.write_all(&control(START, content_type))?;
                 Output::File {
                     path: path.clone(),
                     file,
+                    is_new,
                     rest: Vec::new(),
                 }
             }
@@ -171,18 +175,23 @@ impl FrameStream {
         Ok(this)
     }
 
-    /// Gives a file to the server's user.
+    /// Gives a file to the server's user, if this process has made it.
     pub(super) fn give_to(&self, user: (Uid, Gid)) -> io::Result<()> {
         match &self.output {
-            Output::File { file, .. } => Ok(fchown(file, Some(user.0), Some(user.1))?),
-            Output::Socket { .. } => Ok(()),
+            Output::File {
+                file, is_new: true, ..
+            } => Ok(fchown(file, Some(user.0), Some(user.1))?),
+            _ => Ok(()),
         }
     }
 
     /// Ends a file that was renamed, and begins a new one. Does nothing for a socket. On an error, frames
     /// still go to the old file.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
-        let Output::File { path, file, rest } = &mut self.output else {
+        let Output::File {
+            path, file, rest, ..
+        } = &mut self.output
+        else {
             return Ok(());
         };
         let mut options = OpenOptions::new();
