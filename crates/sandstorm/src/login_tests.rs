@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use nmio::{Bell, Clock as _};
 use tcpip::SendMode;
+use testkit::smol::Talk;
 
 use crate::app::App;
 use crate::exchange::Exchange;
@@ -408,6 +409,53 @@ fn a_reload_reads_the_users_again_and_workers_forget_the_old_ones() {
     assert!(failed.starts_with(&start), "{failed}");
     fs::remove_file(&users).unwrap();
     assert!(matches!(place.load(), Err(LoadError::Users { .. })));
+}
+
+/// A client asks for more pages than the server can queue, and reads nothing. Then the users change.
+#[test]
+fn a_request_that_waits_for_room_is_checked_against_the_users_of_then() {
+    const FIRST: usize = 70;
+    const LAST: usize = 90;
+    let place = Place::new(&[]);
+    let site = Arc::new(place.load().unwrap());
+    let users = place.folder.path().join("users");
+    fs::write(&users, USERS.replace("ali:", "bob:")).unwrap();
+    let path = place.folder.path().join("site");
+    let next = site.load_next(&path, &Limits::default(), |_| {}).unwrap();
+    let mut world = world(&site, SiteOnly);
+    let login = get("/private/", "ali:sesame");
+    assert_eq!(statuses(&mut world, std::slice::from_ref(&login)), [200]);
+    for pages in FIRST..=LAST {
+        let close = request("GET", "/", "Connection: close\r\n");
+        let bytes = [get("/page.html", "").repeat(pages), login.clone(), close].concat();
+        let talk = Talk {
+            bytes: bytes.into_bytes(),
+            buffers: (2_000, 1 << 16),
+            reads: (2_000, Duration::from_secs(1)),
+            start: world.link.clock.now(),
+            ..Talk::default()
+        };
+        world.client.connect(80, talk);
+    }
+    let change = world.link.clock.now() + Duration::from_millis(500);
+    world.run_until(|_, now| now >= change);
+    let (web, _) = world.server.transports.stack_mut().parts_mut();
+    let old = web.prepared();
+    let prepared = next.origins.iter().map(|at| old[*at as usize]).collect();
+    web.change_site(Arc::clone(&next.site), prepared);
+    assert!(world.run(|_| false));
+    let mut statuses = Vec::new();
+    for (index, pages) in (1..).zip(FIRST..=LAST) {
+        let mut rest = world.received(index);
+        for _ in 0..pages {
+            assert_eq!(take_response(&mut rest, true).0, "HTTP/1.1 200 OK");
+        }
+        statuses.push(take_response(&mut rest, true).0["HTTP/1.1 ".len()..][..3].to_owned());
+    }
+    // As many requests of each connection were answered before the change, so the last ones come later.
+    let of = |status| statuses.iter().filter(|one| **one == status).count();
+    assert!(of("200") > 0 && of("401") > 0 && of("200") + of("401") == statuses.len());
+    assert!(statuses.is_sorted(), "{statuses:?}");
 }
 
 #[test]
