@@ -189,6 +189,38 @@ fn connections_with_unread_answers_lose_their_write_buffers() {
 }
 
 #[test]
+fn a_connection_that_gives_way_to_another_accessed_one_gets_no_further_callback() {
+    let mut rig = Rig::new(&pools_of(1));
+    rig.app().habit = Habit::Echo;
+    rig.app().close_back = false;
+    let ids = [20, 5].map(|last| {
+        rig.client(from_v4(last), 1000 + u16::from(last));
+        if last == 20 {
+            // The client does not read the answer, so the connection keeps the only write buffer.
+            rig.window = 0;
+            rig.recv(1, 1, "PA", b"query");
+            rig.app().habit = Habit::Park;
+            rig.recv(6, 1, "FPA", b"ab");
+            rig.window = 65_535;
+            rig.pass_ms(2_000);
+        } else {
+            rig.recv(1, 1, "PA", b"abc");
+        }
+        rig.app().accepted.unwrap().0
+    });
+    rig.app().habit = Habit::Echo;
+    rig.take_log();
+    let (stack, port, now) = (&mut rig.stack, &mut rig.port, rig.now);
+    stack.reach(port, now, |_, connections| {
+        for id in ids {
+            connections.get(id).unwrap().resume();
+        }
+    });
+    let log = rig.take_log();
+    assert!(log.ends_with("close(Evicted) receive(1)"), "{log}");
+}
+
+#[test]
 fn connections_with_unread_responses_of_many_parts_lose_their_entry_lists() {
     let mut rig = Rig::new(&pools_of(2));
     let content = rig.add(&noise(100), None);
