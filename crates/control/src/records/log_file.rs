@@ -11,10 +11,11 @@ use rustix::process::geteuid;
 /// Opens a file with these options, or makes it. Also returns whether it was made.
 ///
 /// The folder may belong to a user with fewer rights, who could lead this process elsewhere by a symbolic
-/// link. So a link to nothing makes no file, and only links of root and of this process's own user are followed.
+/// link. So a link to nothing makes no file. Only links of root and of this process's own user are
+/// followed.
 ///
 /// # Errors
-/// The system's error, or if the path is a link of another user.
+/// The system's error, or if the path is a link of another user or to nothing.
 pub(super) fn open_or_make(path: &Path, options: &mut OpenOptions) -> io::Result<(File, bool)> {
     options.mode(0o640);
     match options.clone().create_new(true).open(path) {
@@ -28,7 +29,14 @@ pub(super) fn open_or_make(path: &Path, options: &mut OpenOptions) -> io::Result
         let message = "it is a symbolic link of another user; give the path of the file itself";
         return Err(io::Error::other(message));
     }
-    Ok((options.open(path)?, false))
+    match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && found.is_symlink() => {
+            let message =
+                "it is a symbolic link to a file that does not exist; make that file first";
+            Err(io::Error::other(message))
+        }
+        opened => Ok((opened?, false)),
+    }
 }
 
 #[cfg(test)]
@@ -46,7 +54,8 @@ mod tests {
         assert_eq!(is_new("log"), Some(true));
         assert_eq!(is_new("log"), Some(false));
         symlink(at("target"), at("link")).unwrap();
-        assert_eq!(is_new("link"), None, "the target does not exist");
+        let refused = open("link").unwrap_err().to_string();
+        assert!(refused.contains("make that file first"), "{refused}");
         assert!(!at("target").exists());
         fs::write(at("target"), "").unwrap();
         assert_eq!(is_new("link"), Some(false));
