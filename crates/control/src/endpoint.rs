@@ -10,6 +10,7 @@ mod address;
 mod admission;
 mod args;
 mod body;
+mod client_stream;
 mod host;
 mod http;
 mod listener;

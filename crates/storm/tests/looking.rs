@@ -273,6 +273,69 @@ fn a_trace_shows_both_directions_of_one_client() {
     storm.stop();
 }
 
+/// A trace whose output is not read, as by a stopped pager, ends at Ctrl-C. A second Ctrl-C ends the
+/// command.
+#[test]
+fn a_trace_that_is_not_read_can_be_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (storm, socket) = start(folder.path());
+    let address = storm.addresses[0];
+    let client = storm.beside(|| open(address, 80).1.ip());
+    let command = |more: &[&str]| {
+        let mut command = Command::new(STORM);
+        command.args(["trace", &client.to_string(), "--control-socket", &socket]);
+        command
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    };
+    let mut trace = command(&[]).spawn().unwrap();
+    let mut begun = [0; 1];
+    trace
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut begun)
+        .unwrap();
+    // The capture of this download fills all buffers between the server and the test.
+    storm.beside(|| {
+        let (mut web, _) = open(address, 80);
+        web.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        web.read_to_end(&mut Vec::new()).unwrap();
+    });
+    let interrupt = || {
+        let id = trace.id().to_string();
+        let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
+        assert!(sent.success());
+    };
+    let next = || command(&["--seconds", "1"]).output().unwrap();
+    let refused = next();
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(why.contains("another trace is running"), "{why}");
+    interrupt();
+    let is_free = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        next().status.success()
+    });
+    assert!(is_free, "another trace can begin");
+    interrupt();
+    let has_ended = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        trace.try_wait().unwrap().is_some()
+    });
+    assert!(
+        has_ended,
+        "the command ends although nothing reads its output"
+    );
+    let ended = trace.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("its last packets are missing"), "{said}");
+    storm.stop();
+}
+
 /// Ctrl-C ends the trace of a server that has been stopped, as by SIGSTOP.
 #[test]
 fn a_trace_of_a_server_that_does_not_answer_can_be_ended() {

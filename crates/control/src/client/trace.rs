@@ -6,14 +6,16 @@ use std::io::{self, IsTerminal as _, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use clap::Args;
 use hyper::{HeaderMap, Method, StatusCode};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::socket::{SocketArgs, Wait, cut, read, runtime};
 use crate::args::host_address;
 use crate::report;
-use crate::trace::session::{DROPPED, MAX_SECONDS, MAX_SNAP, MIN_SNAP, PACKETS};
+use crate::trace::session::{DROPPED, MAX_SECONDS, MAX_SNAP, MIN_SNAP, PACKETS, STALLED};
 use crate::units::{number, seconds, size};
 
 /// The options of `trace`.
@@ -66,17 +68,10 @@ impl TraceArgs {
                 let _ = write!(target, "&{name}={value}");
             }
         }
-        let taken = runtime()?.block_on(async {
-            let wait = Wait::ForPauses;
-            let trace = read(&socket, Method::GET, &target, wait, |bytes| {
-                output.take(bytes)
-            });
-            tokio::select! {
-                taken = trace => taken,
-                error = stop_at_signal(&socket) => Err(error),
-            }
-        });
-        match taken {
+        obey_signals(program, &socket)?;
+        let take = |bytes: &[u8]| output.take(bytes);
+        let trace = read(&socket, Method::GET, &target, Wait::ForPauses, take);
+        match runtime()?.block_on(trace) {
             Ok(ending) if !ending.is_whole && output.open.is_none() => Err(cut(&socket)),
             Ok(ending) if ending.code == StatusCode::OK => {
                 let summary = Summary::of(&ending.trailers).ok_or_else(|| output.cut())?;
@@ -85,7 +80,10 @@ impl TraceArgs {
                 } else {
                     eprintln!("{program}: {summary}");
                 }
-                Ok(ExitCode::SUCCESS)
+                Ok(match summary.stalled {
+                    None => ExitCode::SUCCESS,
+                    Some(_) => ExitCode::FAILURE,
+                })
             }
             Ok(_) => Err(output.refusal()),
             // The reader of the capture has seen enough.
@@ -95,17 +93,43 @@ impl TraceArgs {
     }
 }
 
-/// Ends the trace at Ctrl-C, so that the capture gets its end. Returns an error if the server does not
-/// answer, because the capture gets no end then.
-async fn stop_at_signal(socket: &Path) -> String {
-    loop {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        let stopped = read(socket, Method::DELETE, "/trace", Wait::Briefly, |_| Ok(()));
-        if let Err(error) = stopped.await {
-            return error;
-        }
+/// Ends the trace at Ctrl-C, so that the capture gets its end. A second Ctrl-C ends the command at once.
+/// So does a server that does not answer, because the capture gets no end then.
+///
+/// Whatever reads the capture may take nothing for a while, and the command's thread then waits in a
+/// write. Therefore another thread obeys the signals.
+fn obey_signals(program: &str, socket: &Path) -> Result<(), String> {
+    let (program, socket) = (program.to_owned(), socket.to_owned());
+    let runtime = runtime()?;
+    let inside = runtime.enter();
+    let interrupts = signal(SignalKind::interrupt());
+    let mut interrupts = interrupts.map_err(|error| format!("cannot wait for Ctrl-C: {error}"))?;
+    drop(inside);
+    let obey = move || {
+        let why = runtime.block_on(async {
+            interrupts.recv().await;
+            tokio::select! {
+                error = stop(&socket) => error,
+                _ = interrupts.recv() => INTERRUPTED.to_owned(),
+            }
+        });
+        eprintln!("{program}: {why}");
+        // The other thread may never come back from its write.
+        std::process::exit(1);
+    };
+    let spawned = thread::Builder::new().name("signals".into()).spawn(obey);
+    spawned.map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok(())
+}
+
+/// The error after a second Ctrl-C.
+const INTERRUPTED: &str = "ended before the capture was complete; its last packets are missing";
+
+/// Ends the trace. Returns an error if the server does not answer, and otherwise waits for ever.
+async fn stop(socket: &Path) -> String {
+    match read(socket, Method::DELETE, "/trace", Wait::Briefly, |_| Ok(())).await {
+        Ok(_) => std::future::pending().await,
+        Err(error) => error,
     }
 }
 
@@ -113,6 +137,8 @@ async fn stop_at_signal(socket: &Path) -> String {
 struct Summary {
     packets: u64,
     dropped: u64,
+    /// The time in seconds in which the capture was not read, if the trace ended for this reason.
+    stalled: Option<u64>,
 }
 
 impl Summary {
@@ -125,11 +151,16 @@ impl Summary {
         Some(Self {
             packets: number(PACKETS)?,
             dropped: number(DROPPED)?,
+            stalled: number(STALLED),
         })
     }
 
     fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({ "packets": self.packets, "missing": self.dropped })
+        serde_json::json!({
+            "packets": self.packets,
+            "missing": self.dropped,
+            "stalled": self.stalled.is_some(),
+        })
     }
 }
 
@@ -137,14 +168,21 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let packets = report::counted(self.packets, "packet");
         match self.dropped {
-            0 => write!(f, "{packets}, none missing"),
+            0 => write!(f, "{packets}, none missing")?,
             dropped => {
                 let dropped = report::count(dropped);
                 write!(
                     f,
                     "{packets}; {dropped} more are missing, because they came too fast"
-                )
+                )?;
             }
+        }
+        match self.stalled {
+            None => Ok(()),
+            Some(seconds) => write!(
+                f,
+                "; the server ended the trace early, because nothing read the capture for {seconds} s"
+            ),
         }
     }
 }
@@ -306,11 +344,16 @@ mod tests {
         assert_eq!(whole.to_string(), "1,234 packets, none missing");
         assert_eq!(
             whole.to_json().to_string(),
-            r#"{"missing":0,"packets":1234}"#
+            r#"{"missing":0,"packets":1234,"stalled":false}"#
         );
         trailers.insert(DROPPED, 5.into());
         let missing = Summary::of(&trailers).unwrap().to_string();
         assert!(missing.starts_with("1,234 packets; 5 more are missing"));
+        trailers.insert(STALLED, 60.into());
+        let stalled = Summary::of(&trailers).unwrap();
+        let early = "; the server ended the trace early, because nothing read the capture for 60 s";
+        assert!(stalled.to_string().ends_with(early), "{stalled}");
+        assert_eq!(stalled.to_json()["stalled"], true);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
@@ -72,8 +72,9 @@ pub(super) trait Taker {
     fn finish(self) -> Self::Output;
 }
 
-/// Starts a thread for a server of this name, on which `make` sends the parts of an answer, and `taker`
-/// takes them. `make` must end when it can send no more.
+/// Starts two threads for a server of this name. On one of them, `make` sends the parts of an answer, and
+/// on the other one, `taker` takes them. So the work can end while `taker` blocks. `make` must end when it
+/// can send no more.
 pub(super) fn ask<K, M, F>(name: &str, mut taker: K, make: M) -> Answer<K::Output, K::Error>
 where
     K: Taker + Send + 'static,
@@ -83,24 +84,38 @@ where
     F: Future<Output = ()>,
 {
     let (mut reply, answer) = oneshot::channel();
-    let work = move || {
-        let taken = prepare().map_err(K::Error::from).and_then(|runtime| {
-            runtime.block_on(async {
-                let (out, parts) = mpsc::channel(WAITING_PARTS);
-                let ((), taken) = tokio::join!(make(out), take(&mut taker, parts, &mut reply));
-                taken
-            })
+    let (out, parts) = mpsc::channel(WAITING_PARTS);
+    let making = move || {
+        prepare()?.block_on(make(out));
+        Ok(())
+    };
+    let taking = move |maker: JoinHandle<Result<(), Error>>| {
+        let runtime = prepare().map_err(K::Error::from);
+        let taken = runtime.and_then(|runtime| {
+            let take = take(&mut taker, parts, &mut reply);
+            runtime.block_on(take)
         });
+        // The work has ended, or ends soon, because it can send no more.
+        let made = maker.join().unwrap_or_else(|_| Err(panicked()));
+        let taken = taken.and(made.map_err(K::Error::from));
         // If the future was dropped, nobody waits for the answer.
         let _ = reply.send(taken.map(|()| taker.finish()));
     };
-    let spawned = thread::Builder::new()
-        .name(format!("{name}-answer"))
-        .spawn(work);
-    match spawned {
+    let maker = spawn(format!("{name}-maker"), making);
+    let started = maker.and_then(|maker| spawn(format!("{name}-answer"), move || taking(maker)));
+    match started {
         Ok(_) => Answer(answer),
-        Err(source) => Answer::failed(Error::system("starting a thread")(source).into()),
+        Err(error) => Answer::failed(error.into()),
     }
+}
+
+/// Starts a thread.
+fn spawn<T: Send + 'static>(
+    name: String,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Error> {
+    let spawned = thread::Builder::new().name(name).spawn(work);
+    spawned.map_err(Error::system("starting a thread"))
 }
 
 /// Prepares this thread, and returns a runtime for it.

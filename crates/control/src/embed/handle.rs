@@ -110,9 +110,10 @@ impl Handle {
     /// numbers of packets, and `out`. If the future is dropped, the trace ends too, but the capture may
     /// be incomplete.
     ///
-    /// A server has one trace at a time. A trace cannot end while `out` blocks, so `out` must not block
-    /// for ever. Each worker copies packets into a ring of 4 MB. If `out` is
-    /// slow, packets that find no room in the ring are counted and left out, but still served.
+    /// A server has one trace at a time. Each worker copies packets into a ring of 4 MB. If `out` is
+    /// slow, packets that find no room in the ring are counted and left out, but still served. A trace
+    /// also ends if `out` blocks for a minute. Others can begin then. The future completes as soon as
+    /// `out` returns, with [`TraceSummary::stalled`] set.
     ///
     /// ```no_run
     /// # fn trace(handle: control::Handle) -> Result<(), Box<dyn std::error::Error>> {
@@ -128,7 +129,7 @@ impl Handle {
     /// # }
     /// ```
     ///
-    /// This call starts a thread, so a callback in the sandbox must not make it.
+    /// This call starts threads, so a callback in the sandbox must not make it.
     ///
     /// # Errors
     /// The future returns a [`TraceError`] if another trace is running, if the server has ended, or if

@@ -8,18 +8,22 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// Maximum number of connections at once on one endpoint.
 pub(super) const MAX_CONNECTIONS: usize = 16;
 
-/// Admits [`MAX_CONNECTIONS`] connections. After that, the oldest connection that has not sent a
-/// complete request gives way to a new one. A connection whose request is being answered keeps its
-/// place.
+/// Admits [`MAX_CONNECTIONS`] connections. After that, a new connection takes the place of one that waits
+/// for its client. Such a client has not sent a complete request, or does not read its answer. The
+/// connection that has waited longest gives way. A connection whose answer is being made keeps its place.
 #[derive(Debug)]
 pub(super) struct Admission {
     free: Arc<Semaphore>,
     waiting: Arc<Waiting>,
 }
 
-/// The connections whose requests are not complete, oldest first.
+/// The connections that wait for their clients. The one that has waited longest is first.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<VecDeque<Arc<Notify>>>);
+struct Waiting {
+    list: Mutex<VecDeque<Arc<Notify>>>,
+    /// Told when a connection begins to wait.
+    more: Notify,
+}
 
 /// The place of an admitted connection. It is free again when this value is dropped.
 #[derive(Debug)]
@@ -40,12 +44,23 @@ impl Admission {
     /// Takes a place for a new connection, and waits while every place is used for an answer. Only
     /// one task may take places.
     pub(super) async fn admit(&self) -> Admitted {
-        if self.free.available_permits() == 0
-            && let Some(oldest) = self.waiting.list().pop_front()
-        {
-            oldest.notify_one();
-        }
-        let permit = Arc::clone(&self.free).acquire_owned().await;
+        let permit = Arc::clone(&self.free).acquire_owned();
+        tokio::pin!(permit);
+        let mut has_asked = false;
+        let permit = loop {
+            if !has_asked
+                && self.free.available_permits() == 0
+                && let Some(oldest) = self.waiting.list().pop_front()
+            {
+                oldest.notify_one();
+                has_asked = true;
+            }
+            tokio::select! {
+                biased;
+                permit = &mut permit => break permit,
+                () = self.waiting.more.notified() => {}
+            }
+        };
         let leave = Arc::new(Notify::new());
         self.waiting.list().push_back(Arc::clone(&leave));
         Admitted {
@@ -57,10 +72,18 @@ impl Admission {
 }
 
 impl Admitted {
-    /// Notes that the request is complete, so the connection keeps its place.
+    /// Notes that the request is complete, or that the client reads its answer, so the connection keeps
+    /// its place.
     pub(super) fn use_for_answer(&self) {
         let is_own = |other: &Arc<Notify>| Arc::ptr_eq(other, &self.leave);
         self.waiting.list().retain(|other| !is_own(other));
+    }
+
+    /// Notes that the client does not read its answer, so the connection gives way to others.
+    pub(super) fn wait_for_client(&self) {
+        self.use_for_answer();
+        self.waiting.list().push_back(Arc::clone(&self.leave));
+        self.waiting.more.notify_one();
     }
 
     /// Waits until the connection has to give way.
@@ -78,7 +101,7 @@ impl Drop for Admitted {
 
 impl Waiting {
     fn list(&self) -> MutexGuard<'_, VecDeque<Arc<Notify>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,5 +154,40 @@ mod tests {
         assert!(held.iter().all(|place| now(place.must_leave()).is_none()));
         held.pop();
         assert!(now(admission.admit()).is_some());
+    }
+
+    #[test]
+    fn a_connection_whose_client_does_not_read_gives_way() {
+        let admission = Admission::new();
+        let mut held: Vec<_> = (0..MAX_CONNECTIONS)
+            .map(|_| now(admission.admit()).unwrap())
+            .collect();
+        held.iter().for_each(Admitted::use_for_answer);
+        for reads_on in [2, 5, 7] {
+            held[reads_on].wait_for_client();
+        }
+        held[2].use_for_answer();
+        let mut next = pin!(admission.admit());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(next.as_mut().poll(&mut context).is_pending());
+        assert!(next.as_mut().poll(&mut context).is_pending());
+        let leaves = |place: &Admitted| now(place.must_leave()).is_some();
+        let leaving: Vec<_> = held.iter().map(leaves).collect();
+        let expected: Vec<_> = (0..MAX_CONNECTIONS).map(|place| place == 5).collect();
+        assert_eq!(leaving, expected);
+        drop(held.remove(5));
+        let Poll::Ready(newest) = next.poll(&mut context) else {
+            panic!("there is a place");
+        };
+        // Another one may come before a client stops reading.
+        newest.use_for_answer();
+        held.iter().for_each(Admitted::use_for_answer);
+        let mut next = pin!(admission.admit());
+        assert!(next.as_mut().poll(&mut context).is_pending());
+        newest.wait_for_client();
+        assert!(next.as_mut().poll(&mut context).is_pending());
+        assert!(leaves(&newest));
+        drop(newest);
+        assert!(next.poll(&mut context).is_ready());
     }
 }

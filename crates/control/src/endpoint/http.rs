@@ -9,11 +9,12 @@ use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::{sleep, timeout};
 
 use super::accept::metrics_format;
 use super::admission::{Admission, Admitted};
+use super::client_stream::ClientStream;
 use super::host::Hosts;
 use super::listener::{AsyncListener, Stream};
 use super::looking;
@@ -62,7 +63,9 @@ pub(super) async fn serve(
                     let hosts = hosts.as_deref();
                     tokio::select! {
                         biased;
-                        () = place.must_leave() => {}
+                        () = place.must_leave() => {
+                            tracing::debug!("a connection to an endpoint has given way to another");
+                        }
                         () = serve_connection(stream, access, &place, hosts, &server) => {}
                     }
                 });
@@ -90,6 +93,7 @@ async fn serve_connection(
             Err(why) => text(StatusCode::MISDIRECTED_REQUEST, why + "\n"),
         })
     });
+    let stream = TokioIo::new(ClientStream::new(stream, place));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIME)
@@ -253,6 +257,7 @@ async fn reload(query: Option<&str>, server: &Observed) -> Reply {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
+    use std::path::Path;
 
     use http_body_util::BodyExt as _;
     use tokio::runtime::Builder;
@@ -263,7 +268,7 @@ mod tests {
     use crate::live::Published;
     use crate::program::{Counted, Tally};
 
-    /// A list of 1,000 letters, of which a query may name some.
+    /// A list of 1,000 letters, of which a query may name some. The name `long` is that of a longer list.
     struct Letters;
 
     impl ContentList for Letters {
@@ -277,6 +282,10 @@ mod tests {
             counts: &Tally,
         ) -> Box<dyn Iterator<Item = String> + Send> {
             let requests = counts.of("requests").unwrap_or(0);
+            if names == ["long"] {
+                let line = || "x".repeat(100);
+                return Box::new(std::iter::repeat_with(line).take(100_000));
+            }
             let letters = ('a'..='j').cycle().take(1_000).map(String::from);
             let is_named = move |one: &String| names.is_empty() || names.contains(one);
             Box::new(
@@ -422,14 +431,63 @@ mod tests {
         answer
     }
 
+    /// Runs `clients` while a server answers at this socket.
+    fn serve_at(path: &Path, access: Access, clients: impl FnOnce() + Send + 'static) {
+        let listener = Listener::bind(&crate::ListenAddress::Unix(path.to_owned())).unwrap();
+        let clients = std::thread::spawn(clients);
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let (server, _) = server(None);
+        let listener = listener.into_async().unwrap();
+        runtime.spawn(serve(listener, access, None, server));
+        while !clients.is_finished() {
+            runtime.block_on(sleep(Duration::from_millis(1)));
+        }
+        clients.join().unwrap();
+    }
+
+    #[test]
+    fn clients_that_do_not_read_keep_nobody_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let to = path.clone();
+        serve_at(&path, Access::Control, move || {
+            let ask = |target: &str| {
+                let mut stream = UnixStream::connect(&to).unwrap();
+                stream
+                    .set_read_timeout(Some(Duration::from_secs(20)))
+                    .unwrap();
+                stream
+                    .write_all(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes())
+                    .unwrap();
+                stream
+            };
+            let mut begun: Vec<_> = (0..MAX_CONNECTIONS)
+                .map(|_| ask("/letters?name=long"))
+                .collect();
+            for stream in &mut begun {
+                stream.read_exact(&mut [0; 15]).unwrap();
+            }
+            let mut answer = [0; 12];
+            ask("/health").read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 503");
+            let mut rest = Vec::new();
+            let cut = begun.iter_mut().filter_map(|one| {
+                rest.clear();
+                one.read_to_end(&mut rest).unwrap();
+                (!rest.ends_with(b"\r\n0\r\n\r\n")).then_some(())
+            });
+            assert_eq!(cut.count(), 1);
+        });
+    }
+
     #[test]
     fn idle_connections_keep_nobody_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let address = crate::ListenAddress::Unix(path.clone());
-        let listener = Listener::bind(&address).unwrap();
-        let clients = std::thread::spawn(move || {
-            let connect = || UnixStream::connect(&path).unwrap();
+        let to = path.clone();
+        serve_at(&path, Access::Look, move || {
+            let connect = || UnixStream::connect(&to).unwrap();
             let mut idle: Vec<_> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
             let answer = exchange(connect(), "GET /health");
             assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
@@ -439,19 +497,6 @@ mod tests {
                 assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
             }
         });
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let _inside = runtime.enter();
-        let (server, _) = server(None);
-        runtime.spawn(serve(
-            listener.into_async().unwrap(),
-            Access::Look,
-            None,
-            server,
-        ));
-        while !clients.is_finished() {
-            runtime.block_on(sleep(Duration::from_millis(1)));
-        }
-        clients.join().unwrap();
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::{fs, pin};
 
-use hyper_util::rt::TokioIo;
 use nix::sys::stat::{Mode, umask};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -93,7 +92,7 @@ pub(super) enum AsyncListener {
 }
 
 /// A connection of either kind.
-pub(super) type Stream = TokioIo<pin::Pin<Box<dyn Duplex>>>;
+pub(super) type Stream = pin::Pin<Box<dyn Duplex>>;
 
 /// What HTTP needs of a connection.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send {}
@@ -103,11 +102,10 @@ impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
 impl AsyncListener {
     /// Waits for the next connection.
     pub(super) async fn accept(&self) -> io::Result<Stream> {
-        let stream: pin::Pin<Box<dyn Duplex>> = match self {
+        Ok(match self {
             Self::Tcp(tcp) => Box::pin(tcp.accept().await?.0),
             Self::Unix(unix) => Box::pin(unix.accept().await?.0),
-        };
-        Ok(TokioIo::new(stream))
+        })
     }
 }
 

@@ -112,8 +112,9 @@ pub(super) fn trace(query: Option<&str>, server: &Arc<Observed>) -> Reply {
         request = request.with_time(time);
     }
     let Ok(place) = server.tracer().begin() else {
-        let why = "another trace is running; end it first\n".to_owned();
-        return text(StatusCode::CONFLICT, why);
+        let why = "another trace is running; end it with Ctrl-C, or with DELETE /trace on the control \
+                   socket\n";
+        return text(StatusCode::CONFLICT, why.to_owned());
     };
     let (out, frames) = mpsc::channel(WAITING_FRAMES);
     let server = Arc::clone(server);

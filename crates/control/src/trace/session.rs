@@ -1,6 +1,8 @@
 //! A trace from its start to its end, on the control thread.
 
+use std::future::pending;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,8 +11,9 @@ use hyper::HeaderMap;
 use hyper::body::{Bytes, Frame};
 use hyper::header::HeaderValue;
 use pcap_file::PcapError;
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::capture::{CaptureReader, capture};
 use super::pcapng::Pcapng;
@@ -23,6 +26,8 @@ const INTERVAL: Duration = Duration::from_millis(10);
 const CHUNK: usize = 64 << 10;
 /// A worker that has not answered for this time gets no CPU time, or has ended.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum time in which the client of a trace may take nothing. The trace then ends.
+pub(crate) const STALL: Duration = Duration::from_mins(1);
 /// Maximum length of a packet in a capture file that all readers accept.
 pub(crate) const MAX_SNAP: u32 = 262_144;
 /// Minimum length of a packet in a capture: an Ethernet header.
@@ -33,8 +38,10 @@ pub(crate) const MAX_SECONDS: u32 = 7 * 24 * 3_600;
 /// The fields behind a trace: the number of its packets, and of those that are missing.
 pub(crate) const PACKETS: &str = "packets";
 pub(crate) const DROPPED: &str = "dropped";
-/// The names of both.
-pub(crate) const TRAILERS: &str = "packets, dropped";
+/// The field behind a trace that ended because its client took nothing. It has the time in seconds.
+pub(crate) const STALLED: &str = "stalled";
+/// The names of all of them.
+pub(crate) const TRAILERS: &str = "packets, dropped, stalled";
 
 /// What a trace should have: the packets of one client.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +101,8 @@ pub struct TraceSummary {
     pub packets: u64,
     /// Number of packets that are missing, because they came too fast.
     pub dropped: u64,
+    /// Whether the trace ended because nothing took its packets for a minute.
+    pub stalled: bool,
 }
 
 /// A part of a trace.
@@ -113,6 +122,9 @@ impl From<TracePart> for Frame<Bytes> {
                 let mut trailers = HeaderMap::new();
                 trailers.insert(PACKETS, HeaderValue::from(summary.packets));
                 trailers.insert(DROPPED, HeaderValue::from(summary.dropped));
+                if summary.stalled {
+                    trailers.insert(STALLED, HeaderValue::from(STALL.as_secs()));
+                }
                 Self::trailers(trailers)
             }
         }
@@ -128,6 +140,8 @@ pub(crate) struct Tracer {
     /// Whether the trace that has the place must end.
     is_stopped: AtomicBool,
     stop: Notify,
+    /// Maximum time in which a client may take nothing.
+    stall: Duration,
 }
 
 impl Tracer {
@@ -138,6 +152,7 @@ impl Tracer {
             place: Arc::new(Semaphore::new(1)),
             is_stopped: AtomicBool::new(false),
             stop: Notify::new(),
+            stall: STALL,
         }
     }
 
@@ -164,7 +179,8 @@ impl Tracer {
         self.place.available_permits() == 0
     }
 
-    /// Sends a trace to `out`, until it ends or the client has gone away. `place` is the result of
+    /// Sends a trace to `out`, until it ends or the client has gone away. It also ends after a time in
+    /// which the client has taken nothing. `out` needs room for three parts. `place` is the result of
     /// [`begin`](Self::begin).
     pub(crate) async fn trace<T: From<TracePart>>(
         &self,
@@ -175,41 +191,74 @@ impl Tracer {
         let stopped = self.stop.notified();
         tokio::pin!(stopped);
         stopped.as_mut().enable();
+        // A client that takes nothing must not keep the trace from its end.
+        let Ok(ending) = Ending::reserve(&out) else {
+            return;
+        };
         let mut readers = self.start(&request).await;
         let workers = readers.len() as u32;
-        let end = request.time.map(|time| Instant::now() + time);
         // Writing to memory does not fail.
-        if let Ok(mut file) = Pcapng::new(self.program, workers, request.snap) {
-            // The trace, or the server, may have been stopped before this future waited for that.
-            let is_stopped = || self.is_stopped.load(Ordering::SeqCst) || self.place.is_closed();
-            // Its time also ends while there are always packets.
-            let is_over = || is_stopped() || end.is_some_and(|end| Instant::now() >= end);
-            while file.packets() < request.count && !is_over() {
-                let is_empty = copy(&mut readers, &mut file, request.count).is_none();
-                if send(&mut file, &out).await.is_err() {
-                    break;
-                }
-                if !is_empty {
-                    continue;
-                }
-                let next = Instant::now() + INTERVAL;
-                let wake = end.map_or(next, |end| end.min(next));
-                tokio::select! {
-                    () = sleep_until(wake) => {}
-                    () = &mut stopped => break,
-                    () = out.closed() => break,
-                }
+        let Ok(mut file) = Pcapng::new(self.program, workers, request.snap) else {
+            return;
+        };
+        let end = request.time.map(|time| Instant::now() + time);
+        let copied = self.copy_until(&request, (&mut readers, &mut file), &out, end, stopped);
+        let mut outcome = copied.await;
+        let mut dropped = self.stop_workers(workers).await;
+        // The next trace has rings of its own, so it need not wait for this client.
+        drop(place);
+        while outcome.is_ok() {
+            outcome = send(&mut file, &out, self.stall).await;
+            if copy(&mut readers, &mut file, request.count).is_none() {
+                break;
             }
-            let dropped = self.stop_workers(workers).await;
-            while copy(&mut readers, &mut file, request.count).is_some() {
-                if send(&mut file, &out).await.is_err() {
-                    break;
-                }
-            }
-            // Whoever gets the end may begin the next trace at once.
-            drop(place);
-            let _ = finish(file, &dropped, &out).await;
         }
+        let stalled = outcome.is_err_and(|unsent| unsent == Unsent::Stalled);
+        if stalled {
+            tracing::warn!(
+                "the trace of {} has ended, because its client has read nothing for {} s",
+                request.peer,
+                self.stall.as_secs()
+            );
+            count_left(&mut readers, request.count - file.packets(), &mut dropped);
+        }
+        ending.send(file, &dropped, stalled);
+    }
+
+    /// Moves packets from the rings to the file and to `out`. Returns at the end of the trace.
+    ///
+    /// # Errors
+    /// If the trace ends earlier because of its client.
+    async fn copy_until<T: From<TracePart>>(
+        &self,
+        request: &TraceRequest,
+        (readers, file): (&mut [CaptureReader], &mut Pcapng),
+        out: &mpsc::Sender<T>,
+        end: Option<Instant>,
+        mut stopped: Pin<&mut Notified<'_>>,
+    ) -> Result<(), Unsent> {
+        // The trace, or the server, may have been stopped before this future waited for that.
+        let is_stopped = || self.is_stopped.load(Ordering::SeqCst) || self.place.is_closed();
+        // Its time also ends while there are always packets.
+        let is_over = || is_stopped() || end.is_some_and(|end| Instant::now() >= end);
+        while file.packets() < request.count && !is_over() {
+            let is_empty = copy(readers, file, request.count).is_none();
+            tokio::select! {
+                sent = send(file, out, self.stall) => sent?,
+                () = until(end) => break,
+                () = &mut stopped => break,
+            }
+            if !is_empty {
+                continue;
+            }
+            tokio::select! {
+                () = sleep(INTERVAL) => {}
+                () = until(end) => break,
+                () = &mut stopped => break,
+                () = out.closed() => return Err(Unsent::Gone),
+            }
+        }
+        Ok(())
     }
 
     /// Asks all workers to copy packets, and waits until they do. Returns the other ends of their
@@ -244,9 +293,44 @@ impl Tracer {
     }
 }
 
-/// The client of a trace has gone away.
-#[derive(Debug)]
-struct Gone;
+/// Why the bytes of a trace were not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unsent {
+    /// The client has gone away.
+    Gone,
+    /// The client has taken nothing for too long.
+    Stalled,
+}
+
+/// The room for the end of a trace in the client's channel: the last bytes, and the numbers.
+struct Ending<T>([mpsc::OwnedPermit<T>; 2]);
+
+impl<T: From<TracePart>> Ending<T> {
+    /// Takes the room before the trace needs it.
+    ///
+    /// # Errors
+    /// If the client has gone away.
+    fn reserve(out: &mpsc::Sender<T>) -> Result<Self, Unsent> {
+        let one = || out.clone().try_reserve_owned().map_err(|_| Unsent::Gone);
+        Ok(Self([one()?, one()?]))
+    }
+
+    /// Sends the bytes that the file still has, the end of the file, and the numbers of packets. Does not
+    /// wait for the client.
+    fn send(self, mut file: Pcapng, dropped: &[u64], stalled: bool) {
+        for (worker, dropped) in dropped.iter().enumerate() {
+            let _: Result<(), PcapError> = file.dropped(worker as u32, *dropped);
+        }
+        let summary = TraceSummary {
+            packets: file.packets(),
+            dropped: dropped.iter().sum(),
+            stalled,
+        };
+        let Self([bytes, end]) = self;
+        bytes.send(TracePart::Bytes(file.take()).into());
+        end.send(TracePart::End(summary).into());
+    }
+}
 
 /// Moves packets from the rings to the file, until it has a chunk of bytes or `count` packets.
 /// Returns `None` if all rings are empty.
@@ -265,31 +349,39 @@ fn copy(readers: &mut [CaptureReader], file: &mut Pcapng, count: u64) -> Option<
     copied
 }
 
-/// Sends the bytes that the file has.
-async fn send<T: From<TracePart>>(file: &mut Pcapng, out: &mpsc::Sender<T>) -> Result<(), Gone> {
+/// Counts the packets that are still in the rings, and at most `wanted`, as missing ones of their workers.
+fn count_left(readers: &mut [CaptureReader], mut wanted: u64, dropped: &mut [u64]) {
+    for (reader, dropped) in readers.iter_mut().zip(dropped) {
+        while wanted > 0 && reader.take().is_some() {
+            *dropped += 1;
+            wanted -= 1;
+        }
+    }
+}
+
+/// Sends the bytes that the file has. They stay in the file if the client takes nothing for `stall`, or if
+/// this future is dropped.
+async fn send<T: From<TracePart>>(
+    file: &mut Pcapng,
+    out: &mpsc::Sender<T>,
+    stall: Duration,
+) -> Result<(), Unsent> {
     if file.len() == 0 {
         return Ok(());
     }
-    let part = TracePart::Bytes(file.take());
-    out.send(part.into()).await.map_err(|_| Gone)
+    let room = timeout(stall, out.reserve()).await;
+    let room = room.map_err(|_| Unsent::Stalled)?;
+    let room = room.map_err(|_| Unsent::Gone)?;
+    room.send(TracePart::Bytes(file.take()).into());
+    Ok(())
 }
 
-/// Sends the end of the file, and the numbers of packets.
-async fn finish<T: From<TracePart>>(
-    mut file: Pcapng,
-    dropped: &[u64],
-    out: &mpsc::Sender<T>,
-) -> Result<(), Gone> {
-    for (worker, dropped) in dropped.iter().enumerate() {
-        let _: Result<(), PcapError> = file.dropped(worker as u32, *dropped);
+/// Waits until this time, or for ever.
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => sleep_until(end).await,
+        None => pending().await,
     }
-    send(&mut file, out).await?;
-    let summary = TraceSummary {
-        packets: file.packets(),
-        dropped: dropped.iter().sum(),
-    };
-    let part = TracePart::End(summary);
-    out.send(part.into()).await.map_err(|_| Gone)
 }
 
 #[cfg(test)]
@@ -386,6 +478,109 @@ mod tests {
         let soon = Some(Duration::from_millis(30));
         assert_eq!(packets(u64::MAX, soon, false), 4);
         assert_eq!(packets(u64::MAX, None, true), 4);
+    }
+
+    /// How a trace ends whose client takes nothing.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum End {
+        Stopped,
+        OutOfTime,
+        Stalled,
+    }
+
+    /// Number of packets of the only worker.
+    const PACKETS_OF_STALLED: u64 = 100;
+
+    /// Answers the questions of one trace whose packets do not fit into its ring.
+    fn flood(mailbox: &mut Mailbox<Question>, current: &mut Option<Box<Capture>>) {
+        mailbox.take_all(|question| match question {
+            Question::StartTrace(mut capture, reply) => {
+                reply.send(()).unwrap();
+                let mut packet = vec![0; 60_000];
+                packet[12] = 8;
+                packet[30..34].copy_from_slice(&[192, 0, 2, 7]);
+                for _ in 0..PACKETS_OF_STALLED {
+                    capture.copy(Direction::Sent, &[&packet]);
+                }
+                *current = Some(capture);
+            }
+            Question::StopTrace(reply) => drop(reply.send(current.take())),
+            Question::Walk(..) => unreachable!("nobody asks"),
+        });
+    }
+
+    /// Runs a trace whose client reads only after the next trace could begin. Returns the number of bytes
+    /// and the trailers.
+    async fn stalled_trace(how: End) -> (usize, HeaderMap) {
+        let published: Arc<[Published]> = Published::for_workers(1).into();
+        let mut mailbox = published[0].open_questions(&Bell::new().unwrap());
+        let mut current = None;
+        let stall = match how {
+            End::Stalled => Duration::from_millis(50),
+            End::Stopped | End::OutOfTime => Duration::from_mins(5),
+        };
+        let tracer = Tracer {
+            stall,
+            ..Tracer::new("test", published)
+        };
+        let mut request = TraceRequest::of("192.0.2.7".parse().unwrap());
+        if how == End::OutOfTime {
+            request = request.with_time(Duration::from_millis(50));
+        }
+        let place = tracer.begin().unwrap();
+        let (out, mut frames) = mpsc::channel::<Frame<Bytes>>(8);
+        let working = async {
+            loop {
+                flood(&mut mailbox, &mut current);
+                tokio::task::yield_now().await;
+            }
+        };
+        let reading = async {
+            sleep(Duration::from_millis(20)).await;
+            assert!(tracer.begin().is_err(), "the trace waits for its client");
+            if how == End::Stopped {
+                assert!(tracer.stop());
+            }
+            while tracer.place.available_permits() == 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+            if how == End::Stalled {
+                // As the client reads on, it gets what was left out.
+                sleep(Duration::from_millis(200)).await;
+            }
+            let (mut bytes, mut trailers) = (0, HeaderMap::new());
+            while let Some(frame) = frames.recv().await {
+                match frame.into_data() {
+                    Ok(data) => bytes += data.len(),
+                    Err(frame) => trailers = frame.into_trailers().unwrap(),
+                }
+            }
+            (bytes, trailers)
+        };
+        let ((), read) = tokio::select! {
+            both = async { tokio::join!(tracer.trace(request, place, out), reading) } => both,
+            () = working => unreachable!("it has no end"),
+        };
+        read
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_does_not_keep_a_trace_from_its_end() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        for how in [End::Stopped, End::OutOfTime, End::Stalled] {
+            let limit = Duration::from_secs(20);
+            let read = runtime.block_on(async { timeout(limit, stalled_trace(how)).await });
+            let (bytes, trailers) = read.unwrap_or_else(|_| panic!("no end: {how:?}"));
+            let [packets, dropped] = [PACKETS, DROPPED].map(|name| {
+                let number = trailers[name].to_str().unwrap();
+                number.parse::<u64>().unwrap()
+            });
+            assert_eq!(packets + dropped, PACKETS_OF_STALLED, "{how:?}");
+            assert!(bytes as u64 > packets * 60_000);
+            // A client that reads on in time gets all that the ring had.
+            assert_eq!(packets < 20, how == End::Stalled, "{packets}");
+            assert_eq!(trailers.contains_key(STALLED), how == End::Stalled);
+        }
     }
 
     #[test]

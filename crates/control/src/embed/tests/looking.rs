@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, channel};
 
 use pcap_file::pcapng::{Block, PcapNgReader};
 
@@ -129,6 +130,7 @@ fn a_trace_has_the_packets_of_its_client() {
     let expected = TraceSummary {
         packets: 4,
         dropped: 0,
+        stalled: false,
     };
     assert_eq!(summary, expected);
     assert_eq!(packets(&capture), [60; 4]);
@@ -182,6 +184,42 @@ impl Write for Broken {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Blocks when it is written to, until the other end of the channel is dropped.
+struct Blocking(Receiver<()>);
+
+impl Write for Blocking {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.recv();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_trace_ends_although_its_write_blocks() {
+    if !enter_namespace() {
+        return;
+    }
+    let (server, streams) = start_with("tap:blocking", 1);
+    let handle = server.handle();
+    let brief = || of(&streams[0]).with_time(Duration::from_millis(20));
+    let (blocks, blocked) = channel();
+    let trace = handle.trace(of(&streams[0]), Blocking(blocked));
+    assert!(handle.stop_trace());
+    eventually("another trace", || {
+        let other = answered(handle.trace(brief(), Vec::new()));
+        !matches!(other, Err(TraceError::Running))
+    });
+    drop(blocks);
+    let (summary, _) = answered(trace).unwrap();
+    assert!(!summary.stalled);
+    handle.stop_at_once();
+    ended(server).unwrap();
 }
 
 #[test]
