@@ -7,6 +7,8 @@
 
 mod client;
 mod destination;
+mod frame;
+mod frame_file;
 mod frames;
 #[cfg(test)]
 mod full_disk;

@@ -10,7 +10,8 @@ use std::str::FromStr;
 use rustix::fs::fchown;
 use rustix::process::{Gid, Uid};
 
-use super::frames::{FrameStream, Unwritten};
+use super::frame::Unwritten;
+use super::frames::FrameStream;
 use super::log_file::open_or_make;
 
 /// Where the lines of a log go.

@@ -5,9 +5,11 @@
 //! type of the content (READY, ACCEPT). At the end, the reader confirms that it has everything (STOP,
 //! FINISH). A file has START and STOP only.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,11 @@ use rustix::net::{
 };
 use rustix::process::{Gid, Uid};
 
+use super::frame::{
+    ACCEPT, CONTENT_TYPE, FINISH, READY, START, STOP, Unwritten, control, from_next_frame,
+    unwritten, write_all,
+};
+use super::frame_file::{FrameFile, is_full};
 use super::log_file::open_or_make;
 
 /// Where the frames of a log go.
@@ -67,39 +74,14 @@ impl FrameDestination {
     }
 }
 
-/// Lines or frames that could not be written.
-#[derive(Debug)]
-pub(super) struct Unwritten {
-    pub(super) error: io::Error,
-    /// Number of these lines. A line of which a part was written is one of them.
-    pub(super) lines: u64,
-}
-
-/// Length of the length in front of a frame, in bytes.
-const LEN: usize = size_of::<u32>();
-
-/// Appends a frame with the content that `write` appends.
-pub(super) fn append_frame(frames: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    let at = frames.len();
-    frames.extend([0; LEN]);
-    write(frames);
-    let len = (frames.len() - at - LEN) as u32;
-    frames[at..at + LEN].copy_from_slice(&len.to_be_bytes());
-}
-
-// The types of control frames, and of the only field in them.
-const ACCEPT: u32 = 1;
-const START: u32 = 2;
-const STOP: u32 = 3;
-const READY: u32 = 4;
-const FINISH: u32 = 5;
-const CONTENT_TYPE: u32 = 1;
 /// Maximum length of a control frame.
 const MAX_CONTROL: usize = 512;
 /// Maximum time until a reader takes bytes or answers.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Pause after an attempt to connect that has failed.
+/// Pause after an attempt to connect, or to complete a file, that has failed.
 const RETRY: Duration = Duration::from_secs(1);
+/// Maximum number of files that were ended on a full disk and wait for their last bytes.
+const MAX_ENDED: usize = 8;
 
 /// An open stream of frames.
 #[derive(Debug)]
@@ -114,11 +96,13 @@ pub(super) struct FrameStream {
 enum Output {
     File {
         path: PathBuf,
-        file: File,
+        file: FrameFile<File>,
         /// Whether this process has made the file.
         is_new: bool,
-        /// The rest of a frame that was written in part, because the disk was full.
-        rest: Vec<u8>,
+        /// Files that were renamed and ended, but are not complete because the disk was full.
+        ended: VecDeque<FrameFile<File>>,
+        /// When to try again to complete files.
+        retry: Instant,
     },
     Socket {
         path: PathBuf,
@@ -150,13 +134,18 @@ impl FrameStream {
                     fs::rename(path, old)?;
                 }
                 // A file that is still there is empty, or a device.
-                let (mut file, is_new) = open_or_make(path, OpenOptions::new().write(true))?;
-                file.write_all(&control(START, content_type))?;
+                let (file, is_new) = open_or_make(path, OpenOptions::new().write(true))?;
+                let (file, begun) = FrameFile::begin(file, content_type);
+                match begun {
+                    Err(error) if is_full(&error) => warn_of_full_disk(name, path, &error),
+                    begun => begun?,
+                }
                 Output::File {
                     path: path.clone(),
                     file,
                     is_new,
-                    rest: Vec::new(),
+                    ended: VecDeque::new(),
+                    retry: Instant::now(),
                 }
             }
             FrameDestination::Unix(path) => Output::Socket {
@@ -180,36 +169,61 @@ impl FrameStream {
         match &self.output {
             Output::File {
                 file, is_new: true, ..
-            } => Ok(fchown(file, Some(user.0), Some(user.1))?),
+            } => Ok(fchown(file.file(), Some(user.0), Some(user.1))?),
             _ => Ok(()),
         }
     }
 
     /// Ends a file that was renamed, and begins a new one. Does nothing for a socket. On an error, frames
-    /// still go to the old file.
+    /// still go to the old file. A full disk is none if the new file exists: both files are then completed
+    /// as soon as there is room.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         let Output::File {
-            path, file, rest, ..
+            path, file, ended, ..
         } = &mut self.output
         else {
             return Ok(());
         };
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(0o640);
-        let mut next = options.open(path)?;
-        next.write_all(&control(START, self.content_type))?;
-        // The old file is complete as far as the disk has room.
-        let _ = file
-            .write_all(rest)
-            .and_then(|()| file.write_all(&control(STOP, "")));
-        *file = next;
-        rest.clear();
+        let next = options.open(&*path)?;
+        // The file exists now, so it is the only one that a later rotation can rename.
+        let (next, begun) = FrameFile::begin(next, self.content_type);
+        if let Err(error) = begun {
+            warn_of_full_disk(self.name, path, &error);
+        }
+        let mut old = mem::replace(file, next);
+        old.end();
+        if !old.is_complete() {
+            if ended.len() == MAX_ENDED {
+                ended.pop_front();
+            }
+            ended.push_back(old);
+        }
         Ok(())
+    }
+
+    /// Writes what a full disk has cut off, at most once a second.
+    fn complete(&mut self) {
+        let Output::File {
+            file, ended, retry, ..
+        } = &mut self.output
+        else {
+            return;
+        };
+        let needs = !ended.is_empty() || !file.is_complete();
+        if needs && Instant::now() >= *retry {
+            ended.retain_mut(|one| one.complete().is_err());
+            // The next frames name the reason if the disk is still full.
+            let _ = file.complete();
+            *retry = Instant::now() + RETRY;
+        }
     }
 
     /// Returns true if frames can be written now. Connects to the socket if there is no connection, or
     /// if the reader has closed it.
     pub(super) fn is_ready(&mut self) -> bool {
+        self.complete();
         let Output::Socket {
             path,
             stream,
@@ -251,7 +265,7 @@ impl FrameStream {
     /// Writes complete frames.
     pub(super) fn write(&mut self, frames: &[u8]) -> Result<(), Unwritten> {
         match &mut self.output {
-            Output::File { file, rest, .. } => write_to_file(file, rest, frames),
+            Output::File { file, .. } => file.write(frames),
             Output::Socket { stream, .. } => {
                 let Some(open) = stream else {
                     return Err(unwritten(ErrorKind::NotConnected.into(), frames));
@@ -267,18 +281,29 @@ impl FrameStream {
 
     /// Tells the reader that there are no more frames, and waits until it has read all of them.
     pub(super) fn finish(&mut self) {
-        let stop = control(STOP, "");
-        // Nobody is left to be told.
-        let _ = match &mut self.output {
-            Output::File { file, rest, .. } => {
-                file.write_all(rest).and_then(|()| file.write_all(&stop))
+        match &mut self.output {
+            Output::File { file, ended, .. } => {
+                // Nobody is left to be told.
+                ended.retain_mut(|one| one.complete().is_err());
+                file.end();
             }
-            Output::Socket { stream, .. } => stream.take().map_or(Ok(()), |mut stream| {
-                stream.write_all(&stop)?;
-                read_control(&mut stream, FINISH).map(drop)
-            }),
-        };
+            Output::Socket { stream, .. } => {
+                let _ = stream.take().map_or(Ok(()), |mut stream| {
+                    stream.write_all(&control(STOP, ""))?;
+                    read_control(&mut stream, FINISH).map(drop)
+                });
+            }
+        }
     }
+}
+
+/// Says that a file of frames has no beginning yet.
+fn warn_of_full_disk(name: &str, path: &Path, error: &io::Error) {
+    tracing::warn!(
+        "{name}: {}: {error}; the server begins the file as soon as it can write, and loses messages \
+         until then",
+        path.display()
+    );
 }
 
 /// Returns true if the reader has not closed the connection.
@@ -308,20 +333,6 @@ fn connected(path: &Path, content_type: &str) -> io::Result<UnixStream> {
     }
     stream.write_all(&control(START, content_type))?;
     Ok(stream)
-}
-
-/// Returns a control frame. An empty `content_type` is left out.
-fn control(kind: u32, content_type: &str) -> Vec<u8> {
-    let mut payload = kind.to_be_bytes().to_vec();
-    if !content_type.is_empty() {
-        payload.extend(CONTENT_TYPE.to_be_bytes());
-        payload.extend((content_type.len() as u32).to_be_bytes());
-        payload.extend(content_type.as_bytes());
-    }
-    let mut frame = vec![0; 4];
-    frame.extend((payload.len() as u32).to_be_bytes());
-    frame.extend(payload);
-    frame
 }
 
 /// Reads a control frame of this kind, and returns what follows the kind.
@@ -364,66 +375,6 @@ fn fields(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
         rest = after;
         (u32::from_be_bytes(*kind) == CONTENT_TYPE).then_some(value)
     })
-}
-
-/// Writes frames to a file. `rest` is the rest of a frame that the file ends with a part of.
-fn write_to_file(
-    file: &mut impl Write,
-    rest: &mut Vec<u8>,
-    frames: &[u8],
-) -> Result<(), Unwritten> {
-    if let Err((error, written)) = write_all(file, rest) {
-        rest.drain(..written);
-        return Err(unwritten(error, frames));
-    }
-    rest.clear();
-    write_all(file, frames).map_err(|(error, written)| {
-        let next = from_next_frame(frames, written);
-        let next_at = frames.len() - next.len();
-        rest.extend_from_slice(&frames[written..next_at]);
-        unwritten(error, next)
-    })
-}
-
-/// Writes all bytes. The error has the number of bytes that were written before it.
-fn write_all(out: &mut impl Write, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
-    let mut written = 0;
-    while written < bytes.len() {
-        match out.write(&bytes[written..]) {
-            Ok(0) => return Err((ErrorKind::WriteZero.into(), written)),
-            Ok(len) => written += len,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err((error, written)),
-        }
-    }
-    Ok(())
-}
-
-/// Returns the frames of which nothing is among the first `written` bytes.
-fn from_next_frame(frames: &[u8], written: usize) -> &[u8] {
-    let mut rest = frames;
-    while frames.len() - rest.len() < written {
-        rest = after_frame(rest);
-    }
-    rest
-}
-
-/// Returns what follows the first frame.
-fn after_frame(frames: &[u8]) -> &[u8] {
-    let Some((len, rest)) = frames.split_first_chunk() else {
-        return &[];
-    };
-    rest.get(u32::from_be_bytes(*len) as usize..).unwrap_or(&[])
-}
-
-/// Names the error, and counts the frames that were not written.
-fn unwritten(error: io::Error, mut frames: &[u8]) -> Unwritten {
-    let mut lines = 0;
-    while !frames.is_empty() {
-        frames = after_frame(frames);
-        lines += 1;
-    }
-    Unwritten { error, lines }
 }
 
 #[cfg(test)]

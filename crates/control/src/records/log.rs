@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Gid, Uid};
 
 use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink};
-use super::frames::{FrameDestination, FrameStream, Unwritten, append_frame};
+use super::frame::{Unwritten, append_frame};
+use super::frame_file::is_full;
+use super::frames::{FrameDestination, FrameStream};
 use super::ring::{Lost, RecordReader, RecordSender, ring_for};
 use crate::config::before;
 use crate::report;
@@ -18,6 +20,8 @@ use crate::writable::check_file;
 
 /// Maximum number of records that are written at once.
 const BATCH: u64 = 512;
+/// Pause after an attempt to open a file again for which the disk has no room.
+const RETRY: Duration = Duration::from_secs(1);
 /// Minimum time between two warnings about lost lines.
 const WARNING_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -54,6 +58,18 @@ pub struct RecordLog {
 struct Output {
     sink: Sink,
     warned: Option<Instant>,
+    /// When to try to open the file again, because the disk had no room for a new one.
+    reopen_at: Option<Instant>,
+}
+
+impl Output {
+    fn new(sink: Sink) -> Mutex<Self> {
+        Mutex::new(Self {
+            sink,
+            warned: None,
+            reopen_at: None,
+        })
+    }
 }
 
 impl fmt::Debug for RecordLog {
@@ -94,7 +110,7 @@ impl RecordLog {
             together: 1,
             readers: Mutex::default(),
             lost: Mutex::default(),
-            output: Mutex::new(Output { sink, warned: None }),
+            output: Output::new(sink),
             opened: Instant::now(),
             writing: AtomicU64::new(0),
         })
@@ -148,10 +164,7 @@ impl RecordLog {
             together: 1,
             readers: Mutex::default(),
             lost: Mutex::default(),
-            output: Mutex::new(Output {
-                sink: Sink::Frames(stream),
-                warned: None,
-            }),
+            output: Output::new(Sink::Frames(stream)),
             opened: Instant::now(),
             writing: AtomicU64::new(0),
         })
@@ -222,13 +235,28 @@ impl RecordLog {
 
     /// Opens the log's file again, which may have been renamed.
     pub(super) fn reopen(&self) {
-        match self.output().sink.reopen() {
-            Ok(()) => tracing::info!("{}: {} is open again", self.name, self.place),
-            Err(error) => tracing::warn!(
-                "{}: the server's user cannot open {} again, so lines still go to the old file: {error}",
+        self.reopen_sink(&mut self.output());
+    }
+
+    /// Opens the log's file again. If the disk has no room for a new file, this is tried again later.
+    fn reopen_sink(&self, output: &mut Output) {
+        let is_retry = output.reopen_at.take().is_some();
+        let error = match output.sink.reopen() {
+            Ok(()) => return tracing::info!("{}: {} is open again", self.name, self.place),
+            Err(error) => error,
+        };
+        let mut remedy = "";
+        if is_full(&error) {
+            output.reopen_at = Some(Instant::now() + RETRY);
+            remedy = "; the server tries again each second";
+        }
+        if !is_retry || !is_full(&error) {
+            tracing::warn!(
+                "{}: the server's user cannot open {} again, so lines still go to the old file: \
+                 {error}{remedy}",
                 self.name,
                 self.place
-            ),
+            );
         }
     }
 
@@ -240,9 +268,14 @@ impl RecordLog {
     /// Writes some of the records that have arrived. Returns `false` if there were none, or if they
     /// have to wait.
     pub(super) fn write(&self, buffers: &mut Buffers) -> bool {
-        if !self.output().sink.is_ready() {
+        let mut output = self.output();
+        if output.reopen_at.is_some_and(|at| Instant::now() >= at) {
+            self.reopen_sink(&mut output);
+        }
+        if !output.sink.is_ready() {
             return false;
         }
+        drop(output);
         let mut has_written = false;
         for reader in &mut *self.readers() {
             buffers.lines.clear();
@@ -364,6 +397,8 @@ mod tests {
     use rustix::fs::{Mode, mkfifoat};
 
     use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::records::full_disk::SmallDisk;
 
     fn as_text(record: &[u8], line: &mut Vec<u8>) {
         line.extend_from_slice(record);
@@ -391,6 +426,36 @@ mod tests {
         let old = fs::read_to_string(&old).unwrap();
         assert_eq!(old, "first line\nsecond line\nto the renamed file\n");
         assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_for_which_the_disk_had_no_room_is_opened_later() {
+        let folder = tempfile::tempdir().unwrap();
+        // There is room for the folder itself and for two files.
+        let Some(_disk) = SmallDisk::mount(folder.path(), c"nr_inodes=3") else {
+            return;
+        };
+        let [path, old, other] = ["log", "log.1", "other"].map(|name| folder.path().join(name));
+        let to = LogDestination::File(path.clone());
+        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        let mut worker = log.sender();
+        fs::rename(&path, &old).unwrap();
+        fs::write(&other, "").unwrap();
+        log.reopen();
+        worker.send(b"to the old file", b"");
+        log.write(&mut Buffers::default());
+        fs::remove_file(&other).unwrap();
+        let start = Instant::now();
+        while !path.exists() {
+            assert!(start.elapsed() < 20 * RETRY);
+            std::thread::sleep(Duration::from_millis(50));
+            log.write(&mut Buffers::default());
+        }
+        worker.send(b"to the new file", b"");
+        log.write(&mut Buffers::default());
+        assert_eq!(fs::read_to_string(&old).unwrap(), "to the old file\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "to the new file\n");
     }
 
     #[test]

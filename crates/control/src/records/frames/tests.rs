@@ -2,7 +2,8 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 
 use super::*;
-use crate::records::full_disk::Disk;
+#[cfg(target_os = "linux")]
+use crate::records::full_disk::SmallDisk;
 
 const TYPE: &str = "protobuf:dnstap.Dnstap";
 const START_FRAME: &[u8] =
@@ -138,28 +139,41 @@ fn a_program_that_reads_something_else_is_named() {
 }
 
 #[test]
-fn a_frame_that_a_full_disk_has_cut_is_completed_first() {
-    let last = b"\0\0\0\x04last";
-    for room in 0..FRAMES.len() {
-        let mut disk = Disk {
-            bytes: Vec::new(),
-            room,
-        };
-        let mut rest = Vec::new();
-        let lost = write_to_file(&mut disk, &mut rest, FRAMES).unwrap_err();
-        // Frames begin at 0, 7 and 14. One that was begun is not lost.
-        let begun = room.div_ceil(7).min(3);
-        assert_eq!(lost.lines, 3 - begun as u64, "{room}");
-        assert_eq!(lost.error.kind(), ErrorKind::StorageFull);
-        if !rest.is_empty() {
-            assert_eq!(
-                write_to_file(&mut disk, &mut rest, last).unwrap_err().lines,
-                1
-            );
-        }
-        disk.room = 100;
-        write_to_file(&mut disk, &mut rest, last).unwrap();
-        let whole = [0, 7, 14, FRAMES.len()][begun];
-        assert_eq!(disk.bytes, [&FRAMES[..whole], last].concat(), "{room}");
-    }
+#[cfg(target_os = "linux")]
+fn a_file_that_was_begun_on_a_full_disk_is_complete_when_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(folder.path(), c"size=64k") else {
+        return;
+    };
+    let [path, moved, filler] = ["tap", "moved", "filler"].map(|name| folder.path().join(name));
+    let fill = || {
+        let mut filler = File::create(&filler).unwrap();
+        while filler.write(&[0; 4_096]).is_ok() {}
+    };
+    let destination = FrameDestination::File(path.clone());
+    let mut stream = FrameStream::open("dnstap", &destination, TYPE).unwrap();
+    stream.write(FRAMES).unwrap();
+    fs::rename(&path, &moved).unwrap();
+    fill();
+    stream.reopen().unwrap();
+    let lost = stream.write(FRAMES).unwrap_err();
+    assert_eq!((lost.lines, lost.error.kind()), (3, ErrorKind::StorageFull));
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    fs::remove_file(&filler).unwrap();
+    // No frame has to come for the file to begin.
+    assert!(stream.is_ready());
+    assert_eq!(fs::read(&path).unwrap(), START_FRAME);
+    stream.write(&FRAMES[..7]).unwrap();
+    stream.finish();
+    let whole = |frames| [START_FRAME, frames, STOP_FRAME].concat();
+    assert_eq!(fs::read(&moved).unwrap(), whole(FRAMES));
+    assert_eq!(fs::read(&path).unwrap(), whole(&FRAMES[..7]));
+    // A full disk does not keep a server from its start.
+    fs::remove_file(&path).unwrap();
+    fill();
+    let mut stream = FrameStream::open("dnstap", &destination, TYPE).unwrap();
+    fs::remove_file(&filler).unwrap();
+    stream.write(FRAMES).unwrap();
+    stream.finish();
+    assert_eq!(fs::read(&path).unwrap(), whole(FRAMES));
 }
