@@ -126,6 +126,36 @@ impl ZoneArgs {
         (specs, wrong)
     }
 
+    /// Same as [`specs`](Self::specs), for a server that has zones already. Its operator may have removed
+    /// all files of a pattern. Passes a warning about each such pattern to `say`.
+    ///
+    /// # Errors
+    /// If a folder is missing or cannot be read, or if no zone is left. Then nobody has removed zones, or
+    /// too many. The first error counts.
+    pub(crate) fn specs_again(
+        &self,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Vec<ZoneSpec>, NoZones> {
+        let (specs, wrong) = self.found();
+        let mut gone = Vec::new();
+        for error in wrong {
+            match error {
+                NoZones::Match(pattern) if !specs.is_empty() && start_of(&pattern).0.is_dir() => {
+                    gone.push(pattern);
+                }
+                error => return Err(error),
+            }
+        }
+        for pattern in gone {
+            say(format!(
+                "{}no zone file matches {pattern} any more, so it names no zones; add a file, or leave \
+                 the pattern out, because the next start will refuse it",
+                config::before(&pattern)
+            ));
+        }
+        Ok(specs)
+    }
+
     /// Returns the clients that may ask for transfers.
     ///
     /// # Errors

@@ -38,7 +38,8 @@ where
                 return Ok(files);
             }
         }
-        let files = known.read(&source.zones.specs()?, 1, &mut say);
+        let specs = source.zones.specs_again(&mut say)?;
+        let files = known.read(&specs, 1, &mut say);
         self.note(|inventory| inventory.note_stale(files.stale()));
         Ok(files)
     }
@@ -176,6 +177,53 @@ mod tests {
         zones: ZoneArgs,
         #[command(flatten)]
         defence: DefenceArgs,
+    }
+
+    #[test]
+    fn the_last_file_of_a_pattern_takes_only_its_own_zone_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(path(name)).unwrap();
+            write(&format!("{name}/{name}.test.zone"), GOOD);
+        }
+        let patterns = [path("a/*.zone"), path("b/*.zone")];
+        let options = [
+            "",
+            "--zones-from",
+            &patterns[0],
+            "--zones-from",
+            &patterns[1],
+        ];
+        let zones = Options::parse_from(options).zones;
+        let program = Namestorm::load_from(zones.clone(), Form::Wire, false, &mut |_| {}).unwrap();
+        let done = |only| program.reload(only).map(|reloaded| reloaded.done);
+        write("a/a.test.zone", &format!("{GOOD}new 60 A 192.0.2.2\n"));
+        fs::remove_file(path("b/b.test.zone")).unwrap();
+        let told = done(None).unwrap();
+        assert_eq!(told, "1 zone, 3 names; 1 read again; removed: b.test.");
+        let mut warnings = Vec::new();
+        let specs = zones.specs_again(&mut |line| warnings.push(line)).unwrap();
+        assert_eq!((specs.len(), warnings.len()), (1, 1));
+        let expected = format!("no zone file matches {} any more", patterns[1]);
+        assert!(warnings[0].starts_with(&expected), "{warnings:?}");
+        // A start does not go on without the zones.
+        assert!(zones.specs().is_err());
+        write("b/c.test.zone", GOOD);
+        assert!(done(None).unwrap().ends_with("; new: c.test."));
+        // A folder that is missing may come back, and its zones stay until then.
+        fs::rename(path("b"), path("c")).unwrap();
+        let error = done(None).unwrap_err().to_string();
+        assert!(error.contains("no zone file matches"), "{error}");
+        fs::rename(path("c"), path("b")).unwrap();
+        done(None).unwrap();
+        // A server always has a zone.
+        for file in ["a/a.test.zone", "b/c.test.zone"] {
+            fs::remove_file(path(file)).unwrap();
+        }
+        let error = done(None).unwrap_err().to_string();
+        assert!(error.contains("no zone file matches"), "{error}");
     }
 
     #[test]
