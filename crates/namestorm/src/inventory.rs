@@ -6,7 +6,6 @@ mod signature_watch;
 
 use std::collections::HashMap;
 use std::mem;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -17,6 +16,7 @@ use self::expiry::Signatures;
 pub(crate) use self::line::{Heading, Line};
 use self::line::{Row, State, Summary};
 use self::signature_watch::SignatureWatch;
+use crate::load::ZoneSpec;
 use crate::name::{self, Name};
 use crate::zone_files::{UnservedFile, ZoneFacts, ZoneFiles};
 
@@ -45,8 +45,9 @@ pub(crate) struct Inventory {
 struct Contents {
     served: Vec<Arc<ZoneFacts>>,
     unserved: Arc<[UnservedFile]>,
-    /// The files with errors whose zones keep their old answers: the path and the first error.
-    stale: HashMap<String, String>,
+    /// The zones that keep their old answers because their files have errors, and the first errors. A
+    /// file may have several zones.
+    stale: HashMap<ZoneSpec, String>,
 }
 
 impl Inventory {
@@ -80,20 +81,19 @@ impl Inventory {
 
     /// Notes all files with errors whose zones keep their old answers.
     pub(crate) fn note_stale(&self, stale: &[UnservedFile]) {
-        let of_file = |file: &UnservedFile| (file.file(), file.error());
+        let of_file = |file: &UnservedFile| (file.spec().clone(), file.error());
         self.change(|now| now.stale = stale.iter().map(of_file).collect());
     }
 
     /// Notes that a file has an error, and that its zone keeps its old answers.
     pub(crate) fn note_stale_file(&self, file: &UnservedFile) {
-        self.change(|now| drop(now.stale.insert(file.file(), file.error())));
+        self.change(|now| drop(now.stale.insert(file.spec().clone(), file.error())));
     }
 
-    /// Notes that a file has no error any more.
-    pub(crate) fn note_correct_file(&self, file: &Path) {
-        let file = file.to_string_lossy();
-        if self.lock().stale.contains_key(&*file) {
-            self.change(|now| drop(now.stale.remove(&*file)));
+    /// Notes that the file of a zone has no error any more.
+    pub(crate) fn note_correct_file(&self, spec: &ZoneSpec) {
+        if self.lock().stale.contains_key(spec) {
+            self.change(|now| drop(now.stale.remove(spec)));
         }
     }
 
@@ -156,7 +156,7 @@ impl Contents {
         if self.stale.is_empty() {
             return (State::Served, None);
         }
-        let error = self.stale.get(&*zone.file().to_string_lossy());
+        let error = self.stale.get(zone.spec());
         (error.map_or(State::Served, |_| State::Old), error)
     }
 }

@@ -113,9 +113,7 @@ impl ZoneFiles {
             match (gatherer.zone(spec, read, say), old) {
                 (Ok(zone), _) => gatherer.add(zone),
                 (Err(broken), Some(old)) => gatherer.add_stale(broken, Arc::clone(old)),
-                (Err(broken), None) => gatherer
-                    .broken
-                    .push((spec.file.display().to_string(), broken)),
+                (Err(broken), None) => gatherer.broken.push((spec.clone(), broken)),
             }
         }
         gatherer.finish(changed.len())
@@ -148,8 +146,7 @@ impl ZoneFiles {
         let read = read_zone(spec, &self.hashing, self.keeps_records).map_err(|broken| {
             say_findings(&broken.report, say);
             let error = broken.report.first_error().cloned();
-            let file = spec.file.display().to_string();
-            Box::new(UnservedFile::broken(file, broken.apex, error))
+            Box::new(UnservedFile::broken(spec.clone(), broken.apex, error))
         })?;
         if *read.apex != *apex {
             return Ok(None);
@@ -336,7 +333,7 @@ struct Gatherer<'z> {
     good: Vec<Arc<GoodZone>>,
     /// Maps the name of each good zone to its number. It is made when it is first needed.
     by_apex: Option<HashMap<Arc<[u8]>, usize>>,
-    broken: Vec<(String, Broken)>,
+    broken: Vec<(ZoneSpec, Broken)>,
     stale: Vec<UnservedFile>,
     unserved: Vec<UnservedFile>,
     group_labels: GroupLabels,
@@ -412,24 +409,24 @@ impl<'z> Gatherer<'z> {
         };
         let mut served = self.before.good.iter();
         let is_known = |zone: &GoodZone, known: &GoodZone| {
-            known.facts.apex() == zone.facts.apex() && known.facts.file() == zone.facts.file()
+            known.facts.apex() == zone.facts.apex() && known.facts.spec() == zone.facts.spec()
         };
         let mut other = zone;
         if served.any(|known| is_known(&other, known)) {
             mem::swap(&mut self.good[at], &mut other);
         }
         let by = self.good[at].facts.file().display().to_string();
-        let file = other.facts.file().display().to_string();
+        let spec = other.facts.spec().clone();
         self.unserved
-            .push(UnservedFile::duplicate(file, other.facts.apex(), by));
+            .push(UnservedFile::duplicate(spec, other.facts.apex(), by));
     }
 
     /// Adds a zone as it was before, because its file has errors now.
     fn add_stale(&mut self, broken: Broken, old: Arc<GoodZone>) {
         let error = broken.report.first_error().cloned();
-        let file = old.facts.file().display().to_string();
+        let spec = old.facts.spec().clone();
         self.stale
-            .push(UnservedFile::broken(file, broken.apex, error));
+            .push(UnservedFile::broken(spec, broken.apex, error));
         self.add(old);
     }
 
@@ -437,15 +434,15 @@ impl<'z> Gatherer<'z> {
     fn finish(mut self, read: usize) -> ZoneFiles {
         // The reasons why broken zones are not served are determined only now, because a good zone
         // may follow a broken zone of the same name.
-        for (file, broken) in mem::take(&mut self.broken) {
+        for (spec, broken) in mem::take(&mut self.broken) {
             let error = broken.report.first_error().cloned();
             let apex = broken.apex.map(|apex| apex.to_ascii_lowercase());
             let by = apex.as_ref();
             let by = by.and_then(|apex| self.by_apex().get(&**apex).copied());
             let by = by.map(|at| self.good[at].facts.file().display().to_string());
             self.unserved.push(match (apex, by) {
-                (Some(apex), Some(by)) => UnservedFile::duplicate(file, &apex, by),
-                (apex, _) => UnservedFile::broken(file, apex, error),
+                (Some(apex), Some(by)) => UnservedFile::duplicate(spec, &apex, by),
+                (apex, _) => UnservedFile::broken(spec, apex, error),
             });
         }
         ZoneFiles {

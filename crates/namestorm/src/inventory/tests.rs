@@ -167,8 +167,8 @@ fn a_zone_whose_file_has_an_error_is_old_until_the_file_is_correct() {
     // A reload of another zone says nothing about this one.
     let apex = b"\x01a\x07example\0";
     let at = server.files.position(apex, None).unwrap();
-    let file = server.files.facts_of(at).file().to_owned();
-    server.inventory.note_correct_file(&file);
+    let spec = server.files.facts_of(at).spec().clone();
+    server.inventory.note_correct_file(&spec);
     assert_eq!(server.states(), ["a.example. served", "b.example. old"]);
     server.write("b.example", GOOD);
     server.read();
@@ -177,6 +177,35 @@ fn a_zone_whose_file_has_an_error_is_old_until_the_file_is_correct() {
     let stale = server.files.read_one(at, &mut |_| {}).unwrap_err();
     server.inventory.note_stale_file(&stale);
     assert_eq!(server.states(), ["a.example. old", "b.example. served"]);
+}
+
+/// A name that is too long in one of two zones of one file is no error of the other zone.
+#[test]
+fn zones_of_one_file_have_states_of_their_own() {
+    let mut server = Server::new(&["f"]);
+    let long = vec!["x".repeat(59); 4].join(".") + ".example";
+    let file = server.folder.path().join("f").display().to_string();
+    let specs = [format!("a.example={file}"), format!("{long}={file}")];
+    server.specs = specs.map(|spec| spec.parse().unwrap()).into();
+    server.write("f", GOOD);
+    server.read();
+    let of = |states: [&str; 2]| {
+        let [short, other] = states;
+        [format!("a.example. {short}"), format!("{long}. {other}")]
+    };
+    assert_eq!(server.states(), of(["served", "served"]));
+    server.write("f", &format!("{GOOD}{} 60 A 192.0.2.1\n", "y".repeat(9)));
+    server.read();
+    assert_eq!(server.states(), of(["served", "old"]));
+    let by_state = [("served", 1), ("old", 1), ("broken", 0), ("twice", 0)];
+    assert!(server.inventory.by_state().eq(by_state));
+    // A reload of the zone without errors says nothing about the other one.
+    let spec = server.files.facts_of(0).spec().clone();
+    server.inventory.note_correct_file(&spec);
+    assert_eq!(server.states(), of(["served", "old"]));
+    let stale = server.files.read_one(1, &mut |_| {}).unwrap_err();
+    server.inventory.note_stale_file(&stale);
+    assert_eq!(server.states(), of(["served", "old"]));
 }
 
 #[test]
@@ -198,7 +227,7 @@ fn a_list_that_has_begun_goes_on_while_zones_change() {
 fn lines_for_people_are_columns() {
     let mut row = {
         let apex = b"\x01x\x07example\0".to_vec();
-        let file = UnservedFile::broken("x.zone".to_owned(), Some(apex), None);
+        let file = UnservedFile::broken("x.zone".parse().unwrap(), Some(apex), None);
         Row::unserved(&file, State::Broken)
     };
     assert_eq!(

@@ -15,7 +15,7 @@ const FILE_SUFFIXES: [&str; 3] = [".zone", ".db", ".txt"];
 const FILE_PREFIX: &str = "db.";
 
 /// A zone argument on the command line: `[ORIGIN=]FILE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ZoneSpec {
     /// The zone's name in wire format, if given.
     pub origin: Option<Vec<u8>>,

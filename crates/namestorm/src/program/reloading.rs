@@ -33,8 +33,8 @@ where
                 faulty_files([&*file]).unwrap_or_default()
             })?;
             if let Some(files) = one {
-                let file = files.facts_of(at).file();
-                self.note(|inventory| inventory.note_correct_file(file));
+                let spec = files.facts_of(at).spec();
+                self.note(|inventory| inventory.note_correct_file(spec));
                 return Ok(files);
             }
         }
@@ -54,8 +54,8 @@ where
             None => None,
         };
         let files = self.read_again(source, &known, apex.as_deref())?;
-        let before: HashSet<_> = known.unserved().iter().map(UnservedFile::file).collect();
-        let is_new = |file: &&UnservedFile| !before.contains(&file.file());
+        let before: HashSet<_> = known.unserved().iter().map(UnservedFile::spec).collect();
+        let is_new = |file: &&UnservedFile| !before.contains(file.spec());
         let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
         for file in &unserved {
             say(file.to_string());

@@ -33,7 +33,7 @@ impl ZoneFacts {
     }
 
     /// The zone and its file, as they are given.
-    pub(super) fn spec(&self) -> &ZoneSpec {
+    pub(crate) fn spec(&self) -> &ZoneSpec {
         &self.spec
     }
 

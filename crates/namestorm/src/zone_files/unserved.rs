@@ -4,13 +4,15 @@ use std::fmt;
 
 use control::report::count;
 
+use crate::load::ZoneSpec;
 use crate::name;
 use crate::report::Finding;
 
 /// A file on the command line that is not served, with the reason.
 #[derive(Debug)]
 pub(crate) struct UnservedFile {
-    file: String,
+    /// The zone and its file, as they are given. A file may have several zones.
+    spec: ZoneSpec,
     reason: Reason,
     /// The first error in a broken zone.
     error: Option<Finding>,
@@ -28,7 +30,7 @@ enum Reason {
 
 impl fmt::Display for UnservedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = &self.file;
+        let file = self.spec.file.display();
         match &self.reason {
             Reason::Broken(apex) => {
                 let zone = name::Shown(apex);
@@ -52,19 +54,19 @@ impl fmt::Display for UnservedFile {
 
 impl UnservedFile {
     /// A file with the zone `apex`, which is served from the file `by`.
-    pub(super) fn duplicate(file: String, apex: &[u8], by: String) -> Self {
+    pub(super) fn duplicate(spec: ZoneSpec, apex: &[u8], by: String) -> Self {
         let apex = apex.to_vec();
         Self {
-            file,
+            spec,
             reason: Reason::Duplicate { apex, by },
             error: None,
         }
     }
 
     /// A file whose zone could not be loaded. `apex` is the zone's name, if it is known.
-    pub(crate) fn broken(file: String, apex: Option<Vec<u8>>, error: Option<Finding>) -> Self {
+    pub(crate) fn broken(spec: ZoneSpec, apex: Option<Vec<u8>>, error: Option<Finding>) -> Self {
         Self {
-            file,
+            spec,
             reason: apex.map_or(Reason::Nameless, Reason::Broken),
             error,
         }
@@ -86,9 +88,14 @@ impl UnservedFile {
         }
     }
 
+    /// The zone and its file, as they are given.
+    pub(crate) fn spec(&self) -> &ZoneSpec {
+        &self.spec
+    }
+
     /// The file's path.
     pub(crate) fn file(&self) -> String {
-        self.file.clone()
+        self.spec.file.display().to_string()
     }
 
     /// Returns the first error in the file with its place, or else why the file is not served.
