@@ -43,6 +43,21 @@ const MAX_RESERVE: usize = 32;
 /// does not use SACK. If there are more gaps, a timeout repairs them faster.
 const MAX_PARTIAL_ACKS: u32 = 100;
 
+#[cfg(test)]
+thread_local! {
+    /// Number of ranges that this thread has read in order, or has moved to make or fill a gap.
+    static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Adds to [`STEPS`], so that tests can limit the work that an ACK causes.
+#[cfg(test)]
+fn note_steps(steps: usize) {
+    STEPS.set(STEPS.get() + steps);
+}
+
+#[cfg(not(test))]
+const fn note_steps(_: usize) {}
+
 /// State of a range of sequence numbers. Times are in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mark {
@@ -102,10 +117,27 @@ struct Scoreboard {
     limit: usize,
     /// Index of this scoreboard in the pool for its size.
     slot: u32,
+    sums: Sums,
+    /// Whether ranges were removed for lack of room since the last check of all ranges.
+    has_forgotten: bool,
+}
+
+/// Sums over the ranges of a scoreboard. They spare an ACK a walk over all ranges.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sums {
     /// Number of bytes in SACKed ranges.
     sacked: u32,
     /// Number of bytes in lost ranges.
     lost: u32,
+    /// Number of bytes in retransmitted ranges, late ones included.
+    retransmitted: u32,
+    /// Number of bytes in late ranges.
+    late: u32,
+    /// Time `at` before which no late range became late, and the number of late bytes with exactly
+    /// this time. If the number is 0, all of these bytes have left the scoreboard.
+    first_late: (u32, u32),
+    /// Sequence number below which no range is lost. It has no meaning if nothing is lost.
+    first_lost: Seq,
 }
 
 impl Scoreboard {
@@ -121,15 +153,16 @@ impl Scoreboard {
             ranges: VecDeque::with_capacity(limit),
             limit,
             slot,
-            sacked: 0,
-            lost: 0,
+            sums: Sums::default(),
+            has_forgotten: false,
         }
     }
 
     /// Removes all ranges.
     fn clear(&mut self) {
         self.ranges.clear();
-        (self.sacked, self.lost) = (0, 0);
+        self.sums = Sums::default();
+        self.has_forgotten = false;
     }
 
     /// Returns the index of this scoreboard's capacity in [`SIZES`].
@@ -159,23 +192,17 @@ impl Scoreboard {
 
     /// Returns true if a retransmission is still in flight.
     fn any_retransmitted(&self) -> bool {
-        let mut ranges = self.ranges.iter();
-        ranges.any(|range| {
-            matches!(
-                range.mark,
-                Mark::Retransmitted { .. } | Mark::LateRetransmit { .. }
-            )
-        })
+        self.sums.retransmitted > 0
     }
 
     /// Returns the number of bytes that the peer has SACKed beyond the cumulative ACK.
     fn sacked(&self) -> u32 {
-        self.sacked
+        self.sums.sacked
     }
 
     /// Returns the number of bytes that are lost and were not yet retransmitted.
     fn lost(&self) -> u32 {
-        self.lost
+        self.sums.lost
     }
 
     /// Returns the number of ranges up to which this scoreboard accepts SACK blocks.
@@ -199,41 +226,67 @@ impl Scoreboard {
     /// which is then empty.
     fn move_to(&mut self, mut larger: Self) -> Self {
         larger.ranges.extend(self.ranges.drain(..));
-        (larger.sacked, larger.lost) = (self.sacked, self.lost);
+        (larger.sums, larger.has_forgotten) = (self.sums, self.has_forgotten);
         self.clear();
         std::mem::replace(self, larger)
     }
 
     /// Returns the lost range with the lowest sequence numbers, as `(start, end)`, or `None` if
     /// nothing is lost.
-    fn first_lost(&self) -> Option<(Seq, Seq)> {
-        if self.lost == 0 {
+    fn first_lost(&mut self) -> Option<(Seq, Seq)> {
+        if self.sums.lost == 0 {
             return None;
         }
-        let first = self.ranges.iter().find(|range| range.mark == Mark::Lost)?;
+        let end = self.ranges.back()?.end;
+        let mut pieces = self.pieces(self.sums.first_lost, end);
+        let first = pieces.find(|piece| piece.mark == Some(Mark::Lost))?;
+        drop(pieces);
+        self.sums.first_lost = first.start;
         Some((first.start, first.end))
+    }
+
+    /// Returns the time since which the range is late that has been late for longest, or `None` if
+    /// no range is late. The time may be too early if [`knows_late`](Self::knows_late) is false.
+    fn late_since(&self) -> Option<u32> {
+        (self.sums.late > 0).then_some(self.sums.first_late.0)
+    }
+
+    /// Returns true if [`late_since`](Self::late_since) is exact.
+    fn knows_late(&self) -> bool {
+        self.sums.late == 0 || self.sums.first_late.1 > 0
     }
 
     /// Marks all data in `una..nxt` as lost, except SACKed data. If the result would need too many
     /// ranges, SACKed data is marked as lost too.
     fn mark_all_lost(&mut self, una: Seq, nxt: Seq) {
-        self.rebuild(una, nxt, |mark| match mark {
-            Some(Mark::Sacked) => mark,
+        self.advance(una);
+        if self.pieces(una, nxt).count() > self.limit {
+            // The gaps between the ranges would become ranges too, which would exceed the capacity.
+            // Therefore all data becomes one range.
+            self.clear();
+        }
+        self.remark(una, nxt, |piece| match piece.mark {
+            Some(Mark::Sacked) => piece.mark,
             _ => Some(Mark::Lost),
         });
     }
 
     /// Removes the marks of lost and late ranges, so that they count as in flight again.
-    fn unmark_lost(&mut self, una: Seq, nxt: Seq) {
-        self.rebuild(una, nxt, |mark| {
-            mark.filter(|mark| matches!(mark, Mark::Sacked | Mark::Retransmitted { .. }))
+    fn unmark_lost(&mut self, una: Seq) {
+        self.advance(una);
+        self.remark(una, una, |piece| {
+            let mark = piece.mark?;
+            matches!(mark, Mark::Sacked | Mark::Retransmitted { .. }).then_some(mark)
         });
     }
 
     /// Removes the marks of SACKed ranges, because the peer may have discarded their data
     /// (reneging; RFC 2018, section 8).
-    fn forget_sacked(&mut self, una: Seq, nxt: Seq) {
-        self.rebuild(una, nxt, |mark| mark.filter(|mark| *mark != Mark::Sacked));
+    fn forget_sacked(&mut self, una: Seq) {
+        self.advance(una);
+        self.remark(una, una, |piece| {
+            piece.mark.filter(|mark| *mark != Mark::Sacked)
+        });
     }
 }
 
@@ -279,11 +332,13 @@ struct Rack {
     /// Value of `overtaken` at the last check for losses.
     checked: Seq,
     /// Lowest fence (see [`Mark::Retransmitted`]) of the retransmissions in flight, and the send
-    /// time and end of the one that was sent first. The values may be outdated, because a
-    /// retransmission may have been delivered since the last check.
+    /// time and end of the one that was sent first. The values may be too low, because a
+    /// retransmission may have been delivered since the last check of all ranges.
     earliest_retransmit: Option<(Seq, u32, Seq)>,
-    /// Whether any range is marked as late.
+    /// Whether a range was late after the last check, or the scoreboard was rebuilt since then.
     any_late: bool,
+    /// Whether the other fields may not show all ranges whose marks change at the next check.
+    is_incomplete: bool,
 }
 
 impl Rack {
@@ -295,6 +350,7 @@ impl Rack {
             checked: una,
             earliest_retransmit: None,
             any_late: false,
+            is_incomplete: false,
         }
     }
 
@@ -304,11 +360,17 @@ impl Rack {
         self.latest_retransmit = None;
     }
 
+    /// Records a retransmission that ends at `end` and was sent now, at time `at`.
+    fn note_retransmit(&mut self, fence: Seq, at: u32, end: Seq) {
+        let (_, first, first_end) = *self.earliest_retransmit.get_or_insert((fence, at, end));
+        self.is_incomplete |= at == first && end.before(first_end);
+    }
+
     /// Forces the next check to examine the scoreboard, because the scoreboard was rebuilt.
     fn recheck(&mut self, una: Seq) {
         self.checked = una;
-        self.earliest_retransmit = Some((una, self.latest_retransmit.map_or(0, |(at, _)| at), una));
         self.any_late = true;
+        self.is_incomplete = true;
     }
 }
 
@@ -379,42 +441,6 @@ impl Prr {
     /// Counts sent bytes: new data and retransmissions.
     fn has_sent(&mut self, bytes: u32) {
         self.sent = self.sent.saturating_add(bytes);
-    }
-
-    /// Returns the number of bytes that may be sent after `delivered` bytes were newly delivered.
-    ///
-    /// `pipe` bytes are in flight, and the window shrinks to `target`. `progress` tells whether the
-    /// ACK acknowledged new data and revealed no further loss.
-    fn allowance(
-        &mut self,
-        delivered: u32,
-        pipe: u32,
-        target: u32,
-        progress: bool,
-        mss: u32,
-    ) -> u32 {
-        self.delivered = self.delivered.saturating_add(delivered);
-        let allowance = if pipe > target {
-            let share = u64::from(self.delivered) * u64::from(target);
-            let share = share.div_ceil(u64::from(self.flight.max(1)));
-            // Only whole segments are sent, so the share is rounded up.
-            let share = share.next_multiple_of(u64::from(mss));
-            u32::try_from(share)
-                .unwrap_or(u32::MAX)
-                .saturating_sub(self.sent)
-        } else {
-            // At most `target` bytes are in flight, so the data in flight grows back to the target
-            // as in slow start.
-            let deficit = self.delivered.saturating_sub(self.sent);
-            let growth = deficit.max(delivered) + if progress { mss } else { 0 };
-            growth.min(target - pipe)
-        };
-        // The fast retransmit, the first segment of a recovery, is always allowed.
-        if self.sent == 0 {
-            allowance.max(mss)
-        } else {
-            allowance
-        }
     }
 }
 
@@ -563,7 +589,7 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// Returns the next range to retransmit, or `None` if nothing is lost or new data goes first.
-    fn next_lost(&self) -> Option<(Seq, Seq)> {
+    fn next_lost(&mut self) -> Option<(Seq, Seq)> {
         if self.lost_goes_first() {
             self.board.first_lost()
         } else {

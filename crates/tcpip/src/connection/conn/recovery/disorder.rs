@@ -385,6 +385,44 @@ impl<C: CongestionControl> Recovery<C> {
     }
 }
 
+impl Prr {
+    /// Returns the number of bytes that may be sent after `delivered` bytes were newly delivered.
+    ///
+    /// `pipe` bytes are in flight, and the window shrinks to `target`. `progress` tells whether the
+    /// ACK acknowledged new data and revealed no further loss.
+    fn allowance(
+        &mut self,
+        delivered: u32,
+        pipe: u32,
+        target: u32,
+        progress: bool,
+        mss: u32,
+    ) -> u32 {
+        self.delivered = self.delivered.saturating_add(delivered);
+        let allowance = if pipe > target {
+            let share = u64::from(self.delivered) * u64::from(target);
+            let share = share.div_ceil(u64::from(self.flight.max(1)));
+            // Only whole segments are sent, so the share is rounded up.
+            let share = share.next_multiple_of(u64::from(mss));
+            u32::try_from(share)
+                .unwrap_or(u32::MAX)
+                .saturating_sub(self.sent)
+        } else {
+            // At most `target` bytes are in flight, so the data in flight grows back to the target
+            // as in slow start.
+            let deficit = self.delivered.saturating_sub(self.sent);
+            let growth = deficit.max(delivered) + if progress { mss } else { 0 };
+            growth.min(target - pipe)
+        };
+        // The fast retransmit, the first segment of a recovery, is always allowed.
+        if self.sent == 0 {
+            allowance.max(mss)
+        } else {
+            allowance
+        }
+    }
+}
+
 impl Flight {
     fn of(tcb: &Tcb, now: Moment) -> Self {
         Self {

@@ -78,13 +78,21 @@ impl Rack {
         })
     }
 
-    /// Returns true if a check of the scoreboard could find a late or lost segment.
-    fn may_find(&self) -> bool {
-        self.any_late
-            || self.checked.before(self.overtaken)
+    /// Returns true if a check of all ranges could find a late or lost segment, other than between
+    /// `checked` and `overtaken`.
+    ///
+    /// An ACK that changes nothing must not cause a walk over all ranges, because a client can
+    /// repeat it for ever. Therefore a needless walk only follows the delivery of the range that the
+    /// answer depends on.
+    fn must_check_all(&self, board: &Scoreboard, now: u32, window: u32) -> bool {
+        let is_over = |since| now.wrapping_sub(since) >= window;
+        !board.knows_late()
+            || board.late_since().is_some_and(is_over)
             || self
                 .earliest_retransmit
                 .is_some_and(|(fence, at, end)| self.fack.after(fence) || self.is_later(at, end))
+            || (self.is_incomplete || board.has_forgotten)
+                && (self.any_late || self.checked.before(self.overtaken))
     }
 
     /// Processes an ACK that moves SND.UNA from `una` to `flight.una`.
@@ -124,8 +132,15 @@ impl Rack {
                 delivery.board_full = true;
                 continue;
             }
+            // The range that contains both the last byte before `start` and the byte at `start`.
+            let around = board.first_piece(start + u32::MAX, start + 1);
+            let around = around.filter(|piece| piece.end.after(start));
             for piece in board.pieces(start, end) {
                 self.deliver(piece, flight, None, fack, &mut delivery);
+            }
+            if let Some(Mark::Retransmitted { at, .. }) = around.and_then(|piece| piece.mark) {
+                // A part of this retransmission remains, and it now ends at `start`.
+                self.is_incomplete |= self.is_later(at, start);
             }
             board.set(start, end, Some(Mark::Sacked));
         }
@@ -143,10 +158,6 @@ impl Rack {
         flight: &Flight,
         skip_window: bool,
     ) -> Losses {
-        let mut losses = Losses::default();
-        if !self.may_find() {
-            return losses;
-        }
         let mut window = if skip_window {
             0
         } else {
@@ -157,71 +168,129 @@ impl Rack {
             // retransmission costs little.
             window = window.min(flight.min_rtt / 4);
         }
-        self.any_late = false;
-        self.earliest_retransmit = None;
-        let mut at = flight.una;
-        while let Some(mut piece) = board.first_piece(at, flight.nxt) {
-            let (late_since, is_retransmission) = match piece.mark {
-                None if piece.start.before(self.overtaken) => {
-                    if self.overtaken.before(piece.end) {
-                        piece.end = self.overtaken;
-                    }
-                    (Some(flight.now), false)
-                }
-                Some(Mark::Late { at }) => (Some(at), false),
-                Some(Mark::LateRetransmit { at }) => (Some(at), true),
-                Some(Mark::Retransmitted { at, fence }) => {
-                    let is_late = self.fack.after(fence) || self.is_later(at, piece.end);
-                    if !is_late {
-                        self.note_earliest_retransmit(fence, at, piece.end);
-                    }
-                    (is_late.then_some(flight.now), true)
-                }
-                _ => (None, false),
-            };
-            at = piece.end;
-            let Some(since) = late_since else {
-                continue;
-            };
-            let elapsed = flight.now.wrapping_sub(since);
-            let mark = if elapsed >= window {
-                Mark::Lost
-            } else {
-                let delay = window - elapsed;
-                losses.recheck_in = Some(losses.recheck_in.map_or(delay, |min| min.min(delay)));
-                self.any_late = true;
-                if is_retransmission {
-                    Mark::LateRetransmit { at: since }
-                } else {
-                    Mark::Late { at: since }
-                }
-            };
-            if piece.mark != Some(mark) {
-                board.set(piece.start, piece.end, Some(mark));
-                if mark == Mark::Lost {
-                    losses.lost += piece.len();
-                    losses.lost_retransmission |= is_retransmission;
-                }
-            }
+        let mut losses = Losses::default();
+        if !self.must_check_all(board, flight.now, window) && self.checked.before(self.overtaken) {
+            losses.lost = self.check_new(board, flight, window);
+        }
+        if self.must_check_all(board, flight.now, window) {
+            let all = self.check_all(board, flight, window);
+            losses.lost += all.lost;
+            losses.lost_retransmission = all.lost_retransmission;
         }
         self.checked = self.overtaken;
+        if !board.any_retransmitted() {
+            self.earliest_retransmit = None;
+        }
+        losses.recheck_in = board
+            .late_since()
+            .map(|since| window.saturating_sub(flight.now.wrapping_sub(since)));
+        self.any_late = losses.recheck_in.is_some();
         losses
     }
 
-    fn note_earliest_retransmit(&mut self, fence: Seq, at: u32, end: Seq) {
-        let (min_fence, min_at, min_end) = self.earliest_retransmit.unwrap_or((fence, at, end));
-        let (at, end) = if at.wrapping_sub(min_at).cast_signed() < 0 {
-            (at, end)
-        } else {
-            (min_at, min_end)
-        };
-        let fence = if fence.before(min_fence) {
-            fence
-        } else {
-            min_fence
-        };
-        self.earliest_retransmit = Some((fence, at, end));
+    /// Marks the segments that were overtaken since the last check. Returns the number of bytes
+    /// that are lost.
+    fn check_new(&self, board: &mut Scoreboard, flight: &Flight, window: u32) -> u32 {
+        let mut lost = 0;
+        let mut at = self.checked.later(flight.una);
+        while let Some(piece) = board.first_piece(at, self.overtaken) {
+            at = piece.end;
+            if piece.mark.is_some() {
+                continue;
+            }
+            let mark = if window == 0 {
+                lost += piece.len();
+                Mark::Lost
+            } else {
+                Mark::Late { at: flight.now }
+            };
+            board.set(piece.start, piece.end, Some(mark));
+        }
+        lost
     }
+
+    /// Marks all segments in flight that are now late or lost.
+    fn check_all(&mut self, board: &mut Scoreboard, flight: &Flight, window: u32) -> Losses {
+        let (una, now) = (flight.una, flight.now);
+        let mut check = Check::new(self, now, window);
+        let changes = board
+            .pieces(una, flight.nxt)
+            .any(|piece| check.mark(piece) != piece.mark);
+        if changes || board.has_forgotten || !board.knows_late() {
+            // All marks change in one pass, because many single changes would each move ranges.
+            check = Check::new(self, now, window);
+            board.remark(una, self.overtaken, |piece| check.mark(piece));
+        }
+        let Check {
+            losses, earliest, ..
+        } = check;
+        self.earliest_retransmit = earliest;
+        self.is_incomplete = false;
+        losses
+    }
+}
+
+/// A check of all ranges.
+struct Check<'a> {
+    rack: &'a Rack,
+    now: u32,
+    /// Time in microseconds after which a late segment counts as lost.
+    window: u32,
+    losses: Losses,
+    /// The new value of `rack.earliest_retransmit`.
+    earliest: Option<(Seq, u32, Seq)>,
+}
+
+impl<'a> Check<'a> {
+    fn new(rack: &'a Rack, now: u32, window: u32) -> Self {
+        Self {
+            rack,
+            now,
+            window,
+            losses: Losses::default(),
+            earliest: None,
+        }
+    }
+
+    /// Returns the new mark of a piece. A piece without a mark must not lie on both sides of
+    /// `rack.overtaken`.
+    fn mark(&mut self, piece: Piece) -> Option<Mark> {
+        let (since, is_retransmission) = match piece.mark {
+            None if piece.start.before(self.rack.overtaken) => (self.now, false),
+            Some(Mark::Late { at }) => (at, false),
+            Some(Mark::LateRetransmit { at }) => (at, true),
+            Some(Mark::Retransmitted { at, fence }) => {
+                if !self.rack.fack.after(fence) && !self.rack.is_later(at, piece.end) {
+                    self.earliest = Some(earliest(self.earliest, (fence, at, piece.end)));
+                    return piece.mark;
+                }
+                (self.now, true)
+            }
+            None | Some(Mark::Sacked | Mark::Lost) => return piece.mark,
+        };
+        if self.now.wrapping_sub(since) >= self.window {
+            self.losses.lost += piece.len();
+            self.losses.lost_retransmission |= is_retransmission;
+            Some(Mark::Lost)
+        } else if is_retransmission {
+            Some(Mark::LateRetransmit { at: since })
+        } else {
+            Some(Mark::Late { at: since })
+        }
+    }
+}
+
+/// Returns the lowest fence, and the send time and end of the retransmission that was sent first.
+/// The retransmissions are noted in the order of their sequence numbers.
+fn earliest(noted: Option<(Seq, u32, Seq)>, new: (Seq, u32, Seq)) -> (Seq, u32, Seq) {
+    let (fence, at, end) = new;
+    let (min_fence, min_at, min_end) = noted.unwrap_or(new);
+    let (at, end) = if at.wrapping_sub(min_at).cast_signed() < 0 {
+        (at, end)
+    } else {
+        (min_at, min_end)
+    };
+    (fence.earlier(min_fence), at, end)
 }
 
 /// Returns the first SACK block if it is a DSACK. A DSACK lies below the cumulative ACK or inside

@@ -11,7 +11,7 @@
 
 use std::collections::vec_deque;
 
-use super::{Mark, Piece, Range, Scoreboard};
+use super::{Mark, Piece, Range, Scoreboard, Sums, note_steps};
 use crate::wire::Seq;
 
 impl Scoreboard {
@@ -32,25 +32,20 @@ impl Scoreboard {
 
     /// Removes all marks of data before `una`, because that data is acknowledged.
     pub(super) fn advance(&mut self, una: Seq) {
-        let gone = self.first_after(una);
-        for range in self.ranges.drain(..gone) {
-            match range.mark {
-                Mark::Sacked => self.sacked -= range.len(),
-                Mark::Lost => self.lost -= range.len(),
-                _ => {}
-            }
-        }
-        if let Some(first) = self.ranges.front_mut()
+        while let Some(first) = self.ranges.front_mut()
             && first.start.before(una)
         {
-            let cut = una.since(first.start);
+            let gone = Range {
+                end: first.end.earlier(una),
+                ..*first
+            };
             first.start = una;
-            match first.mark {
-                Mark::Sacked => self.sacked -= cut,
-                Mark::Lost => self.lost -= cut,
-                _ => {}
+            self.sums.remove(&gone);
+            if !una.before(first.end) {
+                self.ranges.pop_front();
             }
         }
+        self.sums.first_lost = self.sums.first_lost.later(una);
     }
 
     /// Marks `start..end`, or removes its marks if `mark` is `None`.
@@ -76,47 +71,82 @@ impl Scoreboard {
             + overlapping
                 .take_while(|range| range.start.before(end))
                 .count();
-        // Parts of old ranges that extend beyond `start` or `end` keep their marks.
-        let head = self.ranges.get(from).filter(|_| from < to);
-        let head = head
-            .filter(|range| range.start.before(start))
-            .map(|range| Range {
-                end: start,
-                ..*range
-            });
-        let tail = self.ranges.get(to.wrapping_sub(1)).filter(|_| from < to);
-        let tail = tail
-            .filter(|range| range.end.after(end))
-            .map(|range| Range {
-                start: end,
-                ..*range
-            });
-        let new = mark.map(|mark| Range { start, end, mark });
-        for range in self.ranges.drain(from..to) {
-            match range.mark {
-                Mark::Sacked => self.sacked -= range.len(),
-                Mark::Lost => self.lost -= range.len(),
-                _ => {}
+        self.replace(from, to, start, end, mark);
+        true
+    }
+
+    /// Marks `start..end`, which overlaps exactly the ranges with the indices `from..to`.
+    fn replace(
+        &mut self,
+        mut from: usize,
+        mut to: usize,
+        start: Seq,
+        end: Seq,
+        mark: Option<Mark>,
+    ) {
+        // A neighbour with the same mark becomes part of the new range.
+        if let Some(before) = self.ranges.get(from.wrapping_sub(1))
+            && before.end == start
+            && mark == Some(before.mark)
+        {
+            from -= 1;
+        }
+        if let Some(after) = self.ranges.get(to)
+            && after.start == end
+            && mark == Some(after.mark)
+        {
+            to += 1;
+        }
+        let (mut head, mut tail) = (None, None);
+        let mut new = mark.map(|mark| Range { start, end, mark });
+        for range in self.ranges.range(from..to) {
+            self.sums.remove(range);
+            // Parts of old ranges that extend beyond `start` or `end` keep their marks.
+            if range.start.before(start) {
+                match &mut new {
+                    Some(new) if new.mark == range.mark => new.start = range.start,
+                    _ => {
+                        head = Some(Range {
+                            end: start,
+                            ..*range
+                        });
+                    }
+                }
+            }
+            if range.end.after(end) {
+                match &mut new {
+                    Some(new) if new.mark == range.mark => new.end = range.end,
+                    _ => {
+                        tail = Some(Range {
+                            start: end,
+                            ..*range
+                        });
+                    }
+                }
             }
         }
         let mut at = from;
         for range in [head, new, tail].into_iter().flatten() {
-            match range.mark {
-                Mark::Sacked => self.sacked += range.len(),
-                Mark::Lost => self.lost += range.len(),
-                _ => {}
+            self.sums.add(&range);
+            if at < to {
+                self.ranges[at] = range;
+            } else {
+                note_steps(at.min(self.ranges.len() - at));
+                self.ranges.insert(at, range);
             }
-            self.ranges.insert(at, range);
             at += 1;
         }
-        self.join(from.saturating_sub(1), at - from + 2);
-        true
+        if at < to {
+            note_steps(at.min(self.ranges.len() - to));
+            self.ranges.drain(at..to);
+        }
     }
 
     /// Removes two ranges. SACKed ranges are removed first, and lost ranges last. Among ranges of
     /// the same kind, the one with the highest sequence numbers is removed first.
     #[cold]
     fn forget_furthest(&mut self) {
+        self.has_forgotten = true;
         for _ in 0..2 {
             let mut ranges = self.ranges.iter();
             let arrived = ranges.rposition(|range| range.mark == Mark::Sacked);
@@ -124,61 +154,81 @@ impl Scoreboard {
             let furthest = arrived.or_else(|| ranges.rposition(|range| range.mark != Mark::Lost));
             let at = furthest.unwrap_or(self.ranges.len() - 1);
             if let Some(range) = self.ranges.remove(at) {
-                match range.mark {
-                    Mark::Sacked => self.sacked -= range.len(),
-                    Mark::Lost => self.lost -= range.len(),
-                    _ => {}
-                }
+                self.sums.remove(&range);
             }
         }
     }
 
-    /// Merges neighbours with the same mark among the `count` ranges that begin at index `from`.
-    fn join(&mut self, from: usize, count: usize) {
-        let mut at = from;
-        for _ in 0..count {
-            let (Some(range), Some(next)) = (self.ranges.get(at), self.ranges.get(at + 1)) else {
-                return;
-            };
-            if range.end == next.start && range.mark == next.mark {
-                self.ranges[at].end = self.ranges[at + 1].end;
-                self.ranges.remove(at + 1);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    /// Replaces every mark in `una..nxt` with the result of `new_mark`. If the result would need
-    /// too many ranges, the whole of `una..nxt` gets the mark that `new_mark` returns for `None`.
-    pub(super) fn rebuild(
+    /// Replaces the mark of every range, and of every gap in `una..end`, with the result of
+    /// `new_mark`. The data in gaps beyond `end` stays without a mark. If the result could need too
+    /// many ranges, [`forget_tail`](Self::forget_tail) makes room first.
+    pub(super) fn remark(
         &mut self,
         una: Seq,
-        nxt: Seq,
-        new_mark: impl Fn(Option<Mark>) -> Option<Mark>,
+        end: Seq,
+        new_mark: impl FnMut(Piece) -> Option<Mark>,
     ) {
-        self.advance(una);
-        let listed = self.ranges.len();
-        (self.sacked, self.lost) = (0, 0);
-        if new_mark(None).is_some() && self.pieces(una, nxt).count() > self.limit {
-            // The gaps between the ranges would become ranges too, which would exceed the capacity.
-            // Therefore all data becomes one range.
-            self.ranges.clear();
-            self.append(una, nxt, new_mark(None));
-            return;
+        if 2 * self.len() >= self.limit && self.len() + self.gaps(una, end) > self.limit {
+            self.forget_tail(una, end);
         }
+        self.rotate(una, end, new_mark);
+        self.has_forgotten = false;
+    }
+
+    /// Returns the number of gaps between the ranges in `una..end`.
+    fn gaps(&self, una: Seq, end: Seq) -> usize {
+        let gaps = self.pieces(una, end).filter(|piece| piece.mark.is_none());
+        gaps.count()
+    }
+
+    /// Makes room for a mark on every gap in `una..end`. To that end, the ranges with the highest
+    /// sequence numbers are removed. The part of them beyond `end` becomes a single lost range.
+    #[cold]
+    fn forget_tail(&mut self, una: Seq, end: Seq) {
+        // The two last ranges are the gap behind all that is kept, and the lost range.
+        let mut room = self.limit - 2;
+        let (mut kept, mut at) = (0, una);
+        for range in &self.ranges {
+            let needed = 1 + usize::from(at.before(range.start.earlier(end)));
+            if needed > room {
+                break;
+            }
+            room -= needed;
+            kept += 1;
+            at = range.end;
+        }
+        let last = self.ranges.back().map_or(una, |range| range.end);
+        while self.ranges.len() > kept
+            && let Some(range) = self.ranges.pop_back()
+        {
+            self.sums.remove(&range);
+        }
+        self.append(at.later(end), last, Some(Mark::Lost));
+    }
+
+    /// Replaces the mark of every range, and of every gap in `una..end`, with the result of
+    /// `new_mark`.
+    fn rotate(&mut self, una: Seq, end: Seq, mut new_mark: impl FnMut(Piece) -> Option<Mark>) {
+        let mut enter = |board: &mut Self, start: Seq, end: Seq, mark| {
+            if start.before(end) {
+                board.append(start, end, new_mark(Piece { start, end, mark }));
+            }
+        };
         // This loop rotates the ring once: old ranges leave at the front, and new ones enter at the
         // back.
+        let listed = self.ranges.len();
+        self.sums = Sums::default();
         let mut at = una;
         for _ in 0..listed {
             let Some(range) = self.ranges.pop_front() else {
                 return;
             };
-            self.append(at, range.start, new_mark(None));
-            self.append(range.start, range.end, new_mark(Some(range.mark)));
+            note_steps(1);
+            enter(self, at, range.start.earlier(end), None);
+            enter(self, range.start, range.end, Some(range.mark));
             at = range.end;
         }
-        self.append(at, nxt, new_mark(None));
+        enter(self, at, end, None);
     }
 
     /// Appends `start..end` as the last range, unless `start..end` is empty or `mark` is `None`.
@@ -186,14 +236,64 @@ impl Scoreboard {
         let Some(mark) = mark.filter(|_| start.before(end)) else {
             return;
         };
-        match mark {
-            Mark::Sacked => self.sacked += end.since(start),
-            Mark::Lost => self.lost += end.since(start),
-            _ => {}
-        }
+        let range = Range { start, end, mark };
+        self.sums.add(&range);
         match self.ranges.back_mut() {
             Some(last) if last.end == start && last.mark == mark => last.end = end,
-            _ => self.ranges.push_back(Range { start, end, mark }),
+            _ => self.ranges.push_back(range),
+        }
+    }
+}
+
+impl Sums {
+    /// Counts a range that enters the scoreboard.
+    fn add(&mut self, range: &Range) {
+        let len = range.len();
+        match range.mark {
+            Mark::Sacked => self.sacked += len,
+            Mark::Lost => {
+                if self.lost == 0 || range.start.before(self.first_lost) {
+                    self.first_lost = range.start;
+                }
+                self.lost += len;
+            }
+            Mark::Retransmitted { .. } => self.retransmitted += len,
+            Mark::Late { at } => self.add_late(at, len),
+            Mark::LateRetransmit { at } => {
+                self.retransmitted += len;
+                self.add_late(at, len);
+            }
+        }
+    }
+
+    fn add_late(&mut self, at: u32, len: u32) {
+        let (first, bytes) = self.first_late;
+        if self.late == 0 || at.wrapping_sub(first).cast_signed() < 0 {
+            self.first_late = (at, len);
+        } else if at == first {
+            self.first_late = (first, bytes + len);
+        }
+        self.late += len;
+    }
+
+    /// Counts a range that leaves the scoreboard.
+    fn remove(&mut self, range: &Range) {
+        let len = range.len();
+        let late_since = match range.mark {
+            Mark::Late { at } | Mark::LateRetransmit { at } => Some(at),
+            Mark::Sacked | Mark::Lost | Mark::Retransmitted { .. } => None,
+        };
+        match range.mark {
+            Mark::Sacked => self.sacked -= len,
+            Mark::Lost => self.lost -= len,
+            Mark::Retransmitted { .. } | Mark::LateRetransmit { .. } => self.retransmitted -= len,
+            Mark::Late { .. } => {}
+        }
+        if let Some(at) = late_since {
+            self.late -= len;
+            if at == self.first_late.0 {
+                self.first_late.1 -= len;
+            }
         }
     }
 }
@@ -224,6 +324,7 @@ impl Iterator for Pieces<'_> {
             None => (self.end, None),
         };
         self.at = end;
+        note_steps(1);
         Some(Piece { start, end, mark })
     }
 }

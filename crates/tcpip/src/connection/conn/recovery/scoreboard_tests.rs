@@ -43,7 +43,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-fn check(board: &Scoreboard, naive: &Naive, base: Seq) {
+fn check(board: &mut Scoreboard, naive: &Naive, base: Seq) {
     let seq = |at: usize| base + at as u32;
     let mut at = naive.una;
     for piece in board.pieces(seq(naive.una), seq(SPAN)) {
@@ -63,6 +63,27 @@ fn check(board: &Scoreboard, naive: &Naive, base: Seq) {
     };
     assert_eq!(board.sacked() as usize, count(Mark::Sacked));
     assert_eq!(board.lost() as usize, count(Mark::Lost));
+    let marks = || naive.byte_marks[naive.una..].iter().flatten();
+    let is_retransmission = |mark: &&Mark| {
+        matches!(
+            mark,
+            Mark::Retransmitted { .. } | Mark::LateRetransmit { .. }
+        )
+    };
+    assert_eq!(
+        board.any_retransmitted(),
+        marks().any(|mark| is_retransmission(&mark))
+    );
+    let late_since = |mark: &Mark| match mark {
+        Mark::Late { at } | Mark::LateRetransmit { at } => Some(*at),
+        _ => None,
+    };
+    let first_late = marks().filter_map(late_since).min();
+    if board.knows_late() {
+        assert_eq!(board.late_since(), first_late);
+    } else {
+        assert!(board.late_since() < first_late);
+    }
     let first = naive.byte_marks[naive.una..]
         .iter()
         .position(|m| *m == Some(Mark::Lost));
@@ -109,7 +130,7 @@ proptest! {
                     }
                 }
                 Step::UnmarkLost => {
-                    board.unmark_lost(una, nxt);
+                    board.unmark_lost(una);
                     for mark in &mut naive.byte_marks[naive.una..] {
                         if !matches!(mark, Some(Mark::Sacked | Mark::Retransmitted { .. })) {
                             *mark = None;
@@ -117,7 +138,7 @@ proptest! {
                     }
                 }
                 Step::ForgetSacked => {
-                    board.forget_sacked(una, nxt);
+                    board.forget_sacked(una);
                     for mark in &mut naive.byte_marks[naive.una..] {
                         if *mark == Some(Mark::Sacked) {
                             *mark = None;
@@ -125,7 +146,7 @@ proptest! {
                     }
                 }
             }
-            check(&board, &naive, base);
+            check(&mut board, &naive, base);
         }
     }
 }
@@ -188,8 +209,8 @@ proptest! {
                     board.advance(una);
                 }
                 Step::MarkAllLost => board.mark_all_lost(una, nxt),
-                Step::UnmarkLost => board.unmark_lost(una, nxt),
-                Step::ForgetSacked => board.forget_sacked(una, nxt),
+                Step::UnmarkLost => board.unmark_lost(una),
+                Step::ForgetSacked => board.forget_sacked(una),
             }
             check_sums(&board, una, nxt);
         }
@@ -279,6 +300,36 @@ fn losses_fit_into_a_full_scoreboard() {
         assert!(board.ranges.len() <= SIZES[size]);
         assert_eq!(board.first_lost().map(|(start, _)| start), Some(Seq(0)));
         assert_eq!(board.lost() + board.sacked(), 10 * count);
+    }
+}
+
+#[test]
+fn marks_for_all_gaps_fit_into_a_full_scoreboard() {
+    for limit in SIZES {
+        for shift in 0..10 {
+            // Every range has gaps on both sides. Those beyond `end` are lost.
+            let count = limit as u32;
+            let end = Seq(10 * (count - 5) + shift);
+            let mut board = Scoreboard::new(limit);
+            for n in 0..count {
+                let mark = if n < count - 5 {
+                    Mark::Sacked
+                } else {
+                    Mark::Lost
+                };
+                board.append(Seq(10 * n + 5), Seq(10 * n + 8), Some(mark));
+            }
+            board.remark(Seq(0), end, |piece| {
+                piece.mark.or(Some(Mark::Late { at: 1 }))
+            });
+            let last = Seq(10 * count - 2);
+            check_sums(&board, Seq(0), last);
+            for piece in board.pieces(Seq(0), last) {
+                assert!(piece.mark.is_some(), "{piece:?}");
+                assert_eq!(piece.mark == Some(Mark::Lost), !piece.start.before(end));
+            }
+            assert!(board.sacked() > 3 * (count / 2 - 3));
+        }
     }
 }
 

@@ -81,7 +81,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if first.is_some_and(|piece| piece.mark == Some(Mark::Sacked)) {
             // The first segment is SACKed but not acknowledged, so the peer must have discarded
             // SACKed data.
-            recovery.board.forget_sacked(una, tcb.snd_nxt);
+            recovery.board.forget_sacked(una);
             self.cx.counters.reneged += 1;
         }
         let is_repeated = tcb.retries > 0;
@@ -164,7 +164,10 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     #[inline(never)]
     pub(crate) fn next_lost(&mut self, now: Moment) -> Option<Plan> {
-        let (tcb, recovery) = (&*self.tcb, self.recovery()?);
+        if self.tcb.recovery == NONE {
+            return None;
+        }
+        let (tcb, recovery) = (&*self.tcb, &mut self.cx.recoveries[self.tcb.recovery]);
         let (start, end) = recovery.next_lost()?;
         let max_len = end.since(start).min(u32::from(tcb.mss));
         let pipe = recovery.pipe(tcb.flight(), tcb.mss);
@@ -299,8 +302,7 @@ impl<C: CongestionControl> Recovery<C> {
             fence: tcb.snd_nxt,
         };
         self.board.set(start, end, Some(mark));
-        let earliest_retransmit = &mut self.rack.earliest_retransmit;
-        earliest_retransmit.get_or_insert((tcb.snd_nxt, now.micros, end));
+        self.rack.note_retransmit(tcb.snd_nxt, now.micros, end);
         let tsval = tcb.tsval_at(now).wrapping_sub(self.backdating(tcb));
         self.first_retransmit_ts.get_or_insert(tsval);
         self.has_sent(end.since(start));

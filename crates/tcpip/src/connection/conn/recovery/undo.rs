@@ -47,7 +47,7 @@ impl<C: CongestionControl> Recovery<C> {
         if sendable > burst.max(congestion.window() / 2) {
             tcb.flags |= Flags::SPREAD_BURST;
         }
-        self.board.unmark_lost(tcb.snd_una, tcb.snd_nxt);
+        self.board.unmark_lost(tcb.snd_una);
         self.rack.recheck(tcb.snd_una);
         self.phase = Phase::Disorder;
         self.dup_acks = 0;
