@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn each_type_has_an_example() {
-        let examples = include_str!("../tests/zone_text/types.txt");
+        let examples = include_str!("../tests/queries/zone_text/types.txt");
         for form in FORMS {
             let start = format!("{} ", form.mnemonic);
             let mut lines = examples.lines();

@@ -1,13 +1,11 @@
 //! Tests signatures with shared secrets (RFC 8945) through the whole stack. The client makes and
 //! verifies signatures by itself.
 
-mod harness;
-
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use harness::tcp::{Connection, framed};
-use harness::{Client, FORMS, MODES, Query, name};
+use crate::harness::tcp::{Connection, framed};
+use crate::harness::{Client, FORMS, MODES, Query, name};
 use namestorm::{
     Dns, DnsOverTcp, IDLE_TIMEOUT, TransferClients, TsigKeys, Zones, compile, load_text, rcode,
 };

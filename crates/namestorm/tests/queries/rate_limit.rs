@@ -1,12 +1,10 @@
 //! Tests the rate limit on whole frames: who is answered, and with what.
 
-mod harness;
-
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::harness::{Client, FORMS, MODES, PORT, Query, datagram, name, prepare};
 use eth::{Mac, Station};
-use harness::{Client, FORMS, MODES, PORT, Query, datagram, name, prepare};
 use ip::Host;
 use namestorm::{
     Cookies, Dns, DnsOverTcp, IDLE_TIMEOUT, NoHook, RateLimit, ReplyMode, Server, TcpSettings,
@@ -42,7 +40,7 @@ fn ask(client: &mut Client, query: &[u8], now: Instant) -> Option<Vec<u8>> {
     let frame = client.sink.frame_from(&datagram(client.v6, query));
     client.server.handle_frame(&mut client.sink, frame, now);
     let has_reply = client.sink.counters().tx_frames > sent;
-    has_reply.then(|| harness::payload(client.v6, client.sink.last()))
+    has_reply.then(|| crate::harness::payload(client.v6, client.sink.last()))
 }
 
 fn limit(rate: u32, slip: u8) -> RateLimit {

@@ -1,12 +1,10 @@
 //! Tests how long the replies to different clients may be, on whole frames.
 
-mod harness;
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::harness::{Client, FORMS, MODES, PORT, Query, name, prepare};
 use eth::{Mac, Station};
-use harness::{Client, FORMS, MODES, PORT, Query, name, prepare};
 use ip::Host;
 use namestorm::{
     Dns, DnsOverTcp, IDLE_TIMEOUT, NoHook, ReplyMode, Server, TcpSettings, UdpAndTcp, UdpSize,

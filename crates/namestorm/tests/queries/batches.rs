@@ -1,14 +1,12 @@
 //! Sends batches of queries through the event loop. Each query must get its own reply, from a small
 //! zone and from a zone large enough for prefetching.
 
-mod harness;
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::harness::{FORMS, MODES, PORT, Query, datagram, name, payload, prepare};
 use eth::{Mac, Station};
-use harness::{FORMS, MODES, PORT, Query, datagram, name, payload, prepare};
 use ip::Host;
 use namestorm::{Answers, ReplyMode, Responder, Server, Transport, UdpAndTcp};
 use nmio::sim::{LinkConfig, SimPort};

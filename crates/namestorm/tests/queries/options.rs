@@ -1,8 +1,6 @@
 //! Tests the bytes of replies with EDNS options and in class CHAOS, in every mode.
 
-mod harness;
-
-use harness::{Client, FORMS, MODES, Query, name, prepare_beside};
+use crate::harness::{Client, FORMS, MODES, Query, name, prepare_beside};
 use namestorm::Identity;
 
 const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";

@@ -1,12 +1,10 @@
 //! Tests zone transfers through the whole stack: who gets them, their bytes, and what else happens on
 //! the connection (RFC 5936, RFC 1995).
 
-mod harness;
-
 use std::sync::Arc;
 
-use harness::tcp::{Connection, end, framed};
-use harness::{Client, FORMS, MODES, Query, name};
+use crate::harness::tcp::{Connection, end, framed};
+use crate::harness::{Client, FORMS, MODES, Query, name};
 use namestorm::{
     Dns, DnsOverTcp, IDLE_TIMEOUT, TcpSettings, TransferClients, Zones, compile, load_text, rcode,
 };

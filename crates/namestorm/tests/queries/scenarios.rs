@@ -24,12 +24,11 @@
 //! mode and every form of names. A query with the word `tcp` goes directly to one responder for
 //! each form of names. All replies to a query must be identical.
 
-mod harness;
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::harness::{CLIENT_PORT, Client, FORMS, MODES, Query, name, prepare_beside, rtype};
 use domain::base::iana::{Class, OptRcode, Rtype};
 use domain::base::message::RecordSection;
 use domain::base::opt::UnknownOptData;
@@ -37,7 +36,6 @@ use domain::base::{Message, ParsedName, ParsedRecord};
 use domain::dep::octseq::Parser;
 use domain::rdata::AllRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
-use harness::{CLIENT_PORT, Client, FORMS, MODES, Query, name, prepare_beside, rtype};
 use namestorm::{Answers, Cookies, Form, Identity, NoHook, Responder, Transport};
 use nmio::Instant;
 use testkit::CLIENT;

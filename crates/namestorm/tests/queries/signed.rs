@@ -2,15 +2,13 @@
 //! so that it can be checked without cryptography. A validator in this file checks the signatures and
 //! proofs of each reply.
 
-mod harness;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::harness::records::{APEX, Records, data, path};
+use crate::harness::{FORMS, Query, name, prepare, rtype};
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
-use harness::records::{APEX, Records, data, path};
-use harness::{FORMS, Query, name, prepare, rtype};
 use namestorm::{Answers, Responder, Transport};
 use proptest::prelude::*;
 use testkit::dnssec::{Denial, covered, labels, sign};

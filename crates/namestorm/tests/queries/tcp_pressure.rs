@@ -1,13 +1,11 @@
 //! Tests which clients give way when there are too few connections over TCP, on a virtual clock.
 
-mod harness;
-
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::harness::{FORMS, PORT, Query, name, prepare};
 use eth::{Mac, Station};
-use harness::{FORMS, PORT, Query, name, prepare};
 use ip::Host;
 use namestorm::{Dns, DnsOverTcp, IDLE_TIMEOUT, NoHook, ReplyMode, Server, TcpSettings, UdpAndTcp};
 use nmio::sim::Sink;

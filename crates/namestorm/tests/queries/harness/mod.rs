@@ -1,5 +1,4 @@
 //! A test client that exchanges whole frames with a server.
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod records;
 pub(crate) mod tcp;

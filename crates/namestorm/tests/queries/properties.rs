@@ -2,15 +2,13 @@
 //! must match those of a reference implementation in this file, which applies the algorithm of RFC
 //! 1034 directly to the records.
 
-mod harness;
-
 use std::collections::BTreeSet;
 
+use crate::harness::records::{APEX, Records, data, path, show};
+use crate::harness::{Client, FORMS, MODES, Query, datagram, name, prepare, rtype};
 use domain::base::iana::Rtype;
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
-use harness::records::{APEX, Records, data, path, show};
-use harness::{Client, FORMS, MODES, Query, datagram, name, prepare, rtype};
 use namestorm::ReplyMode;
 use proptest::prelude::*;
 

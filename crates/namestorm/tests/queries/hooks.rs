@@ -1,14 +1,12 @@
 //! Tests hooks over UDP and TCP. Most replies are compared byte for byte with the expected ones.
 
-mod harness;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::harness::{CLIENT_PORT, Client, FORMS, MODES, Query, name, prepare_hooked};
 use control::{Program as _, Tally};
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
-use harness::{CLIENT_PORT, Client, FORMS, MODES, Query, name, prepare_hooked};
 use namestorm::{
     Answers, Form, Hook, HookNameError, MAX_UDP_MESSAGE, Name, Namestorm, Question, RecordError,
     Records, Responder, Rrset, Section, Transport, Verdict, Zones, load_text, rtype,

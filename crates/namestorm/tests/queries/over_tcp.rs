@@ -1,12 +1,10 @@
 //! Tests DNS over TCP through the whole stack, with pipelined and incomplete queries, and with a
 //! hook.
 
-mod harness;
-
 use std::net::SocketAddr;
 
-use harness::tcp::{Connection, end, framed};
-use harness::{Client, FORMS, MODES, Query, name, prepare, prepare_hooked};
+use crate::harness::tcp::{Connection, end, framed};
+use crate::harness::{Client, FORMS, MODES, Query, name, prepare, prepare_hooked};
 use namestorm::{Hook, Question, RecordError, Records, Verdict, rcode};
 use nmio::{Handler, Instant, Port as _};
 use testkit::{CLIENT, FIN, RST, Segment, read_segment};
