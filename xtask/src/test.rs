@@ -53,12 +53,27 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         silence: if options.full { FULL_SILENCE } else { SILENCE },
         ..Tests::default()
     };
-    // Most other steps leave a core idle for some of the time.
     let build = tests.begin("release build", release_build());
-    let outcome = run_beside_build(&mut tests, options);
+    let outcome = if is_whole {
+        check_sources(&mut tests)
+    } else {
+        Ok(())
+    };
     tests.end(build);
     outcome?;
-    if is_whole {
+    // Tests of whole programs often wait for the network, and leave time to the compiler.
+    let build = gentle(&cargo("test --workspace --no-run"));
+    let build = tests.begin("build of the tests", build);
+    let outcome = run_programs(&mut tests, options);
+    tests.end(build);
+    outcome?;
+    run_tests(&mut tests, options)?;
+    tests.finish()
+}
+
+/// Runs the steps that need programs in the release profile.
+fn run_programs(tests: &mut Tests, options: &Options) -> Result<()> {
+    if tests.is_whole {
         let counts = without_lines(xtask("bench instructions --check")?);
         tests.step("instruction counts", counts);
         tests.step("demo", xtask("demo --built --once")?);
@@ -71,35 +86,37 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })?;
     tests.counted("clients on a bad network", || {
         loss::run_clients_apart(options.full, &options.filter)
-    })?;
-    tests.finish()
+    })
 }
 
 /// Runs the steps that need no program in the release profile.
-fn run_beside_build(tests: &mut Tests, options: &Options) -> Result<()> {
+fn run_tests(tests: &mut Tests, options: &Options) -> Result<()> {
     let is_whole = tests.is_whole;
-    if is_whole {
-        check_sources(tests)?;
-    }
-    tests.step("build of the tests", cargo("test --workspace --no-run"));
     let mut test = cargo("test --workspace --no-fail-fast");
     test.args(Some(&options.filter).filter(|_| !is_whole));
     if options.full {
         test.env("MATRIX", "full").env("DIFFERENTIAL", "full");
     }
     run_as_root(&mut test);
-    tests.step("unit, property and simulation tests", test);
-    if is_whole {
-        tests.screens();
-        let project = "the guide's project, outside the workspace";
-        tests.step(project, xtask("guide")?);
-        let fuzz = if options.full {
-            fuzz::IN_FULL_TESTS
-        } else {
-            fuzz::IN_TESTS
-        };
-        tests.step("inputs of the fuzz targets", xtask(fuzz)?);
+    let mut test = tests.begin("unit, property and simulation tests", test);
+    if !is_whole {
+        tests.end(test);
+        return Ok(());
     }
+    // Until then, cargo builds in the same folder.
+    wait_for_output(&mut test, "Running ")?;
+    let project = "the guide's project, outside the workspace";
+    let guide = tests.begin(project, gentle(&xtask("guide")?));
+    let inputs = if options.full {
+        fuzz::IN_FULL_TESTS
+    } else {
+        fuzz::IN_TESTS
+    };
+    let inputs = tests.begin("inputs of the fuzz targets", gentle(&xtask(inputs)?));
+    tests.end(test);
+    tests.end(guide);
+    tests.end(inputs);
+    tests.screens();
     Ok(())
 }
 
@@ -134,20 +151,23 @@ fn check_sources(tests: &mut Tests) -> Result<()> {
     Ok(())
 }
 
-/// Returns a command that builds what tests need in the release profile, after everything else that
-/// wants a core.
+/// Returns a command that builds what tests need in the release profile.
 fn release_build() -> Command {
-    let build = without_lines(cargo("build --release"));
-    let mut gentle = Command::new("nice");
-    gentle.args(["-n", "19"]).arg(build.get_program());
-    gentle.args(build.get_args());
+    let mut build = without_lines(cargo("build --release"));
     for (package, program) in RELEASED {
-        gentle.args(["-p", package, "--bin", program]);
+        build.args(["-p", package, "--bin", program]);
     }
-    let set = build
-        .get_envs()
-        .filter_map(|(name, value)| Some((name, value?)));
-    gentle.envs(set).current_dir(shell::repository());
+    build
+}
+
+/// Returns the same command, which only gets the time that everything else leaves.
+fn gentle(command: &Command) -> Command {
+    let mut gentle = Command::new("nice");
+    gentle.args(["-n", "19"]).arg(command.get_program());
+    gentle.args(command.get_args());
+    let set = command.get_envs();
+    gentle.envs(set.filter_map(|(name, value)| Some((name, value?))));
+    gentle.current_dir(shell::repository());
     gentle
 }
 
@@ -342,6 +362,17 @@ impl Tests {
         // The failures are already printed, so set only the exit status.
         std::process::exit(1);
     }
+}
+
+/// Waits until a step writes a word, or ends.
+fn wait_for_output(step: &mut Option<Step>, word: &str) -> Result<()> {
+    if let Some(Ok(program)) = step.as_mut().map(|step| &mut step.program) {
+        while program.ended()?.is_none() && !program.output().contains(word) {
+            interrupt::check()?;
+            std::thread::sleep(TICK);
+        }
+    }
+    Ok(())
 }
 
 /// Waits until a program ends. Kills it after Ctrl-C, or if it writes nothing for `silence`. Returns its
