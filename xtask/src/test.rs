@@ -250,9 +250,10 @@ impl Tests {
             return None;
         }
         if self.is_whole {
-            // What incremental builds need later costs time and disk space now. A run of everything
-            // is seldom repeated.
+            // What incremental builds and debuggers need later costs time and disk space now. A run of
+            // everything is seldom repeated.
             command.env("CARGO_INCREMENTAL", "0");
+            command.env("CARGO_PROFILE_DEV_DEBUG", "false");
         }
         println!("==== {name}");
         Some(Step {
