@@ -97,7 +97,9 @@ pub enum Error {
     Start(StartError),
     /// A worker's port failed while the worker served.
     #[error(
-        "worker {worker}: the port on interface {interface} is gone: {source} (was it removed?)"
+        "worker {worker}: the port on interface {interface} is gone: {source}{question}",
+        // An error with a text of its own says what has happened.
+        question = source.raw_os_error().map_or("", |_| " (was it removed?)")
     )]
     PortGone {
         /// The interface.

@@ -63,7 +63,7 @@ pub(crate) use config::NetmapConfig;
 use gather::ETHERNET_HEADER;
 use host::Host;
 pub use kernel::{Bound, Kernel};
-pub(crate) use kernel::{DEVICE, open as open_device, port_info};
+pub(crate) use kernel::{DEVICE, memory_info, open as open_device, port_info};
 use pair::Pair;
 use region::{Located, Region, Rings};
 use ring::{RxRing, TxRing};
@@ -459,6 +459,8 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
         let events = sys::poll_readable(fds, timeout.min(MAX_WAIT))?;
         let gone = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
         if (events[0] | events[1]) & gone != 0 {
+            // The rings may have stopped, or they are gone.
+            self.device.sync_rx()?;
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
         Ok(())

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
+use netmap_sys::NETMAP_API;
+
 use super::{Needs, Transport};
 use crate::sys;
 
@@ -434,6 +436,13 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// The kernel's netmap has another API.
+    #[error(
+        "the kernel's netmap does not speak version {NETMAP_API} of its API, which the server needs; load \
+         a module that was built from a newer source (docs/netmap.md says how), or use a device without \
+         netmap"
+    )]
+    NetmapVersion,
     /// The kernel's netmap refuses a request for a port.
     #[error("netmap refuses {name}: {source}; {remedy}")]
     Netmap {
@@ -546,8 +555,7 @@ impl DeviceError {
             Some(libc::ENXIO) => "no interface has this name, or the switch does not exist",
             Some(libc::EINVAL) => {
                 "the interface's MTU may be larger than netmap's buffers (lower the MTU, or raise \
-                 buf_size), the module may speak another version of the API (the server speaks 14), \
-                 or the port has no such ring; the kernel log (dmesg) says which"
+                 buf_size), or the port has no such ring; the kernel log (dmesg) says which"
             }
             Some(libc::ENOMEM) => {
                 "netmap's memory is used up: stop other users of netmap, or raise its limits in \

@@ -3,6 +3,8 @@
 //! An interface in netmap mode no longer exchanges packets with the kernel by itself. Each worker
 //! passes them on through a ring pair of the host's stack, except the packets that are the server's.
 
+use std::io;
+
 use super::access::{Facts, Kind};
 use super::addresses::{interface_addresses, refuse_taken};
 use super::lines::{Lines, join_addresses};
@@ -57,7 +59,7 @@ pub(super) fn open(
 /// Checks that this host has netmap, and that this process may use it.
 fn check_device(target: &NetmapTarget) -> Result<(), DeviceError> {
     let Err(source) = netmap::open_device() else {
-        return Ok(());
+        return check_version(netmap::memory_info());
     };
     Err(match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
@@ -69,6 +71,16 @@ fn check_device(target: &NetmapTarget) -> Result<(), DeviceError> {
             source,
         },
     })
+}
+
+/// Checks that the kernel's netmap speaks the server's version of the API. `answer` is the one to a request
+/// about netmap's own memory, which has no other reason to be invalid.
+fn check_version(answer: io::Result<()>) -> Result<(), DeviceError> {
+    match answer {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(DeviceError::NetmapVersion),
+        // What else is wrong shows with the requests for the port.
+        _ => Ok(()),
+    }
 }
 
 /// Opens a port on an interface. Returns its network and the number of ring pairs to serve.
@@ -156,4 +168,18 @@ fn open_virtual(
         addresses,
         held: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_invalid_request_shows_another_version_of_the_api() {
+        let answer = |errno| check_version(Err(io::Error::from_raw_os_error(errno)));
+        let message = answer(libc::EINVAL).unwrap_err().to_string();
+        assert!(message.contains("version 14 of its API"), "{message}");
+        assert!(answer(libc::ENOMEM).is_ok());
+        assert!(check_version(Ok(())).is_ok());
+    }
 }

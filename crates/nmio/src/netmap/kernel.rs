@@ -74,6 +74,14 @@ pub(crate) fn open() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(DEVICE)
 }
 
+/// Asks for the memory that all ports without one of their own share.
+///
+/// # Errors
+/// EINVAL if the kernel's netmap speaks another version of the API. The request itself is always valid.
+pub(crate) fn memory_info() -> io::Result<()> {
+    port_info("").map(drop)
+}
+
 /// Asks for the rings and the memory of the netmap port `name`.
 pub(crate) fn port_info(name: &str) -> io::Result<nmreq_port_info_get> {
     let mut info = nmreq_port_info_get::default();
@@ -105,7 +113,20 @@ fn control<T>(file: &File, kind: u16, name: &str, body: &mut T) -> io::Result<()
 #[inline]
 fn sync(file: &OwnedFd, request: c_ulong) -> io::Result<()> {
     // SAFETY: the request takes no argument.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), request as _) })
+    check(unsafe { libc::ioctl(file.as_raw_fd(), request as _) }).map_err(with_cause)
+}
+
+/// Says what has happened if netmap has stopped a ring. It does so while the interface is down, or while
+/// its driver resets it.
+#[cold]
+fn with_cause(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::EIO) {
+        return io::Error::other(
+            "netmap has stopped its rings, because the interface is down or its driver has reset it; \
+             bring the interface up, and start the server again",
+        );
+    }
+    error
 }
 
 #[inline]
@@ -114,4 +135,16 @@ fn check(result: libc::c_int) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_stopped_ring_says_so() {
+        let of = |errno| with_cause(io::Error::from_raw_os_error(errno));
+        assert!(of(libc::EIO).to_string().contains("has stopped its rings"));
+        assert_eq!(of(libc::ENXIO).raw_os_error(), Some(libc::ENXIO));
+    }
 }

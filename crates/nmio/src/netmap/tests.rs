@@ -323,7 +323,7 @@ fn an_error_names_the_cause() {
     for (errno, cause) in [
         (libc::EBUSY, "another program"),
         (libc::ENXIO, "no interface has this name"),
-        (libc::EINVAL, "version of the API"),
+        (libc::EINVAL, "no such ring"),
         (libc::ENOMEM, "memory is used up"),
         (libc::EIO, "virtio-net headers"),
         (libc::EPERM, "kernel log"),
