@@ -105,6 +105,11 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
         }
     }
 
+    /// Returns both programs.
+    pub fn programs(&self) -> (&A, &B) {
+        (&self.first, &self.second)
+    }
+
     /// Returns the worker's context for the second program, with that program's port.
     fn second_context(&self, context: &WorkerContext) -> WorkerContext {
         WorkerContext {

@@ -17,7 +17,8 @@
 //!
 //! [`parse`] replaces [`clap::Parser::parse`]. If the command line contains `--config FILE`, it
 //! inserts the file's keys before the other options. The errors in a file, at most 100, are reported at
-//! once, each with line, column and the nearest known key. [`show`] and [`example`] print files.
+//! once, each with line, column and the nearest known key. [`show`] and [`example`] print files. A running
+//! server reads a changed file again with [`Rereading`].
 
 mod command;
 mod example;
@@ -28,6 +29,7 @@ mod merge;
 mod origin;
 mod position;
 mod problem;
+mod reread;
 mod show;
 mod value;
 
@@ -35,6 +37,8 @@ pub use example::example;
 pub use merge::{Parsed, parse, parse_sites, parse_to_check};
 pub use origin::{before, file_is_wrong, place_from, place_of, with_places};
 pub(crate) use origin::{changed_file, file};
+pub(crate) use reread::folders;
+pub use reread::{Applied, Reread, Rereading, check_allowed};
 pub use show::{OwnDefaults, show};
 
 use std::fmt::{self, Write as _};

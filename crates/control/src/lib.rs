@@ -31,6 +31,7 @@
 //! | an application on TCP, a service on UDP | [`tcp()`], [`udp()`]: one call is a complete `main` |
 //! | options of your own | [`serve`], with [`Tcp`] or [`Udp`] or another [`Program`], and [`ServeArgs`] in your command line |
 //! | the same, also from a file | [`config::parse`] instead of clap's `parse`, and [`ConfigArgs`](config::ConfigArgs) |
+//! | a file that is read again at reloads | [`serve_rereading`] |
 //! | several applications or services | the same, with [`Both`]: one process on one interface |
 //! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!
@@ -184,7 +185,7 @@ pub use records::{
     CLIENT_LEN, FrameDestination, LogDestination, RecordLog, RecordSender, client_from_bytes,
     client_to_bytes,
 };
-pub use run::serve;
+pub use run::{serve, serve_rereading};
 pub use secret::Secret;
 pub use simple::{tcp, udp};
 pub use summary::Summary;

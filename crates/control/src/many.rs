@@ -57,6 +57,11 @@ impl<A: Program> Many<A> {
         self
     }
 
+    /// Returns the program of each site.
+    pub fn programs(&self) -> impl Iterator<Item = &A> {
+        self.0.iter().map(|site| &site.program)
+    }
+
     fn has_several(&self) -> bool {
         self.0.len() > 1
     }

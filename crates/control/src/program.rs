@@ -114,8 +114,8 @@ pub trait Program: Sync {
     }
 
     /// Returns the folders and files that the content was read from. Called before privileges are
-    /// dropped. Landlock lets the thread of [`reload`](Self::reload) read only below these paths. On
-    /// FreeBSD, Capsicum lets no thread open files, so nothing can be reloaded.
+    /// dropped. Landlock lets the thread of [`reload`](Self::reload) read only below these paths, and below
+    /// the folder of the configuration file. On FreeBSD, Capsicum lets no thread open files, so nothing can be reloaded.
     fn read_paths(&self) -> Vec<PathBuf> {
         Vec::new()
     }

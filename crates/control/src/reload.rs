@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::mem;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +30,10 @@ const PARTLY: &str = "only a part is reloaded, other content stays old";
 const FREE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of requests that wait for a reload.
 const MAX_WAITING: usize = 64;
+
+/// Reads a changed configuration file, before a reload of all content. Returns what the operator should
+/// know. After an error, nothing is reloaded.
+pub(crate) type Reread<'a, P> = dyn Fn(&P) -> Result<Option<String>, StartError> + Sync + 'a;
 
 /// A request to read content again.
 struct Request {
@@ -137,7 +140,7 @@ impl Reloader {
     /// If the system refuses the thread.
     pub(crate) fn start<'scope, 'env, P: Program>(
         scope: &'scope Scope<'scope, 'env>,
-        program: &'env P,
+        (program, reread): (&'env P, &'env Reread<'env, P>),
         privileges: &'env Privileges,
         supervisor: &'env Supervisor,
     ) -> Result<Self, Error> {
@@ -147,7 +150,7 @@ impl Reloader {
             shared: Arc::clone(&shared),
             wake,
         };
-        let work = move || work(program, &shared, supervisor, &woken, FREE_EVERY);
+        let work = move || work((program, reread), &shared, supervisor, &woken, FREE_EVERY);
         let name = format!("{}-load", P::NAME);
         let thread = Confined::start(scope, name, privileges.reload_kind(), privileges, work)?;
         Ok(Self { requests, thread })
@@ -182,7 +185,7 @@ impl Drop for Reloader {
 
 /// Serves requests, improves content and frees old content, until the thread has to end.
 fn work<P: Program>(
-    program: &P,
+    (program, reread): (&P, &Reread<'_, P>),
     shared: &Shared,
     supervisor: &Supervisor,
     woken: &Receiver<()>,
@@ -200,7 +203,7 @@ fn work<P: Program>(
         if wake == Err(RecvTimeoutError::Disconnected) || shared.is_closed.load(Ordering::Acquire) {
             return;
         }
-        serve_requests(program, shared, supervisor);
+        serve_requests((program, reread), shared, supervisor);
         if has_more || wake.is_ok() {
             shared.is_preparing.store(true, Ordering::Release);
             has_more = program.prepare_more(&mut print_line);
@@ -211,7 +214,11 @@ fn work<P: Program>(
 }
 
 /// Serves all requests that wait. One reload of all content serves all of them.
-fn serve_requests<P: Program>(program: &P, shared: &Shared, supervisor: &Supervisor) {
+fn serve_requests<P: Program>(
+    (program, reread): (&P, &Reread<'_, P>),
+    shared: &Shared,
+    supervisor: &Supervisor,
+) {
     let mut waiting = mem::take(&mut *shared.waiting());
     while let Some(next) = waiting.first() {
         let everything = waiting.iter().any(|request| request.only.is_none());
@@ -223,7 +230,7 @@ fn serve_requests<P: Program>(program: &P, shared: &Shared, supervisor: &Supervi
         shared.history().running = true;
         supervisor.reloading();
         let loading = Loading::begin("reloading", ShowOn::Log);
-        let (outcome, kept) = reload(program, only.as_deref());
+        let (outcome, kept) = reload(program, reread, only.as_deref());
         drop(loading);
         if let Some(tell) = &*shared.watcher() {
             tell(program.watched());
@@ -242,13 +249,21 @@ fn serve_requests<P: Program>(program: &P, shared: &Shared, supervisor: &Supervi
 }
 
 /// Reloads content. Returns the outcome, and the reason if content stays old.
-fn reload<P: Program>(program: &P, only: Option<&str>) -> (LastReload, Option<String>) {
+fn reload<P: Program>(
+    program: &P,
+    reread: &Reread<'_, P>,
+    only: Option<&str>,
+) -> (LastReload, Option<String>) {
     let start = Instant::now();
-    let known = match only {
+    let ready = match only {
         Some(name) if !program.has_content(name) => Err(unknown(name)),
-        _ => Ok(()),
+        Some(_) => Ok(unread_file()),
+        None => reread(program),
     };
-    let outcome = known.and_then(|()| program.reload(only));
+    let (note, outcome) = match ready {
+        Ok(note) => (note, program.reload(only)),
+        Err(error) => (None, Err(error)),
+    };
     let seconds = start.elapsed().as_secs_f64();
     let (done, kept) = match outcome {
         Ok(Reloaded { done, kept }) => (Some(done), kept),
@@ -262,6 +277,9 @@ fn reload<P: Program>(program: &P, only: Option<&str>) -> (LastReload, Option<St
         let what = if done.is_some() { PARTLY } else { STAYS };
         tracing::error!("{what}: {why}");
     }
+    if let Some(note) = &note {
+        tracing::warn!("{note}");
+    }
     let (result, message) = match (done, kept.clone()) {
         (Some(done), None) => (ReloadResult::Succeeded, done),
         (Some(done), Some(why)) => (
@@ -270,28 +288,24 @@ fn reload<P: Program>(program: &P, only: Option<&str>) -> (LastReload, Option<St
         ),
         (None, why) => (ReloadResult::Failed, why.unwrap_or_default()),
     };
-    let message = match config::changed_file() {
-        Some(file) => format!("{message}; {}", restart_for(file)),
-        None => message,
-    };
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let outcome = LastReload {
         result,
-        message,
+        message: note.map_or(message.clone(), |note| format!("{message}; {note}")),
         seconds,
         unix_time: since_1970.unwrap_or_default().as_secs_f64(),
     };
     (outcome, kept)
 }
 
-/// Tells the operator that the configuration file has changed, in the log, and returns the message.
-fn restart_for(file: &Path) -> String {
-    let message = format!(
-        "{} has changed since the start, but a reload does not read options; restart the server to use them",
+/// Returns a message for the operator if the configuration file has changed since it was read, for a
+/// reload that does not read it.
+pub(crate) fn unread_file() -> Option<String> {
+    let file = config::changed_file()?;
+    Some(format!(
+        "{} has changed, but this reload does not read options",
         file.display()
-    );
-    tracing::warn!("{message}");
-    message
+    ))
 }
 
 /// Prints a line for the operator.
@@ -385,6 +399,9 @@ mod tests {
     /// Old content is in use until the program was asked this often.
     const ASKED: u32 = 3;
 
+    /// Stands for a server without a configuration file.
+    const NO_FILE: &Reread<'static, Notes> = &|_| Ok(None);
+
     fn requests() -> (Requests, Receiver<()>) {
         let (wake, woken) = sync_channel(1);
         let shared = Arc::default();
@@ -420,7 +437,7 @@ mod tests {
         requests.request();
         assert_eq!(requests.shared.waiting().len(), 2, "one request is enough");
         assert!(woken.try_recv().is_ok() && woken.try_recv().is_err());
-        serve_requests(&program, &requests.shared, &Supervisor::none());
+        serve_requests((&program, NO_FILE), &requests.shared, &Supervisor::none());
         assert_eq!(reloaded(&program), [None]);
         assert!(is_success(&outcome.try_recv().unwrap()));
         assert_eq!(requests.history().generation, 2);
@@ -431,7 +448,7 @@ mod tests {
         let (requests, _woken) = requests();
         let program = Notes::default();
         let names = ["a", "b", "a"].map(|name| requests.ask(Some(name.to_owned())));
-        serve_requests(&program, &requests.shared, &Supervisor::none());
+        serve_requests((&program, NO_FILE), &requests.shared, &Supervisor::none());
         let expected = ["a", "b"].map(|name| Some(name.to_owned()));
         assert_eq!(reloaded(&program), expected);
         for outcome in names {
@@ -446,7 +463,7 @@ mod tests {
         let program = Notes::default();
         for (name, why) in [("broken", "syntax error"), ("c", "no content is called")] {
             let mut outcome = requests.ask(Some(name.to_owned())).unwrap();
-            serve_requests(&program, &requests.shared, &Supervisor::none());
+            serve_requests((&program, NO_FILE), &requests.shared, &Supervisor::none());
             let outcome = outcome.try_recv().unwrap();
             assert!(outcome.result == ReloadResult::Failed && outcome.message.contains(why));
         }
@@ -460,7 +477,11 @@ mod tests {
     fn a_partial_reload_is_a_new_generation_and_says_what_stays() {
         let (requests, _woken) = requests();
         let mut outcome = requests.ask(Some("half".to_owned())).unwrap();
-        serve_requests(&Notes::default(), &requests.shared, &Supervisor::none());
+        serve_requests(
+            (&Notes::default(), NO_FILE),
+            &requests.shared,
+            &Supervisor::none(),
+        );
         let outcome = outcome.try_recv().unwrap();
         assert_eq!(outcome.result, ReloadResult::Partial);
         let message = &outcome.message;
@@ -474,6 +495,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reload_of_all_content_reads_the_configuration_file_first() {
+        let (requests, _woken) = requests();
+        let program = Notes::default();
+        let note = |_: &Notes| Ok(Some("restart".to_owned()));
+        let wrong = |_: &Notes| Err("storm.toml:1:1: wrong".into());
+        let ask = |only: Option<&str>, reread: &Reread<'_, Notes>| {
+            let mut outcome = requests.ask(only.map(str::to_owned)).unwrap();
+            serve_requests((&program, reread), &requests.shared, &Supervisor::none());
+            let LastReload { message, .. } = outcome.try_recv().unwrap();
+            (message, reloaded(&program).len())
+        };
+        let (message, reloads) = ask(None, &note);
+        assert!(message.ends_with("; restart") && reloads == 1, "{message}");
+        assert_eq!(ask(None, &wrong), ("storm.toml:1:1: wrong".to_owned(), 0));
+        let (message, reloads) = ask(Some("a"), &wrong);
+        assert!(!message.contains("wrong") && reloads == 1, "{message}");
+    }
+
+    #[test]
     fn old_content_that_is_in_use_is_freed_later() {
         let (requests, woken) = requests();
         let program = Notes::default();
@@ -481,8 +521,15 @@ mod tests {
         let shared = Arc::clone(&requests.shared);
         let (at, supervisor) = (&program, Supervisor::none());
         let loaded = Arc::clone(&shared);
-        let reload_thread =
-            move || work(at, &loaded, &supervisor, &woken, Duration::from_millis(1));
+        let reload_thread = move || {
+            work(
+                (at, NO_FILE),
+                &loaded,
+                &supervisor,
+                &woken,
+                Duration::from_millis(1),
+            );
+        };
         thread::scope(|scope| {
             scope.spawn(reload_thread);
             while program.asked.load(Ordering::Relaxed) < ASKED {
@@ -502,7 +549,11 @@ mod tests {
         requests.tell_watched(move |watched| told.send(watched).unwrap());
         for name in ["a", "broken"] {
             requests.ask(Some(name.to_owned())).unwrap();
-            serve_requests(&Notes::default(), &requests.shared, &Supervisor::none());
+            serve_requests(
+                (&Notes::default(), NO_FILE),
+                &requests.shared,
+                &Supervisor::none(),
+            );
             assert_eq!(watched.try_recv().unwrap(), [Watched::Entry("a".into())]);
         }
     }

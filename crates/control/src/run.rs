@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
+use clap::FromArgMatches;
 use nmio::device::QueueAccess;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::args::ServeArgs;
-use crate::config;
+use crate::config::{self, Rereading};
 use crate::confined::Confined;
 use crate::endpoint::Endpoints;
 use crate::error::Error;
@@ -28,7 +29,7 @@ use crate::program::{Program, StartError};
 use crate::progress::{self, Loading, ShowOn};
 use crate::readers::{Readers, Reading};
 use crate::records::{RecordLog, Writers};
-use crate::reload::Reloader;
+use crate::reload::{Reloader, Reread, unread_file};
 use crate::report::{Block, Lines};
 use crate::returning::Queues;
 use crate::signals::{self, Harmless, Request, Signals, Stop};
@@ -64,13 +65,39 @@ use crate::workers::{Event, Outcome, Workers};
 /// A panic of a worker stops the other workers and counts as an error. The summary then has the
 /// counts that this worker published last, at most 100 ms before the panic. With `panic = "abort"`
 /// in the profile, a panic ends the process by SIGABRT instead, without a summary.
+///
+/// A reload does not read the configuration file again: see [`serve_rereading`].
 pub fn serve<P: Program, E: Into<StartError>>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
 ) -> ExitCode {
+    serve_with(args, load, &|_: &P| Ok(unread_file()))
+}
+
+/// Same as [`serve`], but a reload of all content first reads the configuration file again, if it has
+/// changed. `apply` gets what the file says, on the thread of [`Program::reload`]. It checks everything, and
+/// notes for the reload what the program takes over.
+///
+/// If the file has a mistake or if `apply` fails, nothing is reloaded. `apply` must then change nothing.
+pub fn serve_rereading<P: Program, E: Into<StartError>, T: FromArgMatches + Sync>(
+    args: &ServeArgs,
+    load: impl FnOnce() -> Result<P, E>,
+    rereading: &Rereading<'_, T>,
+    apply: impl Fn(&P, &config::Reread<'_, T>) -> Result<(), StartError> + Sync,
+) -> ExitCode {
+    serve_with(args, load, &|program: &P| {
+        rereading.read(|reread| apply(program, reread))
+    })
+}
+
+fn serve_with<P: Program, E: Into<StartError>>(
+    args: &ServeArgs,
+    load: impl FnOnce() -> Result<P, E>,
+    reread: &Reread<'_, P>,
+) -> ExitCode {
     log::init(args.log, args.log_format);
     memory::map_large_blocks();
-    match load_and_run(args, load) {
+    match load_and_run(args, load, reread) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::error(P::NAME, args.message(&error));
@@ -82,6 +109,7 @@ pub fn serve<P: Program, E: Into<StartError>>(
 fn load_and_run<P: Program, E: Into<StartError>>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
+    reread: &Reread<'_, P>,
 ) -> Result<(), Error> {
     let plan = args.plan(P::NAME)?;
     // The fork must come before any thread is started and any content is loaded.
@@ -98,7 +126,7 @@ fn load_and_run<P: Program, E: Into<StartError>>(
     };
     let program = start.supervisor.while_loading(load);
     let program = program.map_err(|error| Error::Start(error.into()))?;
-    start.run(&program, harmless)
+    start.run(&program, reread, harmless)
 }
 
 const WATCHING: &str = "watching for signals";
@@ -113,7 +141,12 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    fn run<P: Program>(&self, program: &P, harmless: Harmless) -> Result<(), Error> {
+    fn run<P: Program>(
+        &self,
+        program: &P,
+        reread: &Reread<'_, P>,
+        harmless: Harmless,
+    ) -> Result<(), Error> {
         let Self {
             args,
             plan,
@@ -144,7 +177,7 @@ impl Start<'_> {
             let tell = move |event| drop(events_in.try_send(event));
             // On FreeBSD, a thread cannot drop its privileges alone.
             let can_reload = cfg!(target_os = "linux") && program.can_reload();
-            let start = || Reloader::start(scope, program, privileges, supervisor);
+            let start = || Reloader::start(scope, (program, reread), privileges, supervisor);
             let reloader = can_reload.then(start).transpose()?;
             let writers = Writers::start(scope, P::NAME, program.logs(), privileges)?;
             let reading = Reading::start(scope, P::NAME, readers(program), privileges)?;
@@ -234,7 +267,7 @@ impl Start<'_> {
 
 /// Returns the line about the configuration file for the start block, if there is a file.
 fn configuration() -> impl Iterator<Item = (&'static str, String)> {
-    let line = |file: &PathBuf| ("configuration", file.display().to_string());
+    let line = |file: PathBuf| ("configuration", file.display().to_string());
     config::file().map(line).into_iter()
 }
 
@@ -257,6 +290,7 @@ async fn housekeeping<P: Program>(
 fn table<P: Program>(program: &P) -> Table {
     let folders = program.logs().into_iter().filter_map(RecordLog::folder);
     Table::for_server(program.read_paths(), program.files())
+        .with_configuration_in(config::folders())
         .with_logs_in(folders.collect())
         .with_store_in(program.stored_paths())
 }

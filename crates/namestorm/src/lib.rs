@@ -193,7 +193,7 @@ pub use identity::{ChaosText, Identity, IdentityArgs, MAX_CHAOS_TEXT, MAX_NSID, 
 pub use key::{Form, Key};
 pub use load::{Broken, Loaded, ZoneSpec, load, load_text};
 pub use name::{Name, NameError};
-pub use program::{LoadError, MAX_RESIDENT_PACKETS, Namestorm};
+pub use program::{LoadError, MAX_RESIDENT_PACKETS, Namestorm, NextZones};
 pub use query_log::QueryLogArgs;
 pub use rate_limit::{
     DEFAULT_BITS, DEFAULT_RATE, DEFAULT_SLIP, MAX_IPV6_BITS, MAX_RATE, RateLimit,
@@ -210,7 +210,7 @@ pub use transfer::{Transfer, TransferClients, TransferRule};
 pub use tsig::{KeyFileError, MAX_KEYS, TsigKeys};
 pub use udp_size::{MAX_UDP_SIZE, UdpSize, UdpSizeError, UdpSizes};
 pub use zone::Zone;
-pub use zone_args::{NoZones, ZoneArgs, port_of_zones};
+pub use zone_args::{NoZones, ZONE_OPTIONS, ZoneArgs, port_of_zones};
 pub use zones::{HookNameError, Zones};
 pub use zones_args::ZonesArgs;
 

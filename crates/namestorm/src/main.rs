@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use control::config::{self, ConfigArgs, ConfigCommand};
+use control::config::{self, Applied, ConfigArgs, ConfigCommand, Rereading};
 use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError, log};
 use namestorm::{
-    DefenceArgs, DnsOptions, Form, IdentityArgs, NoZones, QueryLogArgs, ReplyMode, ZoneArgs,
-    ZoneSpec, ZonesArgs,
+    DefenceArgs, DnsOptions, Form, IdentityArgs, NoZones, QueryLogArgs, ReplyMode, ZONE_OPTIONS,
+    ZoneArgs, ZoneSpec, ZonesArgs,
 };
 
 /// Namestorm is an authoritative DNS server that answers from packets that it prepares when it
@@ -145,7 +145,19 @@ fn main() -> ExitCode {
     match &parsed.cli.command {
         Command::Serve(serve) => {
             let options = serve.options(&serve.zones);
-            control::serve(&serve.network, || options.load(&mut say))
+            let load = || options.load(&mut say);
+            let applied = [&ZONE_OPTIONS[..], &["strict"]].concat();
+            let applied = Applied {
+                options: &applied,
+                same_site: &[],
+            };
+            let rereading = Rereading::new(&parsed, applied);
+            control::serve_rereading(&serve.network, load, &rereading, |server, reread| {
+                if let Command::Serve(new) = &reread.shared().command {
+                    server.check_next(&new.zones, new.strict)?.take();
+                }
+                Ok(())
+            })
         }
         Command::Check(args) => {
             let zones = args.serve.zones.clone().with_zones(&args.files);

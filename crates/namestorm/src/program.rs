@@ -1,6 +1,7 @@
 //! The program that `control` runs: the prepared zones, and the reports about them.
 
 mod reloading;
+mod rereading;
 mod tallies;
 
 use std::collections::hash_map::RandomState;
@@ -22,6 +23,8 @@ use nmio::Port;
 use nmio::device::{Device, MemoryPlan, Transport};
 use tcpip::Stack;
 
+use self::rereading::Given;
+pub use self::rereading::NextZones;
 use self::tallies::{tally_limits, tally_proofs};
 use crate::answers::Answers;
 use crate::compile::compile;
@@ -119,9 +122,10 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
 /// Where zones come from.
 #[derive(Debug)]
 struct Source {
-    zones: ZoneArgs,
-    /// Whether a reload fails if a zone has errors or is given twice.
-    strict: bool,
+    /// The options that name the zones.
+    given: Mutex<Given>,
+    /// The options from the next reload on, if they have changed.
+    next: Mutex<Option<Given>>,
     /// The zones as they were read last.
     files: Mutex<ZoneFiles>,
     /// The folders of the zone files, as they were at the start.
@@ -153,8 +157,8 @@ impl Namestorm {
         }
         let folders = ZoneFolders::of(specs.iter().map(|spec| &*spec.file));
         let source = Source {
-            zones,
-            strict,
+            given: Mutex::new(Given { zones, strict }),
+            next: Mutex::default(),
             files: Mutex::new(files),
             folders,
         };
@@ -474,7 +478,7 @@ where
         let secrets: Vec<_> = self.defence.secrets().files().map(PathBuf::from).collect();
         let files = self.files.iter().chain(&secrets);
         let source = self.source.iter();
-        let searched = source.flat_map(|source| source.zones.folders());
+        let searched = source.flat_map(|source| locked(&source.given).zones.folders());
         let searched = searched.filter_map(|folder| folder.canonicalize().ok());
         let mut folders: Vec<_> = files.filter_map(folder).chain(searched).collect();
         folders.sort();
@@ -489,9 +493,11 @@ where
 
     fn watched(&self) -> Vec<Watched> {
         let mut files = self.files.clone();
+        let newest = self.source.as_ref().map(Source::newest);
         if let Some(source) = &self.source {
             files.extend(locked(&source.files).files().map(PathBuf::from));
         }
+        files.extend(newest.iter().flat_map(|given| given.zones.files()));
         files.sort();
         files.dedup();
         let mut real = RealPaths::default();
@@ -502,7 +508,7 @@ where
         let secrets = self.defence.secrets().files().map(PathBuf::from);
         let files = files.into_iter().flat_map(real).chain(secrets);
         let files: Vec<_> = files.map(Watched::Entry).collect();
-        let patterns = self.source.iter().flat_map(|source| source.zones.watched());
+        let patterns = newest.iter().flat_map(|given| given.zones.watched());
         files.into_iter().chain(patterns).collect()
     }
 

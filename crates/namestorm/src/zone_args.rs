@@ -93,6 +93,9 @@ impl NoZones {
 /// Heading of the options for zones, and so their section in a configuration file.
 const ZONES: &str = "Zones";
 
+/// Identifiers of the options that name zones. A running server can take over others.
+pub const ZONE_OPTIONS: [&str; 2] = ["zones", "zones_from"];
+
 /// Moves the port's option to the options for zones, so that it is a key of `[[dns]]`.
 #[must_use]
 pub fn port_of_zones(option: &'static str, command: Command) -> Command {
@@ -198,8 +201,14 @@ impl ZoneArgs {
     }
 
     /// Returns the folder in which the search for the files of each pattern begins.
-    pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        self.zones_from.iter().map(|pattern| start_of(pattern).0)
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        let patterns = self.zones_from.iter();
+        patterns.map(|pattern| start_of(pattern).0).collect()
+    }
+
+    /// Returns the files of the named zones.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.zones.iter().map(|zone| zone.file.clone())
     }
 
     /// Returns the folders in which new files may match a pattern.

@@ -64,10 +64,9 @@ impl Site {
         &self,
         packets: u64,
         folder: &Path,
-        limits: &Limits,
+        (limits, settings): (&Limits, &Settings),
         progress: impl FnMut(Progress<'_>),
     ) -> Result<NextSite, LoadError> {
-        let settings = self.settings();
         let settings = Settings {
             memory: settings.memory.map(|memory| memory.beside(packets)),
             ..settings.clone()
@@ -84,7 +83,7 @@ impl Site {
         limits: &Limits,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<NextSite, LoadError> {
-        self.load_next_beside(0, folder, limits, progress)
+        self.load_next_beside(0, folder, (limits, self.settings()), progress)
     }
 }
 

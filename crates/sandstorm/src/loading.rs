@@ -9,6 +9,7 @@ use crate::fields::FieldError;
 use crate::hosts::HostName;
 use crate::limits::Limits;
 use crate::load::{LoadError, Progress};
+use crate::part::Loading;
 use crate::settings::Settings;
 use crate::site::{NextSite, Site, Totals};
 
@@ -190,17 +191,21 @@ pub(crate) fn load(
     })
 }
 
-/// Loads the folder again, like [`load`], beside `packets` bytes of resident packets. The result takes
-/// over from `previous`.
+/// Loads a folder like [`load`], beside `packets` bytes of resident packets. The result takes over from
+/// `previous`.
 pub(crate) fn load_next(
     previous: &Site,
     packets: u64,
-    folder: &Path,
-    limits: &Limits,
-    strict: bool,
+    loading: &Loading,
 ) -> Result<NextSite, NotLoaded> {
-    reporting(strict, |progress| {
-        previous.load_next_beside(packets, folder, limits, progress)
+    reporting(loading.strict, |progress| {
+        let Loading {
+            folder,
+            limits,
+            settings,
+            ..
+        } = loading;
+        previous.load_next_beside(packets, folder, (limits, settings), progress)
     })
 }
 

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::ControlCommand;
-use control::config::{self, ConfigArgs, ConfigCommand};
+use control::config::{self, Applied, ConfigArgs, ConfigCommand, Parsed, Rereading};
 use control::report::Lines;
-use sandstorm::{Congestion, SiteArgs, same_congestion};
+use sandstorm::{APPLIED, Congestion, SAME_SITE, SiteArgs, same_congestion};
 use tcpip::{Bbr, Cubic, NewReno};
 
 /// Sandstorm serves a folder of files over HTTP, from packets that it prepares at start.
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     let parsed = config::parse_sites::<Cli>(command.clone());
     let more = parsed.further(Cli::site);
     match &parsed.cli.command {
-        Command::Serve(args) => serve(args, &more),
+        Command::Serve(args) => serve(args, &more, &parsed),
         Command::Check(args) => check(args, &more),
         Command::Config(what) => what.run(&parsed, &command, &[sandstorm::own_defaults()]),
         Command::Control(what) => what.run("sandstorm"),
@@ -92,17 +92,32 @@ fn congestion(args: &Serve, more: &[&Serve]) -> Result<Congestion, &'static str>
     )
 }
 
-fn serve(args: &Serve, more: &[&Serve]) -> ExitCode {
+fn serve(args: &Serve, more: &[&Serve], parsed: &Parsed<Cli>) -> ExitCode {
     let sites: Vec<_> = more.iter().map(|args| &args.site).collect();
+    let applied = Applied {
+        options: &APPLIED,
+        same_site: &SAME_SITE,
+    };
+    let rereading = Rereading::new(parsed, applied);
     match congestion(args, more) {
-        Ok(Congestion::Cubic) => args.site.serve_only::<Cubic>(&sites),
-        Ok(Congestion::Bbr) => args.site.serve_only::<Bbr>(&sites),
-        Ok(Congestion::Reno) => args.site.serve_only::<NewReno>(&sites),
+        Ok(Congestion::Cubic) => args
+            .site
+            .serve_only::<Cubic, _>(&sites, &rereading, site_args),
+        Ok(Congestion::Bbr) => args
+            .site
+            .serve_only::<Bbr, _>(&sites, &rereading, site_args),
+        Ok(Congestion::Reno) => args
+            .site
+            .serve_only::<NewReno, _>(&sites, &rereading, site_args),
         Err(error) => {
             eprintln!("sandstorm: {error}");
             ExitCode::from(2)
         }
     }
+}
+
+fn site_args(cli: &Cli) -> Option<&SiteArgs> {
+    cli.site().map(|args| &args.site)
 }
 
 fn check(args: &Serve, more: &[&Serve]) -> ExitCode {

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{StartError, Watched, report};
 
@@ -14,21 +14,41 @@ use crate::limits::Limits;
 use crate::load::RULES;
 use crate::loading::load_next;
 use crate::login::{Realm, RealmFile};
+use crate::settings::Settings;
 use crate::site::{NextSite, Site};
 use crate::tagging::Tagging;
 
 /// A folder, its site, and the hosts that the site is served for.
 #[derive(Debug)]
 pub(crate) struct Part {
-    folder: PathBuf,
-    /// The name for the operator, also in counts and logs. It is that of the folder, and more if another
-    /// part has the same folder.
+    /// How the folder was loaded last.
+    loading: Mutex<Loading>,
+    /// How it is loaded from the next reload on, if that has changed.
+    next: Mutex<Option<Loading>>,
+    /// The number of the site in the configuration file at the start, from 0.
+    number: usize,
+    /// Whether the site has asked for passwords at the start.
+    had_realms: bool,
+    /// The name for the operator, also in counts and logs. It is that of the folder at the start, and more
+    /// if another part has the same folder.
     name: &'static str,
     /// The hosts, or none for all hosts that no other part has.
     hosts: Vec<HostName>,
     site: Mutex<Arc<Site>>,
-    /// How the folder is loaded again, if it can be.
-    reloading: Option<Reloading>,
+    /// What improves the site, if the folder can be loaded again.
+    improving: Option<Improving>,
+}
+
+/// How a folder is loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct Loading {
+    pub(crate) folder: PathBuf,
+    pub(crate) limits: Limits,
+    /// Whether an entry that cannot be served is an error.
+    pub(crate) strict: bool,
+    /// The memory that the operator gives to the site, if it does not depend on the free memory.
+    pub(crate) memory: Option<u64>,
+    pub(crate) settings: Settings,
 }
 
 /// Lets a text live as long as the process, as its parts do. There are few of them.
@@ -36,11 +56,9 @@ fn leaked(text: String) -> &'static str {
     text.leak()
 }
 
-/// How a folder is loaded again.
+/// What improves a site while it is served.
 #[derive(Debug)]
-struct Reloading {
-    limits: Limits,
-    strict: bool,
+struct Improving {
     /// Makes compressed forms of files, unless there are to be none.
     background: Option<Background>,
     /// Reads the files on the disk for their tags.
@@ -49,23 +67,72 @@ struct Reloading {
 
 impl Part {
     pub(crate) fn new(site: Arc<Site>, folder: &Path) -> Self {
-        Self {
+        let loading = Loading {
             folder: folder.to_owned(),
+            limits: Limits::default(),
+            strict: false,
+            memory: None,
+            settings: site.settings().clone(),
+        };
+        Self {
+            loading: Mutex::new(loading),
+            next: Mutex::default(),
+            number: 0,
+            had_realms: !site.settings().realms.is_empty(),
             name: leaked(folder.display().to_string()),
             hosts: Vec::new(),
             site: Mutex::new(site),
-            reloading: None,
+            improving: None,
         }
     }
 
     pub(crate) fn allow_reloads(&mut self, limits: Limits, strict: bool) {
-        let coder = self.site().settings().coder.clone();
-        self.reloading = Some(Reloading {
-            limits,
-            strict,
+        let mut loading = self.loading();
+        (loading.limits, loading.strict) = (limits, strict);
+        let coder = loading.settings.coder.clone();
+        drop(loading);
+        self.improving = Some(Improving {
             background: coder.map(Background::new),
             tagging: Tagging::default(),
         });
+    }
+
+    /// Notes the number of the site in the configuration file, and the memory that the operator gives to it.
+    pub(crate) fn set_source(&mut self, number: usize, memory: Option<u64>) {
+        self.number = number;
+        self.loading().memory = memory;
+    }
+
+    /// The number of the site in the configuration file at the start, from 0.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Whether the site has asked for passwords at the start.
+    pub(crate) fn had_realms(&self) -> bool {
+        self.had_realms
+    }
+
+    /// How the folder was loaded last.
+    pub(crate) fn loading(&self) -> MutexGuard<'_, Loading> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads the folder in this way from the next time on, until that has succeeded.
+    pub(crate) fn set_next(&self, next: Loading) {
+        *self.next() = Some(next);
+    }
+
+    fn next(&self) -> MutexGuard<'_, Option<Loading>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder, and another one from which the next reload loads the site.
+    fn folders(&self) -> Vec<PathBuf> {
+        let now = self.loading().folder.clone();
+        let next = self.next().as_ref().map(|next| next.folder.clone());
+        let next = next.filter(|next| *next != now);
+        std::iter::once(now).chain(next).collect()
     }
 
     pub(crate) fn set_hosts(&mut self, hosts: &[HostName]) {
@@ -98,35 +165,43 @@ impl Part {
 
     pub(crate) fn is_named(&self, name: &str) -> bool {
         let named = Path::new(name);
-        let is_same = || Some(named.canonicalize().ok()? == self.folder.canonicalize().ok()?);
-        name == self.name || named == self.folder || is_same().unwrap_or_default()
+        let is_same =
+            |folder: &Path| Some(named.canonicalize().ok()? == folder.canonicalize().ok()?);
+        let is_in = |folder: &PathBuf| named == folder || is_same(folder).unwrap_or_default();
+        name == self.name || self.folders().iter().any(is_in)
     }
 
     pub(crate) fn can_reload(&self) -> bool {
-        self.reloading.is_some()
+        self.improving.is_some()
     }
 
     /// Loads the folder again, beside `packets` bytes of resident packets.
     pub(crate) fn load_next(&self, packets: u64) -> Result<NextSite, StartError> {
-        let Some(reloading) = &self.reloading else {
+        if !self.can_reload() {
             return Err("this program cannot load its folder again".into());
-        };
-        let Reloading { limits, strict, .. } = reloading;
-        let site = self.site();
-        Ok(load_next(&site, packets, &self.folder, limits, *strict)?)
+        }
+        let next = self.next().clone();
+        let is_other = next.is_some();
+        let loading = next.unwrap_or_else(|| self.loading().clone());
+        let site = load_next(&self.site(), packets, &loading)?;
+        if is_other {
+            *self.loading() = loading;
+            *self.next() = None;
+        }
+        Ok(site)
     }
 
     /// Makes compressed forms of a file.
     pub(crate) fn compress(&self) -> Done {
-        let reloading = self.reloading.as_ref();
-        let background = reloading.and_then(|one| one.background.as_ref());
+        let improving = self.improving.as_ref();
+        let background = improving.and_then(|one| one.background.as_ref());
         background.map_or(Done::Nothing, |one| one.step(&self.site()))
     }
 
     /// Reads a piece of a file on the disk for its tag.
     pub(crate) fn tag(&self) -> Done {
-        let reloading = self.reloading.as_ref();
-        reloading.map_or(Done::Nothing, |one| one.tagging.step(&self.site()))
+        let improving = self.improving.as_ref();
+        improving.map_or(Done::Nothing, |one| one.tagging.step(&self.site()))
     }
 
     /// Describes the files for the operator.
@@ -146,7 +221,7 @@ impl Part {
             "{}, {}, from {}{hosts}{hidden}",
             report::count(totals.files),
             report::bytes(totals.content_bytes),
-            self.folder.display()
+            self.loading().folder.display()
         )
     }
 
@@ -168,12 +243,9 @@ impl Part {
             let folder = path.parent()?.canonicalize().ok()?;
             folder.parent().is_some().then_some(folder)
         };
-        let given = self
-            .folder
-            .is_absolute()
-            .then(|| above(&self.folder))
-            .flatten();
-        let real = self.folder.canonicalize().ok();
+        let folder = self.loading().folder.clone();
+        let given = folder.is_absolute().then(|| above(&folder)).flatten();
+        let real = folder.canonicalize().ok();
         let above_real = real.as_deref().and_then(above);
         let paths = real.into_iter().chain(given).chain(above_real);
         // A new version may take the place of such a file.
@@ -205,8 +277,9 @@ impl Part {
     /// Returns the files that were loaded.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let site = self.site();
-        let below = |path: &[u8]| self.folder.join(OsStr::from_bytes(path));
-        let rules = RULES.map(|name| self.folder.join(name));
+        let folder = self.loading().folder.clone();
+        let below = |path: &[u8]| folder.join(OsStr::from_bytes(path));
+        let rules = RULES.map(|name| folder.join(name));
         let rules = rules.into_iter().filter(|path| path.exists());
         let files = site.file_paths().map(below).chain(rules);
         files.chain(self.secret_files()).collect()
@@ -215,10 +288,8 @@ impl Part {
     /// Returns the folder, and its place in the one that contains it, because a new folder may take
     /// it. Also returns the files with users or a key, and the targets of links that lead out of the folder.
     pub(crate) fn watched(&self) -> Vec<Watched> {
-        let folder = [
-            Watched::Tree(self.folder.clone()),
-            Watched::Entry(self.folder.clone()),
-        ];
+        let folders = self.folders().into_iter();
+        let folders = folders.flat_map(|one| [Watched::Tree(one.clone()), Watched::Entry(one)]);
         let secrets = self.secret_files().into_iter().map(Watched::Entry);
         let site = self.site();
         let outside = site.outside().map(|target| {
@@ -229,6 +300,6 @@ impl Part {
                 Watched::Entry(path)
             }
         });
-        folder.into_iter().chain(secrets).chain(outside).collect()
+        folders.chain(secrets).chain(outside).collect()
     }
 }

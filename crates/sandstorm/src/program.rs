@@ -1,6 +1,7 @@
 //! Runs the web server as a `control` program.
 
 mod choosing;
+mod rereading;
 mod site_tallies;
 mod tallies;
 
@@ -20,6 +21,7 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
+pub use self::rereading::NextSites;
 use self::tallies::{tally_disk, tally_logins};
 use crate::access_log::{AccessLogArgs, AccessLogs};
 use crate::app::{App, SiteOnly};
@@ -180,6 +182,13 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
         for part in &mut self.parts {
             part.allow_reloads(limits, strict);
         }
+        self
+    }
+
+    /// Notes where the options of the site come from.
+    #[must_use]
+    pub(crate) fn with_source(mut self, number: usize, memory: Option<u64>) -> Self {
+        self.parts[0].set_source(number, memory);
         self
     }
 
@@ -362,10 +371,9 @@ impl<A, F, C> Sandstorm<A, F, C> {
         Chunks::new(&self.reads, capacity as usize, &context.bell)
     }
 
-    /// Whether a site asks for names and passwords.
+    /// Whether a site has asked for names and passwords at the start.
     fn has_realms(&self) -> bool {
-        let mut parts = self.parts.iter();
-        parts.any(|part| !part.site().settings().realms.is_empty())
+        self.parts.iter().any(Part::had_realms)
     }
 
     fn packets(&self, context: &WorkerContext) -> PacketTotals {

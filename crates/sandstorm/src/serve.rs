@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
-use control::config::{self, ConfigArgs, OwnDefaults};
+use clap::{Args, Command, CommandFactory as _, FromArgMatches, Parser, ValueEnum};
+use control::config::{self, ConfigArgs, OwnDefaults, Rereading};
 use control::report::Lines;
 use control::{ConnectionArgs, Many, Named, NewWorker, Program, ServeArgs, StartError};
 use tcpip::{Config, CongestionControl, Cubic};
@@ -15,7 +15,7 @@ use crate::loading::NotLoaded;
 use crate::prepared::Replies;
 use crate::rule_args::SITE;
 use crate::site_options::{SiteOptions, SiteSource};
-use crate::sites::{check_sites, load_sites};
+use crate::sites::{check_next_sites, check_sites, load_sites};
 use crate::web::REQUEST_TIMEOUT;
 
 /// Serves the folder named on the command line, with one application per worker. A complete `main`
@@ -144,9 +144,20 @@ impl SiteArgs {
     /// Same as [`serve`](Self::serve), without an application and with the congestion control `C`, for
     /// this site and `more` sites. SIGHUP loads the folders again. The options for the network and the
     /// process are those of this site.
-    pub fn serve_only<C: CongestionControl>(&self, more: &[&Self]) -> ExitCode {
-        control::serve(&self.network, || {
-            load_sites::<C>(self.source(0), Self::sources(more))
+    ///
+    /// A reload reads a changed configuration file again. `of` takes the sites from what it says.
+    pub fn serve_only<C: CongestionControl, T: FromArgMatches + Sync>(
+        &self,
+        more: &[&Self],
+        rereading: &Rereading<'_, T>,
+        of: impl for<'t> Fn(&'t T) -> Option<&'t Self> + Sync,
+    ) -> ExitCode {
+        let load = || load_sites::<C>(self.source(0), Self::sources(more));
+        control::serve_rereading(&self.network, load, rereading, |sites, reread| {
+            let new = reread.sites().filter_map(&of).enumerate();
+            let new: Vec<_> = new.map(|(number, site)| site.source(number)).collect();
+            check_next_sites(sites, &new, reread.numbers_before())?.take();
+            Ok(())
         })
     }
 

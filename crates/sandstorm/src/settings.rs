@@ -73,6 +73,17 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether the responses of a file are the same with these settings, as far as no rules for fields and no
+    /// key of tags are concerned, and whether the same files are in memory.
+    pub(crate) fn makes_files_of(&self, other: &Self) -> bool {
+        let budget = |settings: &Self| settings.memory.map(MemoryBudget::bytes);
+        self.fields == other.fields
+            && self.immutable == other.immutable
+            && self.media_types == other.media_types
+            && self.coder.is_some() == other.coder.is_some()
+            && budget(self) == budget(other)
+    }
+
     /// Adds fields that tell browsers to protect the site against other sites.
     ///
     /// # Errors

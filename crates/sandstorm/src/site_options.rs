@@ -18,8 +18,10 @@ use crate::coder::Coder;
 use crate::fields::Fields;
 use crate::hosts::HostName;
 use crate::limits::Limits;
+use crate::load::LoadError;
 use crate::loading::{GivenOption, NotLoaded, load};
 use crate::memory_budget::MemoryBudget;
+use crate::part::Loading;
 use crate::prepared::Replies;
 use crate::program::{MakeSiteOnly, Sandstorm};
 use crate::redirect_host::RedirectHost;
@@ -35,6 +37,30 @@ const CAN_READ_LATER: bool = cfg!(target_os = "linux");
 const MIN_MEMORY: u64 = 16 << 20;
 /// Default memory in bytes, if the system does not say how much is free.
 const DEFAULT_MEMORY: u64 = 1 << 30;
+
+/// Identifiers of the options of a site that a running server takes over from a changed configuration file.
+/// `root` is the folder.
+pub const APPLIED: [&str; 16] = [
+    "root",
+    "strict",
+    "max_files",
+    "memory",
+    "redirects",
+    "headers",
+    "media_types",
+    "error_pages",
+    "basic_auth",
+    "basic_auth_realm",
+    "etag_key",
+    "clean_urls",
+    "listings",
+    "immutable",
+    "security_headers",
+    "hidden_files",
+];
+
+/// Identifiers of the options by which a site is the same in two versions of a configuration file.
+pub const SAME_SITE: [&str; 3] = ["port", "web_addresses", "hosts"];
 
 /// The options for loading a folder and sending its files, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug)]
@@ -138,7 +164,7 @@ impl SiteSource<'_> {
     }
 
     /// Returns which options contradict each other.
-    fn contradictions(&self) -> impl Iterator<Item = NotLoaded> {
+    pub(crate) fn contradictions(&self) -> impl Iterator<Item = NotLoaded> {
         let all = self.options.contradictions().into_iter();
         all.map(|error| self.at_place(error))
     }
@@ -161,7 +187,52 @@ impl SiteSource<'_> {
         let coder = options.rules.coder(memory.kept())?;
         let source = (self.folder, memory);
         let sandstorm = options.load_with(source, self.connections, &[], coder, make)?;
-        Ok(sandstorm.with_reloads(options.limits(memory), options.strict))
+        let sandstorm = sandstorm.with_reloads(options.limits(memory), options.strict);
+        Ok(sandstorm.with_source(self.number, options.memory))
+    }
+
+    /// Returns how the folder is loaded with these options, after it was loaded like `before`. What needs
+    /// another start stays.
+    ///
+    /// # Errors
+    /// If the options are wrong, or name what this thread may not read.
+    pub(crate) fn next(&self, before: &Loading, sites: usize) -> Result<Loading, StartError> {
+        let Self {
+            folder, options, ..
+        } = *self;
+        config::check_allowed(folder, &self.name())?;
+        if !folder.is_dir() {
+            let path = folder.to_owned();
+            return Err(self.at_place(LoadError::Missing { path }.into()).into());
+        }
+        let known = before.settings.memory;
+        let known = known.filter(|_| options.memory == before.memory);
+        let memory = known.unwrap_or_else(|| {
+            let pinned = before.settings.memory.map(MemoryBudget::pinned);
+            let memory = options.memory(sites);
+            memory.with_pinned(pinned.unwrap_or(memory.pinned()))
+        });
+        let settings = options.rules.settings(Fields::new(), None);
+        let settings = Settings {
+            memory: Some(memory),
+            coder: before.settings.coder.clone(),
+            follow_links: before.settings.follow_links,
+            ..settings.map_err(NotLoaded::from)?
+        };
+        for realm in &settings.realms {
+            let value = format!("{}={}", realm.path, realm.file.display());
+            config::check_allowed(&realm.file, &value)?;
+        }
+        if let Some(file) = &settings.tag_key {
+            config::check_allowed(file, &file.display().to_string())?;
+        }
+        Ok(Loading {
+            folder: folder.to_owned(),
+            limits: options.limits(memory),
+            strict: options.strict,
+            memory: options.memory,
+            settings,
+        })
     }
 
     /// Loads the folder, if that is possible without what is wrong with the files that its options name.

@@ -10,7 +10,7 @@ use crate::access_log::AccessLogArgs;
 use crate::app::SiteOnly;
 use crate::hosts::HostName;
 use crate::loading::NotLoaded;
-use crate::program::{MakeSiteOnly, Sandstorm};
+use crate::program::{MakeSiteOnly, NextSites, Sandstorm};
 use crate::site_options::SiteSource;
 
 /// The program that serves sites without an application.
@@ -107,6 +107,41 @@ pub fn load_sites<'o, C: CongestionControl>(
         .and_then(|()| sources.iter().map(load).collect())
         .and_then(|loaded| together(loaded, Group::with_logs))
         .map_err(NotLoaded::into_start_error)
+}
+
+/// Checks other options for the sites of a running server. `before` has the number that each site had at the
+/// start, or `None` if the server cannot take it over.
+///
+/// # Errors
+/// If an option is wrong or needs another start.
+pub fn check_next_sites<'p, C: CongestionControl>(
+    sites: &'p Sites<C>,
+    sources: &[SiteSource<'_>],
+    before: &[Option<usize>],
+) -> Result<NextSites<'p>, StartError> {
+    let alone = sources.iter().flat_map(SiteSource::contradictions);
+    let pairs = sources.iter().enumerate().flat_map(|(number, source)| {
+        let others = sources[..number].iter();
+        others.flat_map(move |other| {
+            conflicts(other, source)
+                .into_iter()
+                .chain(same_port(other, source))
+        })
+    });
+    let wrong = alone.chain(pairs).chain(check_logs(sources).err());
+    let wrong: Vec<_> = wrong.map(|error| error.to_string()).collect();
+    if !wrong.is_empty() {
+        return Err(wrong.join("; ").into());
+    }
+    let known = sources.iter().zip(before);
+    let known: Vec<_> = known
+        .filter_map(|(source, before)| Some(((*before)?, *source)))
+        .collect();
+    let mut next = NextSites::default();
+    for program in sites.programs() {
+        next.extend(program.check_next(&known)?);
+    }
+    Ok(next)
 }
 
 /// Returns the program that serves these sites. There must be one. `finish` finishes those of each port.

@@ -5,15 +5,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use control::config::{self, ConfigArgs, ConfigCommand};
+use control::config::{self, Applied, ConfigArgs, ConfigCommand, Parsed, Reread, Rereading};
 use control::report::Lines;
 use control::{
-    Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program, ServeArgs, StartError,
+    Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program as _, ServeArgs, StartError,
 };
 use namestorm::{
-    DefenceArgs, DnsOptions, Form, IdentityArgs, QueryLogArgs, ReplyMode, ZoneArgs, ZonesArgs,
+    DefenceArgs, DnsOptions, Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, ZONE_OPTIONS,
+    ZoneArgs, ZonesArgs,
 };
-use sandstorm::{Congestion, SiteOptions, SiteSource, check_sites, load_sites, same_congestion};
+use sandstorm::{
+    APPLIED, Congestion, SAME_SITE, SiteOptions, SiteSource, Sites, check_next_sites, check_sites,
+    load_sites, same_congestion,
+};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
 /// Sandstorm and Namestorm in one process on one interface: serves a folder over HTTP and zones
@@ -138,10 +142,44 @@ impl Named for Storm {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
+/// The web server and the DNS server.
+type Servers<C> = Both<Storm, Sites<C>, Namestorm>;
+
+/// Checks what a changed configuration file says, and takes over what a reload can apply.
+fn take_over<C: CongestionControl>(
+    servers: &Servers<C>,
+    reread: &Reread<'_, Cli>,
+) -> Result<(), StartError> {
+    let (web, zones) = servers.programs();
+    let sites: Vec<_> = reread.sites().filter_map(Cli::site).collect();
+    same_congestion(sites.iter().map(|site| site.congestion))?;
+    let sources = sites.iter().enumerate();
+    let sources: Vec<_> = sources.map(|(number, site)| site.source(number)).collect();
+    let sites = check_next_sites(web, &sources, reread.numbers_before())?;
+    if let Some(dns) = reread.shared().site() {
+        zones.check_next(&dns.zones, dns.dns_strict)?.take();
+    }
+    sites.take();
+    Ok(())
+}
+
 impl Serve {
-    /// Serves this site and `more` sites. The options of the DNS server are those of `dns`.
-    fn serve<C: CongestionControl>(&self, more: &[&Self], dns: &Self) -> ExitCode {
-        control::serve(&self.network, || self.load::<C>(more, dns))
+    /// Serves this site and `more` sites. The options of the DNS server are those of `dns`. A reload reads a
+    /// changed configuration file again.
+    fn serve<C: CongestionControl>(
+        &self,
+        more: &[&Self],
+        dns: &Self,
+        parsed: &Parsed<Cli>,
+    ) -> ExitCode {
+        let options = [&APPLIED[..], &ZONE_OPTIONS, &["dns_strict"]].concat();
+        let applied = Applied {
+            options: &options,
+            same_site: &SAME_SITE,
+        };
+        let rereading = Rereading::new(parsed, applied);
+        let load = || self.load::<C>(more, dns);
+        control::serve_rereading(&self.network, load, &rereading, take_over)
     }
 
     /// Loads the folders of all sites, and the zones.
@@ -149,11 +187,11 @@ impl Serve {
         &self,
         more: &[&Self],
         dns: &Self,
-    ) -> Result<impl Program + use<C>, StartError> {
+    ) -> Result<Servers<C>, StartError> {
         let web = load_sites::<C>(self.source(0), Self::sources(more))?;
         let mut say = |line: String| control::log::finding(&line);
         let zones = dns.zones(&self.network).load(&mut say)?;
-        Ok(Both::<Storm, _, _>::new(web, zones).with_port_args(&self.dns))
+        Ok(Both::new(web, zones).with_port_args(&self.dns))
     }
 
     /// Returns the sources of the sites after the first one.
@@ -252,9 +290,9 @@ fn main() -> ExitCode {
     let dns = |site| parsed.shared().site().unwrap_or(site);
     match &parsed.cli.command {
         Command::Serve(args) => match args.congestion(&more) {
-            Ok(Congestion::Cubic) => args.serve::<Cubic>(&more, dns(args)),
-            Ok(Congestion::Bbr) => args.serve::<Bbr>(&more, dns(args)),
-            Ok(Congestion::Reno) => args.serve::<NewReno>(&more, dns(args)),
+            Ok(Congestion::Cubic) => args.serve::<Cubic>(&more, dns(args), &parsed),
+            Ok(Congestion::Bbr) => args.serve::<Bbr>(&more, dns(args), &parsed),
+            Ok(Congestion::Reno) => args.serve::<NewReno>(&more, dns(args), &parsed),
             Err(error) => {
                 eprintln!("storm: {error}");
                 ExitCode::from(2)

@@ -59,23 +59,6 @@ fn check_status(socket: &str, two: &str, address: IpAddr) {
 }
 
 #[test]
-fn a_reload_says_that_the_configuration_file_has_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let [config, socket] = prepare(folder.path(), &web("one", ""));
-    let arguments = ["serve", "--config", &config, "--control-socket", &socket];
-    let storm = Server::start(STORM, &arguments);
-    let why = format!("; {config} has changed since the start, but a reload does not read options");
-    for (is_changed, sites) in [(false, None), (true, Some(web("two", "")))] {
-        if let Some(sites) = sites {
-            prepare(folder.path(), &sites);
-        }
-        let (succeeded, said) = run(STORM, &["reload", "--control-socket", &socket]);
-        assert!(succeeded && said.contains(&why) == is_changed, "{said}");
-    }
-    storm.stop();
-}
-
-#[test]
 fn each_site_has_its_port_or_its_addresses() {
     let folder = tempfile::tempdir().unwrap();
     // The first address of a device that the server makes itself.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::parser::ValueSource;
 use clap::{Command, CommandFactory, FromArgMatches};
@@ -21,15 +22,27 @@ pub struct Parsed<T> {
     pub more: Vec<Self>,
     /// The same without what the first `[[web]]` has for itself, such as its limits, if there is
     /// something.
-    shared: Option<T>,
+    shared: Option<(T, Origins)>,
     pub(super) origins: Origins,
+    pub(super) line: Arc<Line>,
 }
 
 impl<T> Parsed<T> {
     /// Returns what the command line and the file say without the keys that a `[[web]]` has for itself,
     /// although they belong to another section. They do not concern other servers of the process.
     pub fn shared(&self) -> &T {
-        self.shared.as_ref().unwrap_or(&self.cli)
+        self.shared.as_ref().map_or(&self.cli, |(shared, _)| shared)
+    }
+
+    /// Returns the origins of what [`shared`](Self::shared) returns.
+    pub(super) fn shared_origins(&self) -> &Origins {
+        let shared = self.shared.as_ref();
+        shared.map_or(&self.origins, |(_, origins)| origins)
+    }
+
+    /// Returns the first site, or what there is without sites, and all further sites.
+    pub(super) fn sites(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.more)
     }
 
     /// Returns what `of` takes from the command line for each further `[[web]]`.
@@ -78,11 +91,15 @@ fn parse_process<T: FromArgMatches>(
     let words: Vec<_> = std::env::args_os().collect();
     let is_check = words.get(1).is_some_and(|word| word == "check");
     let say = |message| eprintln!("{name}: the configuration is wrong\n{message}");
-    let parsed =
-        parse_words(command, &words, has_sites).and_then(|(parsed, mistakes)| match mistakes {
-            Some(message) if !(is_check && checks_rest) => Err(Wrong::File(message)),
-            mistakes => Ok((parsed, mistakes)),
-        });
+    let line = Arc::new(Line {
+        command: prepared(command),
+        words,
+        has_sites,
+    });
+    let parsed = line.parse().and_then(|(parsed, mistakes)| match mistakes {
+        Some(message) if !(is_check && checks_rest) => Err(Wrong::File(message)),
+        mistakes => Ok((parsed, mistakes)),
+    });
     let (parsed, mistakes) = parsed.unwrap_or_else(|wrong| match wrong {
         Wrong::CommandLine(error) => error.exit(),
         Wrong::File(message) => {
@@ -90,98 +107,106 @@ fn parse_process<T: FromArgMatches>(
             std::process::exit(if is_check { 1 } else { 2 })
         }
     });
-    let more = parsed.more.iter().map(|site| &site.origins);
-    let origins = std::iter::once(&parsed.origins).chain(more);
-    origin::remember(origins, mistakes.is_some());
+    origin::remember(parsed.sites().map(|site| &site.origins), mistakes.is_some());
     // What is right in the file can be checked.
     mistakes.into_iter().for_each(say);
     parsed
 }
 
-/// Same as [`parse`] or [`parse_sites`], for these words. Also returns what is wrong with the file, a line
-/// for each error, if the rest of the file has all that is required.
-fn parse_words<T: FromArgMatches>(
+/// A command line, which can be parsed again when its file has changed.
+#[derive(Debug)]
+pub(super) struct Line {
     command: Command,
-    words: &[OsString],
+    words: Vec<OsString>,
     has_sites: bool,
-) -> Result<(Parsed<T>, Option<String>), Wrong> {
-    let mut command = prepared(command);
-    command.build();
-    let first = FirstLook::new(&command, words);
-    let (file, mistakes) = match &first.config {
-        Some(path) => {
-            file::read(path, &first.command, &first.given, has_sites).map_err(Wrong::File)?
+}
+
+impl Line {
+    /// Same as [`parse`] or [`parse_sites`], for this line. Also returns what is wrong with the file, a line
+    /// for each error, if the rest of the file has all that is required.
+    pub(super) fn parse<T: FromArgMatches>(
+        self: &Arc<Self>,
+    ) -> Result<(Parsed<T>, Option<String>), Wrong> {
+        let mut command = self.command.clone();
+        command.build();
+        let first = FirstLook::new(&command, &self.words);
+        let (file, mistakes) = match &first.config {
+            Some(path) => {
+                let read = file::read(path, &first.command, &first.given, self.has_sites);
+                read.map_err(Wrong::File)?
+            }
+            None => (File::default(), None),
+        };
+        match (self.parse_all(&command, &first, file), mistakes) {
+            (Err(_), Some(mistakes)) => Err(Wrong::File(mistakes)),
+            (parsed, mistakes) => Ok((parsed?, mistakes)),
         }
-        None => (File::default(), None),
-    };
-    match (parse_all(&command, words, &first, file), mistakes) {
-        (Err(_), Some(mistakes)) => Err(Wrong::File(mistakes)),
-        (parsed, mistakes) => Ok((parsed?, mistakes)),
     }
-}
 
-/// Parses `words` for each site of `file`.
-fn parse_all<T: FromArgMatches>(
-    command: &Command,
-    words: &[OsString],
-    first: &FirstLook,
-    mut file: File,
-) -> Result<Parsed<T>, Wrong> {
-    let shared = file.for_all_sites();
-    let more = file.with_further_tables();
-    if !more.is_empty()
-        && let Some(message) = first.of_all_sites(&file)
-    {
-        return Err(Wrong::File(message));
+    /// Parses the line for each site of `file`.
+    fn parse_all<T: FromArgMatches>(
+        self: &Arc<Self>,
+        command: &Command,
+        first: &FirstLook,
+        mut file: File,
+    ) -> Result<Parsed<T>, Wrong> {
+        let shared = file.for_all_sites();
+        let more = file.with_further_tables();
+        if !more.is_empty()
+            && let Some(message) = first.of_all_sites(&file)
+        {
+            return Err(Wrong::File(message));
+        }
+        let with = |file| self.parse_with(command, first, file);
+        let shared = shared.map(with).transpose()?;
+        Ok(Parsed {
+            more: more.into_iter().map(with).collect::<Result<_, _>>()?,
+            shared: shared.map(|parsed| (parsed.cli, parsed.origins)),
+            ..with(file)?
+        })
     }
-    let with = |file| parse_with(command, words, first, file);
-    let shared = shared.map(with).transpose()?;
-    Ok(Parsed {
-        more: more.into_iter().map(with).collect::<Result<_, _>>()?,
-        shared: shared.map(|parsed| parsed.cli),
-        ..with(file)?
-    })
-}
 
-/// Parses `words`, with the settings of `file` before the options.
-fn parse_with<T: FromArgMatches>(
-    command: &Command,
-    words: &[OsString],
-    first: &FirstLook,
-    file: File,
-) -> Result<Parsed<T>, Wrong> {
-    let overridden = first.overridden();
-    let settings = file
-        .settings
-        .iter()
-        .filter(|one| !overridden.contains(&one.id));
-    let mut all = words.to_vec();
-    let inserted: Vec<_> = settings
-        .flat_map(|one| &one.words)
-        .map(|word| OsString::from(&word.text))
-        .collect();
-    all.splice(first.depth..first.depth, inserted);
-    let matches = command
-        .clone()
-        .try_get_matches_from(all)
-        .map_err(Wrong::CommandLine)?;
-    let cli = T::from_arg_matches(&matches).map_err(Wrong::CommandLine)?;
-    let mut leaf = matches;
-    while let Some((_, inner)) = leaf.remove_subcommand() {
-        leaf = inner;
+    /// Parses the line, with the settings of `file` before the options.
+    fn parse_with<T: FromArgMatches>(
+        self: &Arc<Self>,
+        command: &Command,
+        first: &FirstLook,
+        file: File,
+    ) -> Result<Parsed<T>, Wrong> {
+        let overridden = first.overridden();
+        let settings = file
+            .settings
+            .iter()
+            .filter(|one| !overridden.contains(&one.id));
+        let mut all = self.words.clone();
+        let inserted: Vec<_> = settings
+            .flat_map(|one| &one.words)
+            .map(|word| OsString::from(&word.text))
+            .collect();
+        all.splice(first.depth..first.depth, inserted);
+        let matches = command
+            .clone()
+            .try_get_matches_from(all)
+            .map_err(Wrong::CommandLine)?;
+        let cli = T::from_arg_matches(&matches).map_err(Wrong::CommandLine)?;
+        let mut leaf = matches;
+        while let Some((_, inner)) = leaf.remove_subcommand() {
+            leaf = inner;
+        }
+        let origins = Origins {
+            command: first.command.clone(),
+            matches: leaf,
+            file,
+            given: first.given.clone(),
+        };
+        Ok(Parsed {
+            cli,
+            more: Vec::new(),
+            shared: None,
+            origins,
+            line: Arc::clone(self),
+        })
     }
-    let origins = Origins {
-        command: first.command.clone(),
-        matches: leaf,
-        file,
-        given: first.given.clone(),
-    };
-    Ok(Parsed {
-        cli,
-        more: Vec::new(),
-        shared: None,
-        origins,
-    })
 }
 
 /// What a command line says before the file is read. Errors in it are reported later.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use clap::{ArgMatches, Command};
 
@@ -35,11 +35,11 @@ impl Origins {
     }
 }
 
-/// What messages say of the file that this process has read.
-static READ: OnceLock<Read> = OnceLock::new();
+/// What messages say of the file that this process has read last.
+static READ: RwLock<Option<Arc<Read>>> = RwLock::new(None);
 
 #[derive(Debug, Default)]
-struct Read {
+pub(super) struct Read {
     file: PathBuf,
     /// The version that was read, if it could be found out.
     version: Option<FileVersion>,
@@ -54,22 +54,32 @@ struct Read {
 #[derive(Debug, Default)]
 struct Places(Vec<(String, String)>);
 
-/// Keeps the origins of this process's options, those of each site. Only the first call has an
-/// effect.
-pub(super) fn remember<'o>(sites: impl Iterator<Item = &'o Origins>, is_wrong: bool) {
+/// Keeps the origins of this process's options, those of each site. Returns those that were kept before.
+pub(super) fn remember<'o>(
+    sites: impl Iterator<Item = &'o Origins>,
+    is_wrong: bool,
+) -> Option<Arc<Read>> {
     let sites: Vec<_> = sites.collect();
     let file = &sites[0].file.path;
-    if file.as_os_str().is_empty() {
-        return;
-    }
-    // A process parses its command line once.
-    let _ = READ.set(Read {
+    let read = (!file.as_os_str().is_empty()).then(|| Read {
         file: file.clone(),
         version: sites[0].file.version,
         places: places(&sites),
         values: sites.iter().map(|origins| values(origins)).collect(),
         is_wrong,
     });
+    keep(read.map(Arc::new))
+}
+
+/// Keeps what [`remember`] has returned. Returns what was kept before.
+pub(super) fn keep(read: Option<Arc<Read>>) -> Option<Arc<Read>> {
+    let mut kept = READ.write().unwrap_or_else(PoisonError::into_inner);
+    std::mem::replace(&mut *kept, read)
+}
+
+/// Returns what this process has read last.
+fn kept() -> Option<Arc<Read>> {
+    READ.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Returns the position of each value. The first one counts.
@@ -126,19 +136,19 @@ fn places(sites: &[&Origins]) -> Places {
 /// Returns true if the configuration file of this process has mistakes, which have been told. A command
 /// `check` then checks the rest of the file, and fails.
 pub fn file_is_wrong() -> bool {
-    READ.get().is_some_and(|read| read.is_wrong)
+    kept().is_some_and(|read| read.is_wrong)
 }
 
 /// Returns the configuration file of this process, if it has one.
-pub(crate) fn file() -> Option<&'static PathBuf> {
-    READ.get().map(|read| &read.file)
+pub(crate) fn file() -> Option<PathBuf> {
+    Some(kept()?.file.clone())
 }
 
 /// Returns the configuration file of this process, if it was written since it was read. A file that this
 /// thread may not look at counts as unchanged.
-pub(crate) fn changed_file() -> Option<&'static Path> {
-    let read = READ.get()?;
-    is_changed(&read.file, read.version?).then_some(&read.file)
+pub(crate) fn changed_file() -> Option<PathBuf> {
+    let read = kept()?;
+    is_changed(&read.file, read.version?).then(|| read.file.clone())
 }
 
 /// Returns true if the length or the time of the last change differs from that of `version`.
@@ -161,7 +171,7 @@ pub fn before(value: &str) -> String {
 
 /// Same as [`place_of`], for a value of the site with this number, from 0, or else of a later one.
 pub fn place_from(site: usize, value: &str) -> Option<String> {
-    let read = READ.get()?;
+    let read = kept()?;
     let mut sites = read.values.iter().skip(site);
     let position = sites.find_map(|values| values.get(value))?;
     Some(format!("{}:{position}", read.file.display()))
@@ -170,7 +180,7 @@ pub fn place_from(site: usize, value: &str) -> Option<String> {
 /// Names the key and its place instead of each option that comes from the file. The message is that
 /// of a check that runs after parsing, and knows only options.
 pub fn with_places(message: &str) -> String {
-    match READ.get() {
+    match kept() {
         Some(read) => read.places.name_in(message),
         None => message.to_owned(),
     }

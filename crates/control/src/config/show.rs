@@ -139,15 +139,14 @@ impl<T> Parsed<T> {
     /// A key as in [`Origins::shown`], for the sites that do not have it for themselves. Returns `None`
     /// if all of them have.
     fn shown_for_all(&self, key: &Key<'_>, own: &[OwnDefaults]) -> Option<(String, String)> {
-        let mut sites = std::iter::once(self).chain(&self.more);
-        let site = sites.find(|site| !site.origins.is_of_site(key))?;
+        let site = self.sites().find(|site| !site.origins.is_of_site(key))?;
         Some(site.origins.shown(key, own))
     }
 }
 
 impl Origins {
     /// Whether a site has the key of another section for itself.
-    fn is_of_site(&self, key: &Key<'_>) -> bool {
+    pub(super) fn is_of_site(&self, key: &Key<'_>) -> bool {
         let id = key.arg.get_id();
         let is_it = |one: &Setting| one.is_own && one.id == id.as_str();
         !self.is_overridden(id.as_str()) && self.file.settings.iter().any(is_it)

@@ -64,7 +64,7 @@ impl ThreadLimits {
     fn new(kind: Kind, table: &Table) -> Result<Self, Error> {
         Ok(Self {
             files: Files::limited_to(
-                table.readable(kind),
+                &table.readable(kind),
                 table.writable(kind),
                 table.stored(kind),
                 table.helper(kind).map_or(&[], |tasks| &tasks.ports),

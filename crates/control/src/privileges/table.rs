@@ -62,6 +62,8 @@ pub(crate) struct HelperTasks {
 pub(crate) struct Table {
     /// Paths below which the threads that read content may read. No other thread may open a file.
     readable: Vec<PathBuf>,
+    /// Paths below which the reload thread may also read, because a new configuration file may appear there.
+    configuration: Vec<PathBuf>,
     /// Folders in which the thread for logs may make files and write to them.
     writable: Vec<PathBuf>,
     /// Folders in which the reload thread may make, replace and remove files.
@@ -80,11 +82,21 @@ impl Table {
     pub(crate) fn for_server(readable: Vec<PathBuf>, files: Vec<PathBuf>) -> Self {
         Self {
             readable,
+            configuration: Vec::new(),
             writable: Vec::new(),
             stored: Vec::new(),
             files,
             helper: HelperTasks::default(),
             is_embedded: false,
+        }
+    }
+
+    /// Also lets the reload thread read below these folders, where the configuration file is.
+    #[must_use]
+    pub(crate) fn with_configuration_in(self, folders: Vec<PathBuf>) -> Self {
+        Self {
+            configuration: folders,
+            ..self
         }
     }
 
@@ -137,6 +149,10 @@ impl Table {
     pub(super) fn describe_file_access(&self) -> String {
         let described = [
             ("read access to content below", &self.readable),
+            (
+                "read access to the configuration below",
+                &self.configuration,
+            ),
             ("write access for logs in", &self.writable),
             ("write access for prepared files in", &self.stored),
         ]
@@ -155,20 +171,17 @@ impl Table {
     }
 
     /// Returns the paths below which a thread of this kind may read.
-    pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
+    pub(super) fn readable(&self, kind: Kind) -> Vec<PathBuf> {
         match kind {
-            Kind::Reload
-            | Kind::StoringReload
-            | Kind::Read
-            | Kind::Watch
-            | Kind::ReopeningHelper => &self.readable,
+            Kind::Reload | Kind::StoringReload => [&*self.readable, &*self.configuration].concat(),
+            Kind::Read | Kind::Watch | Kind::ReopeningHelper => self.readable.clone(),
             Kind::Worker
             | Kind::Control
             | Kind::Exchange
             | Kind::Log
             | Kind::ConnectingLog
             | Kind::Helper
-            | Kind::FollowingHelper => &[],
+            | Kind::FollowingHelper => Vec::new(),
         }
     }
 
@@ -247,6 +260,11 @@ mod tests {
             assert_eq!(table.readable(kind), std::slice::from_ref(&folder));
         }
         assert_eq!(table.to_read_again(Kind::Reload), [file]);
+        let configured = table.clone().with_configuration_in(vec!["etc".into()]);
+        let with_file = [folder.clone(), "etc".into()];
+        assert_eq!(configured.readable(Kind::Reload), with_file);
+        assert_eq!(configured.readable(Kind::StoringReload), with_file);
+        assert_eq!(configured.readable(Kind::Watch), [folder]);
         let table = table.with_logs_in(vec!["logs".into()]);
         assert_eq!(
             table.describe_file_access(),

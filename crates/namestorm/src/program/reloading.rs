@@ -6,6 +6,7 @@ use std::sync::Arc;
 use control::report::{count, counted};
 use control::{Named, NewWorker, Reloaded, StartError};
 
+use super::rereading::Given;
 use super::{LoadError, Namestorm, Source, locked};
 use crate::defence::both_reloaded;
 use crate::hook::Hook;
@@ -21,7 +22,7 @@ where
     /// help, because the rights of the reload thread are its own.
     fn read_again(
         &self,
-        source: &Source,
+        given: &Given,
         known: &ZoneFiles,
         apex: Option<&[u8]>,
     ) -> Result<ZoneFiles, StartError> {
@@ -38,7 +39,7 @@ where
                 return Ok(files);
             }
         }
-        let specs = source.zones.specs_again(&mut say)?;
+        let specs = given.zones.specs_again(&mut say)?;
         let files = known.read(&specs, 1, &mut say);
         self.note(|inventory| inventory.note_stale(files.stale()));
         Ok(files)
@@ -53,7 +54,12 @@ where
             Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
             None => None,
         };
-        let files = self.read_again(source, &known, apex.as_deref())?;
+        // A reload of one zone changes nothing else, so it does not use other options.
+        let given = match only {
+            Some(_) => locked(&source.given).clone(),
+            None => source.newest(),
+        };
+        let files = self.read_again(&given, &known, apex.as_deref())?;
         let before: HashSet<_> = known.unserved().iter().map(UnservedFile::spec).collect();
         let is_new = |file: &&UnservedFile| !before.contains(file.spec());
         let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
@@ -71,7 +77,7 @@ where
             return Err(format!("no zone is called {name:?}{why}").into());
         }
         // If no other zone has changed, nothing is reloaded.
-        if (source.strict && !(stale.is_empty() && unserved.is_empty()))
+        if (given.strict && !(stale.is_empty() && unserved.is_empty()))
             || (!stale.is_empty() && !files.differ_from(&known))
         {
             let all = stale.iter().chain(unserved.iter().copied());
@@ -101,6 +107,9 @@ where
         let changes = files.changes_since(&known);
         self.note(|inventory| inventory.note_reloaded(&files, &known));
         *known = files;
+        if only.is_none() {
+            source.note_used(given);
+        }
         Ok(Reloaded {
             done: format!("{zones}, {names}; {read} read again{changes}"),
             kept,

@@ -415,8 +415,9 @@ impl Builder {
         };
         let known = previous.versions[page.first.index()];
         let is_other = version.is_some_and(|version| known != Some(Fingerprint::of(&version)));
-        let has_changed =
-            previous.headers != self.site.headers || previous.tag_key != self.site.tag_key;
+        let has_changed = previous.headers != self.site.headers
+            || previous.tag_key != self.site.tag_key
+            || !previous.settings.makes_files_of(&self.site.settings);
         if is_other || has_changed {
             return false;
         }

@@ -1,0 +1,299 @@
+//! Changes the configuration file of a running `storm`, and reloads. Needs root.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use testkit::rig::Server;
+
+const STORM: &str = env!("CARGO_BIN_EXE_storm");
+const ZONE: &str = "@ 60 SOA a a 1 1 1 1 1\n@ 60 NS a\na 60 A 192.0.2.1\n";
+
+/// A folder that the server's user can read.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+/// Runs a program, and returns whether it succeeded, and what it wrote.
+fn run(program: &str, arguments: &[&str]) -> (bool, String) {
+    let mut limited = Command::new("timeout");
+    limited.args(["20", program]).args(arguments);
+    let output = limited.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+/// Adds a page, and a zone beside its folder.
+fn add_content(at: &Path, name: &str) {
+    fs::create_dir_all(at.join(name)).unwrap();
+    fs::write(at.join(name).join("index.html"), name).unwrap();
+    fs::write(at.join(format!("{name}.test.zone")), ZONE).unwrap();
+}
+
+/// A running server with a configuration file in a folder of its own.
+struct Rig {
+    content: TempDir,
+    etc: TempDir,
+    server: Server,
+}
+
+impl Rig {
+    /// Starts a server. `@` in the configuration stands for the folder of the content.
+    fn start(config: &str) -> Self {
+        let (content, etc) = (folder(), folder());
+        for name in ["one", "two"] {
+            add_content(content.path(), name);
+        }
+        write(&etc, &content, config);
+        let file = etc.path().join("storm.toml");
+        let socket = etc.path().join("socket");
+        let [file, socket] = [&file, &socket].map(|path| path.to_str().unwrap());
+        let arguments = ["serve", "--config", file, "--control-socket", socket];
+        let server = Server::start(STORM, &arguments);
+        Self {
+            content,
+            etc,
+            server,
+        }
+    }
+
+    /// Replaces the file, as an editor does.
+    fn write(&self, config: &str) {
+        write(&self.etc, &self.content, config);
+    }
+
+    /// Reloads. `FILE` and `@` in the message stand for the configuration file and for the content.
+    fn reload(&self, more: &[&str]) -> (bool, String) {
+        let socket = self.etc.path().join("socket");
+        let socket = ["reload", "--control-socket", socket.to_str().unwrap()];
+        let (succeeded, said) = run(STORM, &[&socket, more].concat());
+        let file = self.etc.path().join("storm.toml");
+        let said = said.replace(file.to_str().unwrap(), "FILE");
+        (
+            succeeded,
+            said.replace(self.content.path().to_str().unwrap(), "@"),
+        )
+    }
+
+    /// Reloads, which must succeed, and returns what was said about a restart.
+    fn reload_well(&self) -> Option<String> {
+        let (succeeded, said) = self.reload(&[]);
+        assert!(succeeded, "{said}");
+        let at = said.find("; restart")?;
+        Some(said[at + 2..].trim_end().to_owned())
+    }
+
+    /// Returns the head and the body of the page.
+    fn page(&self) -> String {
+        let url = format!("http://{}/", self.server.addresses[0]);
+        self.server.beside(|| run("curl", &["-sSi", &url])).1
+    }
+
+    fn has_zone(&self, name: &str) -> bool {
+        let server = format!("@{}", self.server.addresses[0]);
+        let name = format!("a.{name}.test");
+        let words = ["+time=2", "+tries=1", "+short", &server, &name];
+        self.server.beside(|| run("dig", &words)).1 == "192.0.2.1\n"
+    }
+}
+
+fn write(etc: &TempDir, content: &TempDir, config: &str) {
+    let config = config.replace('@', content.path().to_str().unwrap());
+    let [new, file] = ["new", "storm.toml"].map(|name| etc.path().join(name));
+    fs::write(&new, config).unwrap();
+    fs::rename(new, file).unwrap();
+}
+
+const START: &str = "\
+[connections]
+idle-timeout = \"30 s\"
+max-connections = 1000
+[[web]]
+root = \"@/one\"
+[[dns]]
+zones = [\"@/one.test.zone\"]
+";
+
+#[test]
+fn a_reload_applies_the_options_of_the_content() {
+    let rig = Rig::start(START);
+    assert!(rig.page().ends_with("\r\n\r\none") && !rig.has_zone("two"));
+    let web = "root = \"@/two\"\nheaders = [\"/* X-New: yes\"]\n";
+    let changed = START.replace("root = \"@/one\"\n", web);
+    let zones = "zones = [\"@/two.test.zone\"]";
+    rig.write(&changed.replace("zones = [\"@/one.test.zone\"]", zones));
+    assert_eq!(rig.reload_well(), None);
+    let page = rig.page();
+    assert!(page.ends_with("\r\n\r\ntwo"), "{page}");
+    assert!(page.contains("\r\nX-New: yes\r\n"), "{page}");
+    assert!(rig.has_zone("two") && !rig.has_zone("one"));
+    // The same files have other fields, and a pattern names the zones.
+    let other = "media-types = [\"html=text/x-new\"]\nsecurity-headers = true\n";
+    let changed = changed.replace("headers = [\"/* X-New: yes\"]\n", other);
+    let zones = "zones-from = [\"@/*.zone\"]";
+    rig.write(&changed.replace("zones = [\"@/one.test.zone\"]", zones));
+    assert_eq!(rig.reload_well(), None);
+    let page = rig.page();
+    assert!(page.contains("\r\nContent-Type: text/x-new;"), "{page}");
+    assert!(page.contains("\r\nX-Frame-Options: "), "{page}");
+    assert!(!page.contains("\r\nX-New: "), "{page}");
+    assert!(rig.has_zone("two") && rig.has_zone("one"));
+    rig.server.stop();
+}
+
+#[test]
+fn a_file_that_says_the_same_changes_nothing() {
+    let rig = Rig::start(START);
+    // Younger files are always read.
+    thread::sleep(Duration::from_millis(2_100));
+    assert_eq!(rig.reload_well(), None);
+    let same = START.replace("30 s", "30s");
+    rig.write(&format!("# More.\n[control]\nwatch = false\n{same}"));
+    let (succeeded, said) = rig.reload(&[]);
+    assert!(succeeded && !said.contains("restart"), "{said}");
+    assert!(said.contains("; nothing has changed"), "{said}");
+    assert!(said.contains("; 0 read again"), "{said}");
+    rig.server.stop();
+}
+
+#[test]
+fn a_reload_names_the_keys_that_need_a_restart() {
+    let rig = Rig::start(START);
+    let changed = START.replace("30 s", "1min").replace("max-c", "#max-c");
+    let more = "[[web]]\nroot = \"@/two\"\nport = 8080\n[network]\nworkers = 2\n";
+    rig.write(&(changed + more));
+    let note = "restart the server to use what else has changed: max-connections (no longer in FILE), \
+                idle-timeout (FILE:2:1), workers (FILE:12:1), a new [[web]] for @/two, root (FILE:9:1)";
+    let (succeeded, said) = rig.reload(&["one.test"]);
+    let unread = "FILE has changed, but this reload does not read options";
+    assert!(succeeded && said.contains(unread), "{said}");
+    for _ in 0..2 {
+        assert_eq!(rig.reload_well().as_deref(), Some(note));
+    }
+    rig.write(START);
+    assert_eq!(rig.reload_well(), None);
+    // The site is another one on its new port.
+    rig.write(&START.replace("@/one\"\n", "@/two\"\nport = 8080\n"));
+    let note = rig.reload_well().unwrap();
+    assert!(
+        note.contains("root (FILE:5:1)") && note.contains("port (FILE:6:1)"),
+        "{note}"
+    );
+    assert!(rig.page().ends_with("one"));
+    rig.server.stop();
+}
+
+#[test]
+fn a_file_with_a_mistake_keeps_all_content() {
+    let rig = Rig::start(START);
+    fs::write(rig.content.path().join("one/index.html"), "new").unwrap();
+    for (config, message) in [
+        (
+            START.replace("30 s", "30 x"),
+            "FILE:2:16: idle-timeout is wrong",
+        ),
+        (
+            START.replace("root", "rot"),
+            "FILE:5:1: [[web]] has no key rot; did you mean root?",
+        ),
+        (
+            START.replace("@/one\"\n", "@/none\"\n"),
+            "FILE:5:8: there is no folder @/none",
+        ),
+        (
+            START.replace(
+                "one.test.zone\"]",
+                "two.test.zone\"]\nzones-from = [\"@/*.no\"]",
+            ),
+            "FILE:8:15: no zone file matches @/*.no",
+        ),
+        (
+            format!("{START}[[web]]\nroot = \"@/two\"\n"),
+            "both have TCP port 80",
+        ),
+        (
+            START.replace(
+                "@/one\"\n",
+                "@/one\"\nerror-pages = [\"404=/a\", \"404=/b\"]\n",
+            ),
+            "contradict each other",
+        ),
+    ] {
+        rig.write(&config);
+        // The file is read again until it is right.
+        for _ in 0..2 {
+            let (succeeded, said) = rig.reload(&[]);
+            assert!(!succeeded && said.contains(message), "{said}");
+            assert!(said.contains("not reloaded"), "{said}");
+        }
+        assert!(rig.page().ends_with("one") && !rig.has_zone("two"));
+    }
+    rig.write(START);
+    assert_eq!(rig.reload_well(), None);
+    assert!(rig.page().ends_with("new"));
+    rig.server.stop();
+}
+
+#[test]
+fn content_outside_the_folders_of_the_start_is_named_and_nothing_changes() {
+    let rig = Rig::start(START);
+    let outside = folder();
+    add_content(outside.path(), "three");
+    let at = outside.path().display();
+    for (config, place) in [
+        (
+            START.replace("@/one\"", &format!("{at}/three\"")),
+            format!("FILE:5:8: the server may not read {at}/three: "),
+        ),
+        (
+            START
+                .replace("@/one\"", "@/two\"")
+                .replace("@/one.test", &format!("{at}/three.test")),
+            format!("FILE:7:10: the server may not read {at}/three.test.zone: "),
+        ),
+    ] {
+        rig.write(&config);
+        let (succeeded, said) = rig.reload(&[]);
+        assert!(!succeeded && said.contains(&place), "{said}");
+        assert!(said.contains("restart it"), "{said}");
+        assert!(rig.page().ends_with("one") && rig.has_zone("one"));
+    }
+    rig.server.stop();
+}
+
+#[test]
+fn a_site_with_an_error_keeps_its_old_options_until_it_can_be_loaded() {
+    let rig = Rig::start(START);
+    fs::remove_file(rig.content.path().join("two/index.html")).unwrap();
+    let changed = START.replace("@/one\"", "@/two\"");
+    rig.write(&changed.replace("one.test.zone\"", "one.test.zone\", \"@/two.test.zone\""));
+    let (succeeded, said) = rig.reload(&[]);
+    assert!(!succeeded && said.contains("@/two"), "{said}");
+    assert!(rig.page().ends_with("one") && rig.has_zone("two"));
+    add_content(rig.content.path(), "two");
+    assert_eq!(rig.reload_well(), None);
+    assert!(rig.page().ends_with("two"));
+    rig.server.stop();
+}
+
+#[test]
+fn sites_are_known_by_their_port_and_hosts() {
+    let two = "[[web]]\nroot = \"@/two\"\nhosts = [\"two.test\"]\n";
+    let rig = Rig::start(&format!("{two}{START}"));
+    // The other order of the sites does not matter.
+    let page = START.replace("@/one\"", "@/one\"\nheaders = [\"/* X-New: yes\"]");
+    rig.write(&format!("{page}{two}"));
+    assert_eq!(rig.reload_well(), None);
+    let page = rig.page();
+    assert!(page.ends_with("one") && page.contains("X-New"), "{page}");
+    rig.write(START);
+    let note = rig.reload_well().unwrap();
+    assert!(note.ends_with(": a removed [[web]] for @/two"), "{note}");
+    rig.server.stop();
+}
