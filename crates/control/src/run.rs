@@ -76,14 +76,14 @@ pub fn serve<P: Program, E: Into<StartError>>(
 
 /// Same as [`serve`], but a reload of all content first reads the configuration file again, if it has
 /// changed. `apply` gets what the file says, on the thread of [`Program::reload`]. It checks everything, and
-/// notes for the reload what the program takes over.
+/// notes for the reload what the program takes over. It returns what else needs a restart, for the operator.
 ///
 /// If the file has a mistake or if `apply` fails, nothing is reloaded. `apply` must then change nothing.
 pub fn serve_rereading<P: Program, E: Into<StartError>, T: FromArgMatches + Sync>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
     rereading: &Rereading<'_, T>,
-    apply: impl Fn(&P, &config::Reread<'_, T>) -> Result<(), StartError> + Sync,
+    apply: impl Fn(&P, &config::Reread<'_, T>) -> Result<Vec<String>, StartError> + Sync,
 ) -> ExitCode {
     serve_with(args, load, &|program: &P| {
         rereading.read(|reread| apply(program, reread))
@@ -147,13 +147,8 @@ impl Start<'_> {
         reread: &Reread<'_, P>,
         harmless: Harmless,
     ) -> Result<(), Error> {
-        let Self {
-            args,
-            plan,
-            helper,
-            runtime,
-            supervisor,
-        } = self;
+        let (args, plan, helper) = (self.args, &self.plan, &self.helper);
+        let (runtime, supervisor) = (&self.runtime, &self.supervisor);
         let privileges = &plan.privileges(table(program))?;
         // From here on, the first SIGINT or SIGTERM causes a graceful stop instead of killing the
         // process.
@@ -175,10 +170,8 @@ impl Start<'_> {
         let (events_in, events) = mpsc::channel(2 * published.len());
         thread::scope(|scope| {
             let tell = move |event| drop(events_in.try_send(event));
-            // On FreeBSD, a thread cannot drop its privileges alone.
-            let can_reload = cfg!(target_os = "linux") && program.can_reload();
             let start = || Reloader::start(scope, (program, reread), privileges, supervisor);
-            let reloader = can_reload.then(start).transpose()?;
+            let reloader = can_reload(program).then(start).transpose()?;
             let writers = Writers::start(scope, P::NAME, program.logs(), privileges)?;
             let reading = Reading::start(scope, P::NAME, readers(program), privileges)?;
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
@@ -216,6 +209,11 @@ impl Start<'_> {
             conclude::<P>(workers.outcome(), !watch.finish())
         })
     }
+}
+
+/// Returns true if there is a reload thread. On FreeBSD, a thread cannot drop its privileges alone.
+fn can_reload<P: Program>(program: &P) -> bool {
+    cfg!(target_os = "linux") && program.can_reload()
 }
 
 /// Returns the threads that read files for the workers. On FreeBSD, a thread cannot drop its

@@ -149,14 +149,14 @@ fn main() -> ExitCode {
             let applied = [&ZONE_OPTIONS[..], &["strict"]].concat();
             let applied = Applied {
                 options: &applied,
-                same_site: &[],
+                same_site: &[&[]],
             };
             let rereading = Rereading::new(&parsed, applied);
             control::serve_rereading(&serve.network, load, &rereading, |server, reread| {
                 if let Command::Serve(new) = &reread.shared().command {
                     server.check_next(&new.zones, new.strict)?.take();
                 }
-                Ok(())
+                Ok(Vec::new())
             })
         }
         Command::Check(args) => {

@@ -2,6 +2,7 @@
 
 mod reloading;
 mod rereading;
+mod source;
 mod tallies;
 
 use std::collections::hash_map::RandomState;
@@ -23,8 +24,8 @@ use nmio::Port;
 use nmio::device::{Device, MemoryPlan, Transport};
 use tcpip::Stack;
 
-use self::rereading::Given;
-pub use self::rereading::NextZones;
+pub use self::source::NextZones;
+use self::source::{Given, Source};
 use self::tallies::{tally_limits, tally_proofs};
 use crate::answers::Answers;
 use crate::compile::compile;
@@ -119,19 +120,6 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     inventory: Option<Arc<Inventory>>,
 }
 
-/// Where zones come from.
-#[derive(Debug)]
-struct Source {
-    /// The options that name the zones.
-    given: Mutex<Given>,
-    /// The options from the next reload on, if they have changed.
-    next: Mutex<Option<Given>>,
-    /// The zones as they were read last.
-    files: Mutex<ZoneFiles>,
-    /// The folders of the zone files, as they were at the start.
-    folders: ZoneFolders,
-}
-
 impl Namestorm {
     /// Same as [`load`](Self::load), for the zones that `zones` names. They can be reloaded: SIGHUP
     /// looks for the files of patterns again, and reads all zones.
@@ -156,12 +144,7 @@ impl Namestorm {
             notifier.note_change(&files, &files.without_zones());
         }
         let folders = ZoneFolders::of(specs.iter().map(|spec| &*spec.file));
-        let source = Source {
-            given: Mutex::new(Given { zones, strict }),
-            next: Mutex::default(),
-            files: Mutex::new(files),
-            folders,
-        };
+        let source = Source::new(Given { zones, strict }, files, folders);
         Ok(Self {
             source: Some(source),
             transfer_clients,
@@ -478,7 +461,7 @@ where
         let secrets: Vec<_> = self.defence.secrets().files().map(PathBuf::from).collect();
         let files = self.files.iter().chain(&secrets);
         let source = self.source.iter();
-        let searched = source.flat_map(|source| locked(&source.given).zones.folders());
+        let searched = source.flat_map(|source| source.given().zones.folders());
         let searched = searched.filter_map(|folder| folder.canonicalize().ok());
         let mut folders: Vec<_> = files.filter_map(folder).chain(searched).collect();
         folders.sort();

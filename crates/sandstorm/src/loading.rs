@@ -9,7 +9,6 @@ use crate::fields::FieldError;
 use crate::hosts::HostName;
 use crate::limits::Limits;
 use crate::load::{LoadError, Progress};
-use crate::part::Loading;
 use crate::settings::Settings;
 use crate::site::{NextSite, Site, Totals};
 
@@ -177,6 +176,18 @@ impl fmt::Display for OnePerLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|one| write!(f, "\n  {one}"))
     }
+}
+
+/// How a folder is loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct Loading {
+    pub(crate) folder: PathBuf,
+    pub(crate) limits: Limits,
+    /// Whether an entry that cannot be served is an error.
+    pub(crate) strict: bool,
+    /// The memory that the operator gives to the site, if it does not depend on the free memory.
+    pub(crate) memory: Option<u64>,
+    pub(crate) settings: Settings,
 }
 
 /// Loads the folder. What is probably a mistake causes a warning, or an error if `strict` is set.

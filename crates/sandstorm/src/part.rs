@@ -12,9 +12,8 @@ use crate::hosts::HostName;
 use crate::improving::Done;
 use crate::limits::Limits;
 use crate::load::RULES;
-use crate::loading::load_next;
+use crate::loading::{Loading, load_next};
 use crate::login::{Realm, RealmFile};
-use crate::settings::Settings;
 use crate::site::{NextSite, Site};
 use crate::tagging::Tagging;
 
@@ -33,22 +32,16 @@ pub(crate) struct Part {
     /// if another part has the same folder.
     name: &'static str,
     /// The hosts, or none for all hosts that no other part has.
-    hosts: Vec<HostName>,
+    hosts: Mutex<Vec<HostName>>,
+    /// The hosts from the next reload on, if they have changed.
+    next_hosts: Mutex<Option<Vec<HostName>>>,
     site: Mutex<Arc<Site>>,
     /// What improves the site, if the folder can be loaded again.
     improving: Option<Improving>,
 }
 
-/// How a folder is loaded.
-#[derive(Clone, Debug)]
-pub(crate) struct Loading {
-    pub(crate) folder: PathBuf,
-    pub(crate) limits: Limits,
-    /// Whether an entry that cannot be served is an error.
-    pub(crate) strict: bool,
-    /// The memory that the operator gives to the site, if it does not depend on the free memory.
-    pub(crate) memory: Option<u64>,
-    pub(crate) settings: Settings,
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets a text live as long as the process, as its parts do. There are few of them.
@@ -80,7 +73,8 @@ impl Part {
             number: 0,
             had_realms: !site.settings().realms.is_empty(),
             name: leaked(folder.display().to_string()),
-            hosts: Vec::new(),
+            hosts: Mutex::default(),
+            next_hosts: Mutex::default(),
             site: Mutex::new(site),
             improving: None,
         }
@@ -115,7 +109,7 @@ impl Part {
 
     /// How the folder was loaded last.
     pub(crate) fn loading(&self) -> MutexGuard<'_, Loading> {
-        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.loading)
     }
 
     /// Loads the folder in this way from the next time on, until that has succeeded.
@@ -124,7 +118,7 @@ impl Part {
     }
 
     fn next(&self) -> MutexGuard<'_, Option<Loading>> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.next)
     }
 
     /// The folder, and another one from which the next reload loads the site.
@@ -135,21 +129,37 @@ impl Part {
         std::iter::once(now).chain(next).collect()
     }
 
-    pub(crate) fn set_hosts(&mut self, hosts: &[HostName]) {
-        self.hosts = hosts.to_vec();
+    pub(crate) fn set_hosts(&self, hosts: &[HostName]) {
+        *locked(&self.hosts) = hosts.to_vec();
     }
 
-    pub(crate) fn hosts(&self) -> &[HostName] {
-        &self.hosts
+    pub(crate) fn hosts(&self) -> Vec<HostName> {
+        locked(&self.hosts).clone()
+    }
+
+    /// Serves the site for these hosts from the next reload on.
+    pub(crate) fn set_next_hosts(&self, hosts: Vec<HostName>) {
+        *locked(&self.next_hosts) = Some(hosts);
+    }
+
+    /// Serves the site for its next hosts from now on. Returns true if they differ from those before.
+    pub(crate) fn change_hosts(&self) -> bool {
+        let Some(next) = locked(&self.next_hosts).take() else {
+            return false;
+        };
+        let mut hosts = locked(&self.hosts);
+        let differ = *hosts != next;
+        *hosts = next;
+        differ
     }
 
     /// The newest site.
     pub(crate) fn site(&self) -> Arc<Site> {
-        Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&locked(&self.site))
     }
 
     pub(crate) fn set_site(&self, site: &Arc<Site>) {
-        *self.site.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(site);
+        *locked(&self.site) = Arc::clone(site);
     }
 
     pub(crate) fn set_name(&mut self, name: String) {
@@ -212,7 +222,8 @@ impl Part {
             0 => String::new(),
             n => format!(" (hidden entries left out: {})", report::count(n)),
         };
-        let hosts: Vec<_> = self.hosts.iter().map(HostName::to_string).collect();
+        let hosts = self.hosts();
+        let hosts: Vec<_> = hosts.iter().map(HostName::to_string).collect();
         let hosts = match &*hosts {
             [] => String::new(),
             hosts => format!(", for {}", hosts.join(", ")),

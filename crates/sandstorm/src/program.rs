@@ -1,6 +1,7 @@
 //! Runs the web server as a `control` program.
 
 mod choosing;
+mod reloading;
 mod rereading;
 mod site_tallies;
 mod tallies;
@@ -21,7 +22,6 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
-pub use self::rereading::NextSites;
 use self::tallies::{tally_disk, tally_logins};
 use crate::access_log::{AccessLogArgs, AccessLogs};
 use crate::app::{App, SiteOnly};
@@ -195,7 +195,7 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     /// Serves the site only for these hosts. Requests for other hosts get status 421.
     #[must_use]
     pub fn with_hosts(mut self, hosts: &[HostName]) -> Self {
-        for part in &mut self.parts {
+        for part in &self.parts {
             part.set_hosts(hosts);
         }
         self.set_site();
@@ -319,10 +319,17 @@ impl<A, F, C> Sandstorm<A, F, C> {
     fn change_part(&self, index: usize, next: NextSite) -> Arc<NextSite> {
         let old = self.site();
         self.parts[index].set_site(&next.site);
-        let next = match old.by_host() {
-            None => next,
-            Some(_) => old.next_by_hosts(&members(&self.parts, &self.redirecting), index, &next),
+        let next = if old.by_host().is_some() {
+            let members = members(&self.parts, &self.redirecting);
+            old.next_by_hosts(&members, Some((index, &next)))
+        } else {
+            next
         };
+        self.change_site(&old, next)
+    }
+
+    /// Hands a site that takes over from `old` to the workers, and waits until all have it.
+    fn change_site(&self, old: &Site, next: NextSite) -> Arc<NextSite> {
         let next = Arc::new(next);
         let change = || *locked(&self.site.0) = Arc::clone(&next.site);
         hand_over(&self.handover, &next, change);
@@ -330,29 +337,6 @@ impl<A, F, C> Sandstorm<A, F, C> {
         let replies = replies.map(|index| Arc::clone(old.replies()[*index as usize].bytes()));
         locked(&self.leaving).extend(replies);
         next
-    }
-
-    /// Loads the folder of the part with this number again. Returns what has changed, for the operator.
-    fn reload_part(&self, index: usize) -> Result<String, StartError> {
-        let taken = self.sending.get().map_or(0, |one| one.taken_from(index));
-        let next = self.parts[index].load_next(taken)?;
-        let site = Arc::clone(&next.site);
-        let (new, gone) = (next.added(), next.leaving.len() as u64);
-        self.change_part(index, next);
-        let totals = site.totals();
-        let changes = match (new, gone) {
-            (0, 0) => "nothing has changed".to_owned(),
-            (new, gone) => format!(
-                "{} of {} responses are new, {} are gone",
-                report::count(new),
-                report::count(totals.replies),
-                report::count(gone),
-            ),
-        };
-        let files = report::counted(totals.files, "file");
-        let size = report::bytes(totals.content_bytes);
-        let deviations = totals.deviations();
-        Ok(format!("{files}, {size}; {changes}{deviations}"))
     }
 
     /// The memory of the site, if not all files have to be in memory.
@@ -392,7 +376,7 @@ fn together(parts: &[Part], redirecting: &[Redirecting]) -> Arc<Site> {
 /// Returns the sites for different hosts. Those with a folder come first.
 fn members(parts: &[Part], redirecting: &[Redirecting]) -> Vec<HostedSite> {
     let member = |part: &Part| HostedSite {
-        hosts: part.hosts().to_vec(),
+        hosts: part.hosts(),
         site: part.site(),
     };
     let redirecting = redirecting.iter().map(|one| one.site.clone());
@@ -534,15 +518,7 @@ where
     }
 
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
-        if self.parts.len() == 1 {
-            return self.reload_part(0).map(Reloaded::from);
-        }
-        let parts = self.parts.iter().enumerate();
-        let meant = parts.filter(|(_, part)| only.is_none_or(|name| part.is_named(name)));
-        Reloaded::of_all(meant.map(|(index, part)| {
-            let outcome = self.reload_part(index);
-            (part.name(), outcome.map(Reloaded::from))
-        }))
+        self.reload_all(only)
     }
 
     /// Frees the bytes of responses that no connection sends any more. A worker must not wait while the
@@ -625,8 +601,8 @@ where
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
         let path = self.site().some_path();
-        let host = self.parts[0].hosts().first();
-        let host = host.map_or_else(String::new, |host| {
+        let hosts = self.parts[0].hosts();
+        let host = hosts.first().map_or_else(String::new, |host| {
             format!("-H 'Host: {}' ", host.example())
         });
         at.authority(HTTP_PORT)

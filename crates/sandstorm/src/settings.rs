@@ -73,8 +73,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether the responses of a file are the same with these settings, as far as no rules for fields and no
-    /// key of tags are concerned, and whether the same files are in memory.
+    /// Whether a file has the same responses with both settings, and the same place in memory or on the disk.
+    /// Rules for fields and the key of tags do not count.
     pub(crate) fn makes_files_of(&self, other: &Self) -> bool {
         let budget = |settings: &Self| settings.memory.map(MemoryBudget::bytes);
         self.fields == other.fields

@@ -19,9 +19,8 @@ use crate::fields::Fields;
 use crate::hosts::HostName;
 use crate::limits::Limits;
 use crate::load::LoadError;
-use crate::loading::{GivenOption, NotLoaded, load};
+use crate::loading::{GivenOption, Loading, NotLoaded, load};
 use crate::memory_budget::MemoryBudget;
-use crate::part::Loading;
 use crate::prepared::Replies;
 use crate::program::{MakeSiteOnly, Sandstorm};
 use crate::redirect_host::RedirectHost;
@@ -40,8 +39,9 @@ const DEFAULT_MEMORY: u64 = 1 << 30;
 
 /// Identifiers of the options of a site that a running server takes over from a changed configuration file.
 /// `root` is the folder.
-pub const APPLIED: [&str; 16] = [
+pub const APPLIED: [&str; 17] = [
     "root",
+    "hosts",
     "strict",
     "max_files",
     "memory",
@@ -59,8 +59,13 @@ pub const APPLIED: [&str; 16] = [
     "hidden_files",
 ];
 
-/// Identifiers of the options by which a site is the same in two versions of a configuration file.
-pub const SAME_SITE: [&str; 3] = ["port", "web_addresses", "hosts"];
+/// Identifiers of the options by which a site is the same in two versions of a configuration file: in each
+/// list all of them.
+pub const SAME_SITE: [&[&str]; 3] = [
+    &["port", "web_addresses", "root", "hosts"],
+    &["port", "web_addresses", "root"],
+    &["port", "web_addresses", "hosts"],
+];
 
 /// The options for loading a folder and sending its files, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug)]

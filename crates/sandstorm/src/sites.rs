@@ -10,7 +10,8 @@ use crate::access_log::AccessLogArgs;
 use crate::app::SiteOnly;
 use crate::hosts::HostName;
 use crate::loading::NotLoaded;
-use crate::program::{MakeSiteOnly, NextSites, Sandstorm};
+use crate::next_sites::NextSites;
+use crate::program::{MakeSiteOnly, Sandstorm};
 use crate::site_options::SiteSource;
 
 /// The program that serves sites without an application.

@@ -145,11 +145,12 @@ impl Named for Storm {
 /// The web server and the DNS server.
 type Servers<C> = Both<Storm, Sites<C>, Namestorm>;
 
-/// Checks what a changed configuration file says, and takes over what a reload can apply.
+/// Checks what a changed configuration file says, and takes over what a reload can apply. Returns what needs
+/// a restart.
 fn take_over<C: CongestionControl>(
     servers: &Servers<C>,
     reread: &Reread<'_, Cli>,
-) -> Result<(), StartError> {
+) -> Result<Vec<String>, StartError> {
     let (web, zones) = servers.programs();
     let sites: Vec<_> = reread.sites().filter_map(Cli::site).collect();
     same_congestion(sites.iter().map(|site| site.congestion))?;
@@ -159,8 +160,7 @@ fn take_over<C: CongestionControl>(
     if let Some(dns) = reread.shared().site() {
         zones.check_next(&dns.zones, dns.dns_strict)?.take();
     }
-    sites.take();
-    Ok(())
+    Ok(sites.take())
 }
 
 impl Serve {

@@ -91,8 +91,15 @@ impl Rig {
 
     /// Returns the head and the body of the page.
     fn page(&self) -> String {
+        self.page_of("none.test")
+    }
+
+    /// Returns the head and the body of the page of a host.
+    fn page_of(&self, host: &str) -> String {
         let url = format!("http://{}/", self.server.addresses[0]);
-        self.server.beside(|| run("curl", &["-sSi", &url])).1
+        let field = format!("Host: {host}");
+        let words = ["-sSi", "-H", &field, &url];
+        self.server.beside(|| run("curl", &words)).1
     }
 
     fn has_zone(&self, name: &str) -> bool {
@@ -283,17 +290,43 @@ fn a_site_with_an_error_keeps_its_old_options_until_it_can_be_loaded() {
 }
 
 #[test]
-fn sites_are_known_by_their_port_and_hosts() {
+fn sites_are_known_by_their_port_and_their_hosts_or_folder() {
     let two = "[[web]]\nroot = \"@/two\"\nhosts = [\"two.test\"]\n";
     let rig = Rig::start(&format!("{two}{START}"));
     // The other order of the sites does not matter.
-    let page = START.replace("@/one\"", "@/one\"\nheaders = [\"/* X-New: yes\"]");
-    rig.write(&format!("{page}{two}"));
+    let other = START.replace("@/one\"", "@/one\"\nheaders = [\"/* X-New: yes\"]");
+    rig.write(&format!("{other}{two}"));
     assert_eq!(rig.reload_well(), None);
     let page = rig.page();
     assert!(page.ends_with("one") && page.contains("X-New"), "{page}");
-    rig.write(START);
+    // A site gets a further host, and then the one for all others changes.
+    assert!(rig.page_of("new.test").ends_with("one"));
+    let hosts = two.replace("[\"two", "[\"new.test\", \"two");
+    rig.write(&format!("{START}{hosts}"));
+    let (succeeded, said) = rig.reload(&[]);
+    assert!(succeeded && !said.contains("restart"), "{said}");
+    assert!(said.contains("hosts have changed; "), "{said}");
+    assert!(rig.page_of("new.test").ends_with("two"));
+    assert!(rig.page().ends_with("one"));
+    let hosts = START.replace("@/one\"", "@/one\"\nhosts = [\"one.test\"]");
+    rig.write(&format!("{hosts}[[web]]\nroot = \"@/two\"\n"));
+    assert_eq!(rig.reload_well(), None);
+    assert!(rig.page().ends_with("two"));
+    assert!(rig.page_of("one.test").ends_with("one"));
+    rig.write(&hosts);
     let note = rig.reload_well().unwrap();
     assert!(note.ends_with(": a removed [[web]] for @/two"), "{note}");
+    rig.server.stop();
+}
+
+#[test]
+fn a_single_site_without_hosts_needs_a_restart_for_hosts() {
+    let rig = Rig::start(START);
+    let hosts = "@/one\"\nhosts = [\"one.test\"]\nheaders = [\"/* X-New: yes\"]";
+    rig.write(&START.replace("@/one\"", hosts));
+    let note = "restart the server to use what else has changed: hosts of @/one (FILE:5:8)";
+    assert_eq!(rig.reload_well().as_deref(), Some(note));
+    let page = rig.page();
+    assert!(page.ends_with("one") && page.contains("X-New"), "{page}");
     rig.server.stop();
 }

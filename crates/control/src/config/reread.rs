@@ -19,9 +19,9 @@ use crate::error::StartError;
 pub struct Applied<'a> {
     /// Identifiers of these options.
     pub options: &'a [&'a str],
-    /// Identifiers of the options by which a site is the same in both versions of the file, such as its
-    /// port. They must not be among `options`.
-    pub same_site: &'a [&'a str],
+    /// Identifiers of options such as the port. A site is the same in both versions of the file if all
+    /// options of a list are. The first list that fits counts.
+    pub same_site: &'a [&'a [&'a str]],
 }
 
 /// Reads the configuration file of a running server again.
@@ -76,7 +76,7 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
     /// If the file has mistakes, or if `apply` fails. The file then counts as not read.
     pub(crate) fn read(
         &self,
-        apply: impl FnOnce(&Reread<'_, T>) -> Result<(), StartError>,
+        apply: impl FnOnce(&Reread<'_, T>) -> Result<Vec<String>, StartError>,
     ) -> Result<Option<String>, StartError> {
         let mut restart = self.restart.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = changed_file() else {
@@ -93,16 +93,19 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
             }
             Err(Wrong::CommandLine(error)) => return Err(first_line(&error).into()),
         };
-        let (before, changes) = self.compare(&parsed);
+        let (before, mut changes) = self.compare(&parsed);
         let kept = origin::remember(parsed.sites().map(|site| &site.origins), false);
         let applied = apply(&Reread {
             parsed: &parsed,
             before,
         });
-        if let Err(error) = applied {
-            let message = with_places(&error.to_string());
-            origin::keep(kept);
-            return Err(message.into());
+        match applied {
+            Ok(others) => changes.extend(others),
+            Err(error) => {
+                let message = with_places(&error.to_string());
+                origin::keep(kept);
+                return Err(message.into());
+            }
         }
         *restart = (!changes.is_empty()).then(|| {
             let changes = changes.join(", ");
@@ -118,14 +121,7 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
         let mut changes = changed_keys(of_all, |key| key.section.is_site || self.is_applied(key));
         let olds: Vec<_> = self.parsed.sites().map(|site| &site.origins).collect();
         let news: Vec<_> = new.sites().map(|site| &site.origins).collect();
-        let is_same = |old: &Origins, new: &Origins| {
-            let mut ids = self.applied.same_site.iter();
-            ids.all(|id| old.texts(id) == new.texts(id))
-        };
-        let before: Vec<_> = news
-            .iter()
-            .map(|new| olds.iter().position(|old| is_same(old, new)))
-            .collect();
+        let before = self.numbers_before(&olds, &news);
         let mut others = (0..olds.len()).filter(|number| !before.contains(&Some(*number)));
         for (new, before) in news.iter().zip(&before) {
             let other = || others.next();
@@ -140,6 +136,24 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
         }
         changes.extend(others.map(|number| format!("a removed {}", olds[number].site())));
         (before, changes)
+    }
+
+    /// Returns the number that each new site had among the old ones, if there is the same site.
+    fn numbers_before(&self, olds: &[&Origins], news: &[&Origins]) -> Vec<Option<usize>> {
+        let mut before = vec![None; news.len()];
+        for list in self.applied.same_site {
+            for (at, new) in news.iter().enumerate() {
+                let is_same = |old: usize| {
+                    let mut ids = list.iter();
+                    !before.contains(&Some(old))
+                        && ids.all(|id| olds[old].texts(id) == new.texts(id))
+                };
+                if before[at].is_none() {
+                    before[at] = (0..olds.len()).find(|old| is_same(*old));
+                }
+            }
+        }
+        before
     }
 
     fn is_applied(&self, key: &Key<'_>) -> bool {

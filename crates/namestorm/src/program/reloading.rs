@@ -6,8 +6,8 @@ use std::sync::Arc;
 use control::report::{count, counted};
 use control::{Named, NewWorker, Reloaded, StartError};
 
-use super::rereading::Given;
-use super::{LoadError, Namestorm, Source, locked};
+use super::source::{Given, Source};
+use super::{LoadError, Namestorm, locked};
 use crate::defence::both_reloaded;
 use crate::hook::Hook;
 use crate::name::Name;
@@ -56,7 +56,7 @@ where
         };
         // A reload of one zone changes nothing else, so it does not use other options.
         let given = match only {
-            Some(_) => locked(&source.given).clone(),
+            Some(_) => source.given(),
             None => source.newest(),
         };
         let files = self.read_again(&given, &known, apex.as_deref())?;

@@ -5,45 +5,10 @@ use std::path::{Path, PathBuf};
 
 use control::{StartError, config};
 
-use super::{Namestorm, Source, locked};
+use super::source::{Given, NextZones};
+use super::{Namestorm, locked};
 use crate::zone_args::{NoZones, ZoneArgs};
 use crate::zone_folders::RealPaths;
-
-/// The options that name zones, and say what happens if one is wrong.
-#[derive(Clone, Debug)]
-pub(super) struct Given {
-    pub(super) zones: ZoneArgs,
-    /// Whether a reload fails if a zone has errors or is given twice.
-    pub(super) strict: bool,
-}
-
-/// Other options for zones, which were checked.
-#[derive(Debug)]
-pub struct NextZones<'p> {
-    source: &'p Source,
-    given: Given,
-}
-
-impl NextZones<'_> {
-    /// Lets the next reload of all zones use these options. If it fails, the one after it uses them.
-    pub fn take(self) {
-        *locked(&self.source.next) = Some(self.given);
-    }
-}
-
-impl Source {
-    /// Returns the newest options, which no reload may have used yet.
-    pub(super) fn newest(&self) -> Given {
-        let next = locked(&self.next).clone();
-        next.unwrap_or_else(|| locked(&self.given).clone())
-    }
-
-    /// Notes the options that a reload has used.
-    pub(super) fn note_used(&self, given: Given) {
-        *locked(&self.given) = given;
-        *locked(&self.next) = None;
-    }
-}
 
 impl<H, F> Namestorm<H, F> {
     /// Checks other options for zones. Only those that name zones and patterns are used, and `strict`.
@@ -77,6 +42,6 @@ impl<H, F> Namestorm<H, F> {
             zones: zones.clone(),
             strict,
         };
-        Ok(NextZones { source, given })
+        Ok(NextZones::new(source, given))
     }
 }

@@ -2,27 +2,9 @@
 
 use control::{StartError, config};
 
-use super::Sandstorm;
-use crate::part::{Loading, Part};
+use super::{Sandstorm, members};
+use crate::next_sites::{NextPart, NextSites};
 use crate::site_options::SiteSource;
-
-/// Other options of sites, which were checked.
-#[derive(Debug, Default)]
-pub struct NextSites<'p>(Vec<(&'p Part, Loading)>);
-
-impl NextSites<'_> {
-    /// Lets the next reload of each site use its options. If it fails, the one after it uses them.
-    pub fn take(self) {
-        for (part, next) in self.0 {
-            part.set_next(next);
-        }
-    }
-
-    /// Adds the options of further sites.
-    pub(crate) fn extend(&mut self, others: Self) {
-        self.0.extend(others.0);
-    }
-}
 
 impl<A, F, C> Sandstorm<A, F, C> {
     /// Checks other options for the sites of this program. `sources` has all sites, each with its number at
@@ -52,8 +34,31 @@ impl<A, F, C> Sandstorm<A, F, C> {
                 )
                 .into());
             }
-            all.0.push((part, next));
+            let mut hosts = source.hosts().to_vec();
+            // Without hosts, the workers look for none, and count and log for a single site.
+            if hosts != part.hosts() && self.site().by_host().is_none() {
+                all.restart
+                    .push(format!("hosts of {}", source.with_place()));
+                hosts = part.hosts();
+            }
+            all.sites.push(NextPart {
+                part,
+                loading: next,
+                hosts,
+            });
         }
         Ok(all)
+    }
+
+    /// Lets hosts lead to the sites that are to be served for them from now on. Returns true if some hosts
+    /// have changed.
+    pub(super) fn change_hosts(&self) -> bool {
+        let changed = self.parts.iter().filter(|part| part.change_hosts()).count();
+        if changed > 0 {
+            let old = self.site();
+            let next = old.next_by_hosts(&members(&self.parts, &self.redirecting), None);
+            self.change_site(&old, next);
+        }
+        changed > 0
     }
 }

@@ -98,33 +98,28 @@ impl Site {
         site
     }
 
-    /// Makes a site that takes over from this one, after one of its sites has changed. `members` are
-    /// the sites from now on. `next` takes over from the site with the number `changed`.
+    /// Makes a site that takes over from this one. `members` are the sites from now on. If one of them has
+    /// changed, `changed` has its number, and what takes over from it.
     pub(crate) fn next_by_hosts(
         &self,
         members: &[HostedSite],
-        changed: usize,
-        next: &NextSite,
+        changed: Option<(usize, &NextSite)>,
     ) -> NextSite {
-        let site = Self::by_hosts(members);
+        let mut site = Self::by_hosts(members);
         let firsts = |site: &Self| -> Vec<u32> {
             let sites = site.by_host.iter().flat_map(|one| &one.sites);
             sites.map(|(_, first)| *first).collect()
         };
         let old_firsts = firsts(self);
-        // The replies of no site are copies of those of one member.
-        let shared = 0..SHARED_REPLIES as u32;
-        let mut origins: Vec<u32> = shared.clone().collect();
-        if usual_member(members) == changed {
-            let of_next = next.origins[..SHARED_REPLIES].iter().copied();
-            let known = |origin: u32| {
-                if shared.contains(&origin) {
-                    origin
-                } else {
-                    NEW
-                }
-            };
-            origins = of_next.map(known).collect();
+        // The replies of no site are copies of those of one member, perhaps of another one than before.
+        let mut origins: Vec<u32> = Vec::new();
+        for (index, reply) in site.replies[..SHARED_REPLIES].iter_mut().enumerate() {
+            let known = &self.replies[index];
+            let is_equal = reply.bytes() == known.bytes();
+            origins.push(if is_equal { index as u32 } else { NEW });
+            if is_equal {
+                reply.clone_from(known);
+            }
         }
         for (index, member) in members.iter().enumerate() {
             let old_first = old_firsts[index];
@@ -135,10 +130,11 @@ impl Site {
                     old_first + origin
                 }
             };
-            if index == changed {
-                origins.extend(next.origins.iter().map(|origin| moved(*origin)));
-            } else {
-                origins.extend((0..member.site.replies.len() as u32).map(moved));
+            match changed {
+                Some((number, next)) if number == index => {
+                    origins.extend(next.origins.iter().map(|origin| moved(*origin)));
+                }
+                _ => origins.extend((0..member.site.replies.len() as u32).map(moved)),
             }
         }
         NextSite::new(Arc::new(site), origins.into(), self.replies.len())
@@ -184,11 +180,40 @@ mod tests {
         assert_eq!(shown(&old), "first");
         let next = site("new").build_next(&first);
         let members = [member(Some("a"), &next.site), member(Some("b"), &other)];
-        let all = old.next_by_hosts(&members, 0, &next);
+        let all = old.next_by_hosts(&members, Some((0, &next)));
         assert_eq!(shown(&all.site), "new");
         let at = Site::shared(Status::MisdirectedRequest, false).0;
         assert_eq!(all.origins[at as usize], NEW);
         assert!(all.leaving.contains(&at));
+    }
+
+    #[test]
+    fn other_hosts_change_only_the_replies_of_no_site() {
+        let site = |text: &str| {
+            let mut settings = Settings::default();
+            settings.add_error_page(Status::MisdirectedRequest, b"/page");
+            let builder = Builder::with_settings(UNIX_EPOCH, &Arc::new(settings));
+            Arc::new(builder.file(b"/page", UNIX_EPOCH, text.as_bytes()).build())
+        };
+        let sites = [site("first"), site("other")];
+        let members = |hosts: [&[&str]; 2]| -> Vec<HostedSite> {
+            let member = |(hosts, site): (&[&str], &Arc<Site>)| HostedSite {
+                hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
+                site: Arc::clone(site),
+            };
+            hosts.into_iter().zip(&sites).map(member).collect()
+        };
+        let old = Site::by_hosts(&members([&["a"], &["b"]]));
+        let next = old.next_by_hosts(&members([&["b"], &["a", "c"]]), None);
+        assert_eq!((next.added(), next.leaving.len()), (0, 0));
+        let found = |host: &[u8]| next.site.by_host().unwrap().find(host).unwrap().1;
+        assert!(found(b"a") == found(b"c") && found(b"b") < found(b"a"));
+        // The pages for requests of no site are now those of the second site.
+        let next = old.next_by_hosts(&members([&["a"], &[]]), None);
+        let at = Site::shared(Status::MisdirectedRequest, false).0;
+        assert_eq!(next.origins[at as usize], NEW);
+        assert!(next.site.replies()[at as usize].bytes().ends_with(b"other"));
+        assert_eq!(next.added(), next.leaving.len() as u64);
     }
 
     #[test]
@@ -226,7 +251,7 @@ mod tests {
         let old = Site::by_hosts(&[member("a", &a), member("b", &b), member("c", &c)]);
         let next = site(&["new", "b", "more"]).build_next(&b);
         let members = [member("a", &a), member("b", &next.site), member("c", &c)];
-        let all = old.next_by_hosts(&members, 1, &next);
+        let all = old.next_by_hosts(&members, Some((1, &next)));
         assert_eq!(all.origins.len(), all.site.replies().len());
         for (reply, origin) in all.site.replies().iter().zip(&all.origins) {
             if *origin != NEW {
