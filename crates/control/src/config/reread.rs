@@ -83,7 +83,7 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
             return Ok(restart.clone());
         };
         if is_forbidden(&file) {
-            let why = "but the server's user cannot read it; restart the server to use it";
+            let why = "but the server may not read it; restart the server to use it";
             return Ok(Some(format!("{} has changed, {why}", file.display())));
         }
         let parsed = match self.parsed.line.parse() {
