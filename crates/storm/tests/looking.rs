@@ -349,7 +349,7 @@ fn a_trace_of_a_server_that_does_not_answer_can_be_ended() {
     // The server sends the beginning of a capture, and accepts no other connection.
     let (mut asked, _) = server.accept().unwrap();
     assert!(asked.read(&mut [0; 1_000]).unwrap() > 0);
-    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let head = "HTTP/1.1 200 OK\r\nTrace-Number: 7\r\nTransfer-Encoding: chunked\r\n\r\n";
     let begin = "4\r\n\n\r\r\n\r\n";
     asked
         .write_all((head.to_owned() + begin).as_bytes())
@@ -372,4 +372,8 @@ fn a_trace_of_a_server_that_does_not_answer_can_be_ended() {
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.contains("has not answered for 5 s"), "{said}");
+    // The command has asked for the end of its own trace only.
+    let mut asked = [0; 24];
+    server.accept().unwrap().0.read_exact(&mut asked).unwrap();
+    assert_eq!(&asked, b"DELETE /trace?number=7 H");
 }

@@ -35,7 +35,7 @@ impl SocketArgs {
             has_ended: false,
         };
         let take = |bytes: &[u8]| printer.take(bytes);
-        let answer = read(&socket, Method::GET, target, Wait::Briefly, take);
+        let answer = read(&socket, Method::GET, target, Wait::Briefly, |_| {}, take);
         match runtime()?.block_on(answer) {
             Ok(ending) if ending.code == StatusCode::OK && printer.has_ended => Ok(()),
             Ok(ending) if ending.code == StatusCode::OK || !ending.is_whole => Err(cut(&socket)),

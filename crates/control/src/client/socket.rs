@@ -79,7 +79,7 @@ pub(super) fn ask(
             body.extend_from_slice(bytes);
             Ok(())
         };
-        let ending = read(socket, method, target, wait, take).await?;
+        let ending = read(socket, method, target, wait, |_| {}, take).await?;
         if !ending.is_whole {
             return Err(cut(socket));
         }
@@ -87,13 +87,14 @@ pub(super) fn ask(
     })
 }
 
-/// Sends a request through a control socket, and passes the body of the answer to `take`, piece by
-/// piece. An error of `take` ends the connection.
+/// Sends a request through a control socket. Passes the fields of the answer to `begin`, and then its body
+/// to `take`, piece by piece. An error of `take` ends the connection.
 pub(super) async fn read(
     socket: &Path,
     method: Method,
     target: &str,
     wait: Wait,
+    begin: impl FnOnce(&HeaderMap),
     mut take: impl FnMut(&[u8]) -> Result<(), String>,
 ) -> Result<Ending, String> {
     let failed = |error: &dyn std::error::Error| {
@@ -120,6 +121,7 @@ pub(super) async fn read(
         let begins_at_once = wait != Wait::AsLongAsItTakes;
         let answer = limited(begins_at_once, answer).await.ok_or_else(late)?;
         let mut answer: Response<Incoming> = answer.map_err(|_| cut(socket))?;
+        begin(answer.headers());
         let mut ending = Ending {
             code: answer.status(),
             trailers: HeaderMap::new(),

@@ -2,21 +2,26 @@
 
 use std::fmt::{self, Write as _};
 use std::fs::File;
+use std::future::pending;
 use std::io::{self, IsTerminal as _, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use hyper::{HeaderMap, Method, StatusCode};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::ctrl_c;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::socket::{SocketArgs, Wait, cut, read, runtime};
 use crate::args::host_address;
 use crate::report;
-use crate::trace::session::{DROPPED, MAX_SECONDS, MAX_SNAP, MIN_SNAP, PACKETS, STALLED};
-use crate::units::{number, seconds, size};
+use crate::trace::session::{DROPPED, MAX_SECONDS, MAX_SNAP, MIN_SNAP, NUMBER, PACKETS, STALLED};
+use crate::units::{self, seconds, size};
 
 /// The options of `trace`.
 #[derive(Args, Clone, Debug)]
@@ -31,7 +36,7 @@ pub struct TraceArgs {
     out: Option<PathBuf>,
 
     /// End the trace after this number of packets.
-    #[arg(long, value_name = "N", value_parser = number::<u64>(1..=u64::MAX))]
+    #[arg(long, value_name = "N", value_parser = units::number::<u64>(1..=u64::MAX))]
     count: Option<u64>,
 
     /// End the trace after this time, in seconds or with a unit, such as `2min`.
@@ -68,9 +73,15 @@ impl TraceArgs {
                 let _ = write!(target, "&{name}={value}");
             }
         }
-        obey_signals(program, &socket)?;
+        let (sender, receiver) = oneshot::channel();
+        obey_signals(program, &socket, receiver)?;
+        let begin = |fields: &HeaderMap| {
+            if let Some(number) = number(fields, NUMBER) {
+                let _ = sender.send(number);
+            }
+        };
         let take = |bytes: &[u8]| output.take(bytes);
-        let trace = read(&socket, Method::GET, &target, Wait::ForPauses, take);
+        let trace = read(&socket, Method::GET, &target, Wait::ForPauses, begin, take);
         match runtime()?.block_on(trace) {
             Ok(ending) if !ending.is_whole && output.open.is_none() => Err(cut(&socket)),
             Ok(ending) if ending.code == StatusCode::OK => {
@@ -98,24 +109,28 @@ impl TraceArgs {
 ///
 /// Whatever reads the capture may take nothing for a while, and the command's thread then waits in a
 /// write. Therefore another thread obeys the signals.
-fn obey_signals(program: &str, socket: &Path) -> Result<(), String> {
+fn obey_signals(
+    program: &str,
+    socket: &Path,
+    number: oneshot::Receiver<u64>,
+) -> Result<(), String> {
     let (program, socket) = (program.to_owned(), socket.to_owned());
     let runtime = runtime()?;
-    let inside = runtime.enter();
-    let interrupts = signal(SignalKind::interrupt());
-    let mut interrupts = interrupts.map_err(|error| format!("cannot wait for Ctrl-C: {error}"))?;
-    drop(inside);
     let obey = move || {
-        let why = runtime.block_on(async {
-            interrupts.recv().await;
-            tokio::select! {
-                error = stop(&socket) => error,
-                _ = interrupts.recv() => INTERRUPTED.to_owned(),
-            }
-        });
-        eprintln!("{program}: {why}");
-        // The other thread may never come back from its write.
-        std::process::exit(1);
+        runtime.block_on(async move {
+            let why = match ctrl_c().await {
+                Ok(()) => tokio::select! {
+                    error = stop(&socket, number) => error,
+                    _ = ctrl_c() => INTERRUPTED.to_owned(),
+                },
+                Err(error) => format!("cannot wait for Ctrl-C: {error}"),
+            };
+            // Standard error may be the same pipe as the capture's.
+            let told = spawn_blocking(move || eprintln!("{program}: {why}"));
+            let _ = timeout(LAST_WORDS, told).await;
+            // The other thread may never come back from its write.
+            std::process::exit(1)
+        })
     };
     let spawned = thread::Builder::new().name("signals".into()).spawn(obey);
     spawned.map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -124,34 +139,43 @@ fn obey_signals(program: &str, socket: &Path) -> Result<(), String> {
 
 /// The error after a second Ctrl-C.
 const INTERRUPTED: &str = "ended before the capture was complete; its last packets are missing";
+/// Maximum time in which the command writes its last message.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// Ends the trace. Returns an error if the server does not answer, and otherwise waits for ever.
-async fn stop(socket: &Path) -> String {
-    match read(socket, Method::DELETE, "/trace", Wait::Briefly, |_| Ok(())).await {
-        Ok(_) => std::future::pending().await,
+/// Ends the trace with this number, as soon as it is known. Returns an error if the server does not answer,
+/// and otherwise waits for ever.
+async fn stop(socket: &Path, number: oneshot::Receiver<u64>) -> String {
+    let Ok(number) = number.await else {
+        return pending().await;
+    };
+    let target = format!("/trace?number={number}");
+    let (begin, take) = (|_: &HeaderMap| {}, |_: &[u8]| Ok(()));
+    match read(socket, Method::DELETE, &target, Wait::Briefly, begin, take).await {
+        Ok(_) => pending().await,
         Err(error) => error,
     }
+}
+
+/// Returns the number in a field of an answer.
+fn number(fields: &HeaderMap, name: &str) -> Option<u64> {
+    fields.get(name)?.to_str().ok()?.parse().ok()
 }
 
 /// How many packets a trace has.
 struct Summary {
     packets: u64,
     dropped: u64,
-    /// The time in seconds in which the capture was not read, if the trace ended for this reason.
+    /// The time in seconds for which the server has waited, if it cut the trace short for this reason.
     stalled: Option<u64>,
 }
 
 impl Summary {
     /// Reads the fields behind a trace. Returns `None` if the server ended before it had sent them.
     fn of(trailers: &HeaderMap) -> Option<Self> {
-        let number = |name| {
-            let value = trailers.get(name)?.to_str().ok()?;
-            value.parse::<u64>().ok()
-        };
         Some(Self {
-            packets: number(PACKETS)?,
-            dropped: number(DROPPED)?,
-            stalled: number(STALLED),
+            packets: number(trailers, PACKETS)?,
+            dropped: number(trailers, DROPPED)?,
+            stalled: number(trailers, STALLED),
         })
     }
 
@@ -173,7 +197,7 @@ impl fmt::Display for Summary {
                 let dropped = report::count(dropped);
                 write!(
                     f,
-                    "{packets}; {dropped} more are missing, because they came too fast"
+                    "{packets}; {dropped} more are missing, because they came faster than they were read"
                 )?;
             }
         }
@@ -181,7 +205,7 @@ impl fmt::Display for Summary {
             None => Ok(()),
             Some(seconds) => write!(
                 f,
-                "; the server ended the trace early, because nothing read the capture for {seconds} s"
+                "; the server cut the trace short, because it had to wait {seconds} s for a reader of the capture"
             ),
         }
     }
@@ -351,7 +375,7 @@ mod tests {
         assert!(missing.starts_with("1,234 packets; 5 more are missing"));
         trailers.insert(STALLED, 60.into());
         let stalled = Summary::of(&trailers).unwrap();
-        let early = "; the server ended the trace early, because nothing read the capture for 60 s";
+        let early = "it had to wait 60 s for a reader of the capture";
         assert!(stalled.to_string().ends_with(early), "{stalled}");
         assert_eq!(stalled.to_json()["stalled"], true);
     }

@@ -19,8 +19,8 @@ const WAITING_PARTS: usize = 8;
 /// An answer of a running server. The future completes when the answer is complete, or with an error.
 /// It needs no particular runtime.
 ///
-/// A thread of its own takes the parts of the answer, from the call that asks until the future
-/// completes. Dropping the future ends the work, without waiting for it.
+/// Two threads of its own make the parts of the answer and take them, from the call that asks until the
+/// future completes. Dropping the future ends the work, without waiting for it.
 #[derive(Debug)]
 #[must_use = "dropping it ends the work"]
 pub struct Answer<T, E = Error>(oneshot::Receiver<Result<T, E>>);
@@ -145,10 +145,10 @@ async fn take<K: Taker>(
     }
 }
 
-/// Returns the error for a panic on the thread of an answer, possibly in a `Write` of the program.
+/// Returns the error for a panic on a thread of an answer, possibly in a `Write` of the program.
 fn panicked() -> Error {
     Error::System {
-        what: "taking an answer",
-        source: io::Error::other("the thread that takes it has panicked"),
+        what: "answering",
+        source: io::Error::other("a thread of the answer has panicked"),
     }
 }

@@ -86,7 +86,7 @@ impl Handle {
     /// # }
     /// ```
     ///
-    /// This call starts a thread, so a callback in the sandbox must not make it.
+    /// This call starts threads, so a callback in the sandbox must not make it.
     ///
     /// # Errors
     /// The future returns an [`Error`](crate::Error) if the system refuses a thread. A worker that does not answer is
@@ -112,8 +112,9 @@ impl Handle {
     ///
     /// A server has one trace at a time. Each worker copies packets into a ring of 4 MB. If `out` is
     /// slow, packets that find no room in the ring are counted and left out, but still served. A trace
-    /// also ends if `out` blocks for a minute. Others can begin then. The future completes as soon as
-    /// `out` returns, with [`TraceSummary::stalled`] set.
+    /// also ends if `out` blocks for a minute. Others can begin then. After the end of a trace, `out` has
+    /// a minute for the rest of it. If the capture was cut short, [`TraceSummary::stalled`] is set. The
+    /// future completes as soon as `out` returns.
     ///
     /// ```no_run
     /// # fn trace(handle: control::Handle) -> Result<(), Box<dyn std::error::Error>> {
@@ -155,7 +156,7 @@ impl Handle {
     /// Ends the trace that is running, as if its time were over. Returns immediately. Returns false if
     /// no trace is running.
     pub fn stop_trace(&self) -> bool {
-        self.server.tracer().stop()
+        self.server.tracer().stop(None)
     }
 
     /// Begins a graceful shutdown, like SIGTERM with [`serve`](crate::serve). Returns immediately;

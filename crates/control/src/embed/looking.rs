@@ -54,7 +54,7 @@ pub enum TraceError {
     /// The capture cannot be written.
     #[error("the capture of the trace cannot be written: {0}")]
     Write(#[source] io::Error),
-    /// The system refuses a thread, or the thread of the trace has panicked.
+    /// The system refuses a thread, or a thread of the trace has panicked.
     #[error(transparent)]
     Thread(#[from] Error),
 }

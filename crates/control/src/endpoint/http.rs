@@ -116,7 +116,7 @@ async fn answer<B>(request: &Request<B>, access: Access, server: &Arc<Observed>)
             ("/connections", &Method::GET) => return looking::connections(query, server),
             ("/connections", _) => return not_allowed("GET"),
             ("/trace", &Method::GET) => return looking::trace(query, server),
-            ("/trace", &Method::DELETE) => return looking::stop_trace(server),
+            ("/trace", &Method::DELETE) => return looking::stop_trace(query, server),
             ("/trace", _) => return not_allowed("GET, DELETE"),
             _ => {}
         }
@@ -398,6 +398,9 @@ mod tests {
             ("GET /trace?peer=::1&snap=300000", Access::Control, 400),
             ("GET /trace?peer=::1&count=0", Access::Control, 400),
             ("DELETE /trace", Access::Control, 404),
+            ("DELETE /trace?number=1", Access::Control, 404),
+            ("DELETE /trace?number=0", Access::Control, 400),
+            ("DELETE /trace?peer=::1", Access::Control, 400),
             ("POST /connections", Access::Control, 405),
             ("GET /connections?color=red", Access::Control, 400),
             ("GET /connections?limit=all", Access::Control, 400),

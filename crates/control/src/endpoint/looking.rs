@@ -15,7 +15,7 @@ use crate::observed::Observed;
 use crate::program::ContentList;
 use crate::table::filter::ConnectionFilter;
 use crate::table::list::ListRequest;
-use crate::trace::session::{MAX_SECONDS, MAX_SNAP, MIN_SNAP, TRAILERS, TraceRequest};
+use crate::trace::session::{MAX_SECONDS, MAX_SNAP, MIN_SNAP, NUMBER, TRAILERS, TraceRequest};
 use crate::units::number;
 
 /// Maximum number of connections in a list, if the query sets no other.
@@ -117,18 +117,33 @@ pub(super) fn trace(query: Option<&str>, server: &Arc<Observed>) -> Reply {
         return text(StatusCode::CONFLICT, why.to_owned());
     };
     let (out, frames) = mpsc::channel(WAITING_FRAMES);
-    let server = Arc::clone(server);
-    tokio::spawn(async move { server.tracer().trace(request, place, out).await });
     let mut reply = stream("application/x-pcapng", frames);
     set(&mut reply, TRAILER, TRAILERS);
+    reply.headers_mut().insert(NUMBER, place.number.into());
+    let server = Arc::clone(server);
+    tokio::spawn(async move { server.tracer().trace(request, place, out).await });
     reply
 }
 
-/// Ends the trace that is running.
-pub(super) fn stop_trace(server: &Observed) -> Reply {
-    if server.tracer().stop() {
+/// Ends the trace with the query's `number`, or else the one that is running.
+pub(super) fn stop_trace(query: Option<&str>, server: &Observed) -> Reply {
+    let mut wanted = None;
+    let parsed = for_each_part(query, "number", |name, value| match name {
+        "number" => {
+            wanted = Some(number(1..=u64::MAX)(value)?);
+            Ok(())
+        }
+        _ => Err(None),
+    });
+    if let Err(why) = parsed {
+        return text(StatusCode::BAD_REQUEST, why);
+    }
+    if server.tracer().stop(wanted) {
         text(StatusCode::OK, "stopped\n".to_owned())
     } else {
-        text(StatusCode::NOT_FOUND, "no trace is running\n".to_owned())
+        text(
+            StatusCode::NOT_FOUND,
+            "no such trace is running\n".to_owned(),
+        )
     }
 }
