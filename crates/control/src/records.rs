@@ -15,6 +15,7 @@ mod full_disk;
 mod log;
 mod log_file;
 mod ring;
+mod unwritten;
 mod writer;
 
 pub use client::{CLIENT_LEN, client_from_bytes, client_to_bytes};

@@ -1,7 +1,7 @@
 //! Where the lines of a log go.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write, stdout};
+use std::io::{self, Write, stdout};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use std::str::FromStr;
 use rustix::fs::fchown;
 use rustix::process::{Gid, Uid};
 
-use super::frame::Unwritten;
 use super::frames::FrameStream;
 use super::log_file::open_or_make;
+use super::unwritten::{Unwritten, write_all};
 
 /// Where the lines of a log go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Sink {
 
     /// Writes complete lines or frames.
     pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
-        let none = |error| unwritten(error, lines);
+        let none = |error| unwritten_lines(error, lines);
         match self {
             Self::Frames(frames) => frames.write(lines),
             Self::File { file, is_cut, .. } => append(file, is_cut, lines),
@@ -184,7 +184,7 @@ impl Sink {
                     let text = line.strip_suffix(b"\n").filter(|_| !*has_end);
                     let datagram = [prefix.as_bytes(), text.unwrap_or(line)].concat();
                     let sent = socket.send_to(&datagram, &*peer);
-                    sent.map_err(|error| unwritten(error, rest))?;
+                    sent.map_err(|error| unwritten_lines(error, rest))?;
                     rest = &rest[line.len()..];
                 }
                 Ok(())
@@ -197,28 +197,17 @@ impl Sink {
 fn append(file: &mut impl Write, is_cut: &mut bool, lines: &[u8]) -> Result<(), Unwritten> {
     if *is_cut {
         file.write_all(b"\n")
-            .map_err(|error| unwritten(error, lines))?;
+            .map_err(|error| unwritten_lines(error, lines))?;
         *is_cut = false;
     }
-    let mut written = 0;
-    while written < lines.len() {
-        let error = match file.write(&lines[written..]) {
-            Ok(0) => ErrorKind::WriteZero.into(),
-            Ok(len) => {
-                written += len;
-                continue;
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => error,
-        };
+    write_all(file, lines).map_err(|(error, written)| {
         *is_cut = lines[..written].last().is_some_and(|last| *last != b'\n');
-        return Err(unwritten(error, &lines[written..]));
-    }
-    Ok(())
+        unwritten_lines(error, &lines[written..])
+    })
 }
 
 /// Names the error, and counts the ends of lines in `rest`, which was not written.
-fn unwritten(error: io::Error, rest: &[u8]) -> Unwritten {
+fn unwritten_lines(error: io::Error, rest: &[u8]) -> Unwritten {
     let ends = rest.iter().filter(|byte| **byte == b'\n');
     Unwritten {
         error,
@@ -235,6 +224,8 @@ fn open_file(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::super::full_disk::Disk;
     use super::*;
 

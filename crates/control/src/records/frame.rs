@@ -1,14 +1,8 @@
-//! The frames of Frame Streams as bytes, and writing them as far as there is room.
+//! The frames of Frame Streams as bytes.
 
-use std::io::{self, ErrorKind, Write};
+use std::io;
 
-/// Lines or frames that could not be written.
-#[derive(Debug)]
-pub(super) struct Unwritten {
-    pub(super) error: io::Error,
-    /// Number of these lines. A line of which a part was written is one of them.
-    pub(super) lines: u64,
-}
+use super::unwritten::Unwritten;
 
 /// Length of the length in front of a frame, in bytes.
 const LEN: usize = size_of::<u32>();
@@ -44,20 +38,6 @@ pub(super) fn control(kind: u32, content_type: &str) -> Vec<u8> {
     frame
 }
 
-/// Writes all bytes. The error has the number of bytes that were written before it.
-pub(super) fn write_all(out: &mut impl Write, bytes: &[u8]) -> Result<(), (io::Error, usize)> {
-    let mut written = 0;
-    while written < bytes.len() {
-        match out.write(&bytes[written..]) {
-            Ok(0) => return Err((ErrorKind::WriteZero.into(), written)),
-            Ok(len) => written += len,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err((error, written)),
-        }
-    }
-    Ok(())
-}
-
 /// Returns the frames of which nothing is among the first `written` bytes.
 pub(super) fn from_next_frame(frames: &[u8], written: usize) -> &[u8] {
     let mut rest = frames;
@@ -76,7 +56,7 @@ fn after_frame(frames: &[u8]) -> &[u8] {
 }
 
 /// Names the error, and counts the frames that were not written.
-pub(super) fn unwritten(error: io::Error, mut frames: &[u8]) -> Unwritten {
+pub(super) fn unwritten_frames(error: io::Error, mut frames: &[u8]) -> Unwritten {
     let mut lines = 0;
     while !frames.is_empty() {
         frames = after_frame(frames);

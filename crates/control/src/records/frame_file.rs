@@ -1,8 +1,9 @@
 //! A file of frames on a disk that may be full for a while.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 
-use super::frame::{START, STOP, Unwritten, control, from_next_frame, unwritten, write_all};
+use super::frame::{START, STOP, control, from_next_frame, unwritten_frames};
+use super::unwritten::{Unwritten, write_all};
 
 /// A file of frames. What a full disk has cut off is written first, as soon as there is room. So the file
 /// always begins with one START, and no frame is cut.
@@ -45,12 +46,13 @@ impl<W: Write> FrameFile<W> {
 
     /// Writes complete frames.
     pub(super) fn write(&mut self, frames: &[u8]) -> Result<(), Unwritten> {
-        self.complete().map_err(|error| unwritten(error, frames))?;
+        self.complete()
+            .map_err(|error| unwritten_frames(error, frames))?;
         write_all(&mut self.file, frames).map_err(|(error, written)| {
             let next = from_next_frame(frames, written);
             let next_at = frames.len() - next.len();
             self.rest.extend_from_slice(&frames[written..next_at]);
-            unwritten(error, next)
+            unwritten_frames(error, next)
         })
     }
 
@@ -62,17 +64,10 @@ impl<W: Write> FrameFile<W> {
     }
 }
 
-/// Returns true if a write may succeed later, when there is room on the disk.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::full_disk::Disk;
+    use super::super::unwritten::is_full;
     use super::*;
 
     const FRAMES: &[u8] = b"\0\0\0\x03one\0\0\0\x03two\0\0\0\x05three";

@@ -5,7 +5,6 @@
 //! type of the content (READY, ACCEPT). At the end, the reader confirms that it has everything (STOP,
 //! FINISH). A file has START and STOP only.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -26,11 +25,11 @@ use rustix::net::{
 use rustix::process::{Gid, Uid};
 
 use super::frame::{
-    ACCEPT, CONTENT_TYPE, FINISH, READY, START, STOP, Unwritten, control, from_next_frame,
-    unwritten, write_all,
+    ACCEPT, CONTENT_TYPE, FINISH, READY, START, STOP, control, from_next_frame, unwritten_frames,
 };
-use super::frame_file::{FrameFile, is_full};
+use super::frame_file::FrameFile;
 use super::log_file::open_or_make;
+use super::unwritten::{RETRY, Unwritten, is_full, write_all};
 
 /// Where the frames of a log go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,10 +77,8 @@ impl FrameDestination {
 const MAX_CONTROL: usize = 512;
 /// Maximum time until a reader takes bytes or answers.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Pause after an attempt to connect, or to complete a file, that has failed.
-const RETRY: Duration = Duration::from_secs(1);
-/// Maximum number of files that were ended on a full disk and wait for their last bytes.
-const MAX_ENDED: usize = 8;
+/// Number of attempts to complete a file that was ended on a full disk.
+const ATTEMPTS: u32 = 60;
 
 /// An open stream of frames.
 #[derive(Debug)]
@@ -99,8 +96,10 @@ enum Output {
         file: FrameFile<File>,
         /// Whether this process has made the file.
         is_new: bool,
-        /// Files that were renamed and ended, but are not complete because the disk was full.
-        ended: VecDeque<FrameFile<File>>,
+        /// The first file that was renamed and ended, but is not complete because the disk is full. The
+        /// number of attempts that are left is beside it. If somebody has removed the file, the disk has
+        /// its room only when the server gives it up.
+        ended: Option<(FrameFile<File>, u32)>,
         /// When to try again to complete files.
         retry: Instant,
     },
@@ -137,14 +136,14 @@ impl FrameStream {
                 let (file, is_new) = open_or_make(path, OpenOptions::new().write(true))?;
                 let (file, begun) = FrameFile::begin(file, content_type);
                 match begun {
-                    Err(error) if is_full(&error) => warn_of_full_disk(name, path, &error),
+                    Err(error) if is_full(&error) => warn_of_late_begin(name, path, &error),
                     begun => begun?,
                 }
                 Output::File {
                     path: path.clone(),
                     file,
                     is_new,
-                    ended: VecDeque::new(),
+                    ended: None,
                     retry: Instant::now(),
                 }
             }
@@ -175,8 +174,8 @@ impl FrameStream {
     }
 
     /// Ends a file that was renamed, and begins a new one. Does nothing for a socket. On an error, frames
-    /// still go to the old file. A full disk is none if the new file exists: both files are then completed
-    /// as soon as there is room.
+    /// still go to the old file. If the new file exists, it is no error that nothing can be written: both
+    /// files are then completed later.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         let Output::File {
             path, file, ended, ..
@@ -190,15 +189,13 @@ impl FrameStream {
         // The file exists now, so it is the only one that a later rotation can rename.
         let (next, begun) = FrameFile::begin(next, self.content_type);
         if let Err(error) = begun {
-            warn_of_full_disk(self.name, path, &error);
+            warn_of_late_begin(self.name, path, &error);
         }
         let mut old = mem::replace(file, next);
         old.end();
-        if !old.is_complete() {
-            if ended.len() == MAX_ENDED {
-                ended.pop_front();
-            }
-            ended.push_back(old);
+        // On a disk that is still full, a later file has no frames.
+        if !old.is_complete() && ended.is_none() {
+            *ended = Some((old, ATTEMPTS));
         }
         Ok(())
     }
@@ -206,18 +203,37 @@ impl FrameStream {
     /// Writes what a full disk has cut off, at most once a second.
     fn complete(&mut self) {
         let Output::File {
-            file, ended, retry, ..
+            path,
+            file,
+            ended,
+            retry,
+            ..
         } = &mut self.output
         else {
             return;
         };
-        let needs = !ended.is_empty() || !file.is_complete();
-        if needs && Instant::now() >= *retry {
-            ended.retain_mut(|one| one.complete().is_err());
-            // The next frames name the reason if the disk is still full.
-            let _ = file.complete();
-            *retry = Instant::now() + RETRY;
+        if (ended.is_none() && file.is_complete()) || Instant::now() < *retry {
+            return;
         }
+        if let Some((old, attempts)) = ended {
+            *attempts -= 1;
+            let completed = old.complete();
+            if let Err(error) = &completed
+                && *attempts == 0
+            {
+                tracing::warn!(
+                    "{}: {}: {error}; the file that was renamed stays without its last bytes",
+                    self.name,
+                    path.display()
+                );
+            }
+            if completed.is_ok() || *attempts == 0 {
+                *ended = None;
+            }
+        }
+        // The next frames name the reason if the disk is still full.
+        let _ = file.complete();
+        *retry = Instant::now() + RETRY;
     }
 
     /// Returns true if frames can be written now. Connects to the socket if there is no connection, or
@@ -268,12 +284,12 @@ impl FrameStream {
             Output::File { file, .. } => file.write(frames),
             Output::Socket { stream, .. } => {
                 let Some(open) = stream else {
-                    return Err(unwritten(ErrorKind::NotConnected.into(), frames));
+                    return Err(unwritten_frames(ErrorKind::NotConnected.into(), frames));
                 };
                 write_all(open, frames).map_err(|(error, written)| {
                     // A part of a frame may be on its way, so this connection is of no use any more.
                     *stream = None;
-                    unwritten(error, from_next_frame(frames, written))
+                    unwritten_frames(error, from_next_frame(frames, written))
                 })
             }
         }
@@ -284,7 +300,7 @@ impl FrameStream {
         match &mut self.output {
             Output::File { file, ended, .. } => {
                 // Nobody is left to be told.
-                ended.retain_mut(|one| one.complete().is_err());
+                let _ = ended.take().map(|(mut old, _)| old.complete());
                 file.end();
             }
             Output::Socket { stream, .. } => {
@@ -298,10 +314,10 @@ impl FrameStream {
 }
 
 /// Says that a file of frames has no beginning yet.
-fn warn_of_full_disk(name: &str, path: &Path, error: &io::Error) {
+fn warn_of_late_begin(name: &str, path: &Path, error: &io::Error) {
     tracing::warn!(
-        "{name}: {}: {error}; the server begins the file as soon as it can write, and loses messages \
-         until then",
+        "{name}: {}: {error}; the server tries each second to begin the file, and loses messages until \
+         then",
         path.display()
     );
 }

@@ -10,18 +10,16 @@ use std::time::{Duration, Instant};
 use rustix::process::{Gid, Uid};
 
 use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink};
-use super::frame::{Unwritten, append_frame};
-use super::frame_file::is_full;
+use super::frame::append_frame;
 use super::frames::{FrameDestination, FrameStream};
 use super::ring::{Lost, RecordReader, RecordSender, ring_for};
+use super::unwritten::{RETRY, Unwritten, is_full};
 use crate::config::before;
 use crate::report;
 use crate::writable::check_file;
 
 /// Maximum number of records that are written at once.
 const BATCH: u64 = 512;
-/// Pause after an attempt to open a file again for which the disk has no room.
-const RETRY: Duration = Duration::from_secs(1);
 /// Minimum time between two warnings about lost lines.
 const WARNING_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -235,7 +233,10 @@ impl RecordLog {
 
     /// Opens the log's file again, which may have been renamed.
     pub(super) fn reopen(&self) {
-        self.reopen_sink(&mut self.output());
+        let mut output = self.output();
+        // Whoever asks is told of a full disk, even if an earlier request still waits for room.
+        output.reopen_at = None;
+        self.reopen_sink(&mut output);
     }
 
     /// Opens the log's file again. If the disk has no room for a new file, this is tried again later.

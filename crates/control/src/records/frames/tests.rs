@@ -177,3 +177,35 @@ fn a_file_that_was_begun_on_a_full_disk_is_complete_when_there_is_room() {
     stream.finish();
     assert_eq!(fs::read(&path).unwrap(), whole(FRAMES));
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_renamed_file_that_was_removed_makes_room_for_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(folder.path(), c"size=64k") else {
+        return;
+    };
+    let [path, moved] = ["tap", "moved"].map(|name| folder.path().join(name));
+    let destination = FrameDestination::File(path.clone());
+    let mut stream = FrameStream::open("dnstap", &destination, TYPE).unwrap();
+    while stream.write(FRAMES).is_ok() {}
+    fs::rename(&path, &moved).unwrap();
+    stream.reopen().unwrap();
+    // A second rotation on the full disk does not displace the first file.
+    fs::rename(&path, folder.path().join("empty")).unwrap();
+    stream.reopen().unwrap();
+    fs::remove_file(&moved).unwrap();
+    for attempt in 0..ATTEMPTS {
+        assert_eq!(fs::read(&path).unwrap(), b"", "at attempt {attempt}");
+        let Output::File { retry, .. } = &mut stream.output else {
+            unreachable!("this is a file");
+        };
+        *retry = Instant::now();
+        assert!(stream.is_ready());
+    }
+    assert_eq!(fs::read(&path).unwrap(), START_FRAME);
+    stream.write(FRAMES).unwrap();
+    stream.finish();
+    let whole = [START_FRAME, FRAMES, STOP_FRAME].concat();
+    assert_eq!(fs::read(&path).unwrap(), whole);
+}
