@@ -21,6 +21,7 @@ use domain::zonefile::inplace::ScannedRecord;
 
 use self::entry::{EntryError, EntryParser, Parsed, State};
 use self::generate::{Generate, OWNER, RANGE};
+pub(crate) use self::origin::ZoneKey;
 pub use self::origin::ZoneSpec;
 use self::origin::{leading_origin, origin_of_file};
 use self::source::{MAX_TEXT, TOO_MUCH_TEXT};

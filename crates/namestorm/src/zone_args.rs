@@ -130,33 +130,27 @@ impl ZoneArgs {
     }
 
     /// Same as [`specs`](Self::specs), for a server that has zones already. Its operator may have removed
-    /// all files of a pattern. Passes a warning about each such pattern to `say`.
+    /// all files of a pattern. Also returns a warning about each such pattern.
     ///
     /// # Errors
     /// If a folder is missing or cannot be read, or if no zone is left. Then nobody has removed zones, or
     /// too many. The first error counts.
-    pub(crate) fn specs_again(
-        &self,
-        say: &mut dyn FnMut(String),
-    ) -> Result<Vec<ZoneSpec>, NoZones> {
+    pub(crate) fn specs_again(&self) -> Result<(Vec<ZoneSpec>, Vec<String>), NoZones> {
         let (specs, wrong) = self.found();
-        let mut gone = Vec::new();
+        let mut warnings = Vec::new();
         for error in wrong {
             match error {
                 NoZones::Match(pattern) if !specs.is_empty() && start_of(&pattern).0.is_dir() => {
-                    gone.push(pattern);
+                    warnings.push(format!(
+                        "{}no zone file matches {pattern} any more, so it names no zones; add a file, or \
+                         leave the pattern out, because the next start will refuse it",
+                        config::before(&pattern)
+                    ));
                 }
                 error => return Err(error),
             }
         }
-        for pattern in gone {
-            say(format!(
-                "{}no zone file matches {pattern} any more, so it names no zones; add a file, or leave \
-                 the pattern out, because the next start will refuse it",
-                config::before(&pattern)
-            ));
-        }
-        Ok(specs)
+        Ok((specs, warnings))
     }
 
     /// Returns the clients that may ask for transfers.

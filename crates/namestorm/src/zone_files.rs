@@ -9,6 +9,7 @@ mod reading;
 mod unserved;
 
 use std::collections::HashSet;
+use std::io::{self, ErrorKind};
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
@@ -281,13 +282,11 @@ impl ZoneFiles {
             return String::new();
         }
         let names = |files: &Self, others: &Self| {
-            let others: HashSet<_> = others.facts().map(|zone| zone.apex()).collect();
-            let zones = files.facts().map(|zone| zone.apex());
-            let zones: Vec<_> = zones.filter(|apex| !others.contains(apex)).collect();
+            let zones = files.zones_beside(others);
             let names = zones
                 .iter()
                 .take(NAMED)
-                .map(|apex| name::Shown(apex).to_string());
+                .map(|zone| name::Shown(zone.apex()).to_string());
             let names = names.collect::<Vec<_>>().join(", ");
             match zones.len().saturating_sub(NAMED) {
                 0 => names,
@@ -301,6 +300,29 @@ impl ZoneFiles {
         let changes = changes.into_iter().filter(|(_, names)| !names.is_empty());
         let changes = changes.map(|(what, names)| format!("; {what}: {names}"));
         changes.collect::<Vec<_>>().concat()
+    }
+
+    /// Returns the zones that can be served, except for those that `others` have too.
+    fn zones_beside(&self, others: &Self) -> Vec<&ZoneFacts> {
+        let others: HashSet<_> = others.facts().map(|zone| zone.apex()).collect();
+        let zones = self.facts().map(|zone| &**zone);
+        zones.filter(|zone| !others.contains(zone.apex())).collect()
+    }
+
+    /// Looks for a file that seemed to be missing, and whose zone is in `before` only. Returns its path and
+    /// the error if nobody can say that the file is missing.
+    pub(crate) fn hidden_since<'b>(&self, before: &'b Self) -> Option<(&'b Path, io::Error)> {
+        if self.replaced_since(before).is_some() {
+            return None;
+        }
+        let removed = before.zones_beside(self).into_iter();
+        let mut looked = removed.filter_map(|zone| {
+            let error = zone.file().symlink_metadata().err()?;
+            Some((zone.file(), error))
+        });
+        looked.find(|(_, error)| {
+            !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        })
     }
 
     /// Returns the files that the zones were read from.

@@ -2,6 +2,7 @@
 //! the file's name.
 
 use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -23,6 +24,16 @@ pub struct ZoneSpec {
     pub file: PathBuf,
     /// The group in which metrics count the zone's replies. `None` counts them under its name.
     pub group: Option<Arc<str>>,
+}
+
+/// The path of a zone's file, and the origin that an option gives it.
+pub(crate) type ZoneKey<'s> = (&'s [u8], Option<&'s [u8]>);
+
+impl ZoneSpec {
+    /// Returns what tells the zones of different files and origins apart: the path and the origin.
+    pub(crate) fn key(&self) -> ZoneKey<'_> {
+        (self.file.as_os_str().as_bytes(), self.origin.as_deref())
+    }
 }
 
 impl FromStr for ZoneSpec {

@@ -11,6 +11,7 @@ use super::{LoadError, Namestorm, locked};
 use crate::defence::both_reloaded;
 use crate::hook::Hook;
 use crate::name::Name;
+use crate::zone_args::NoZones;
 use crate::zone_files::{UnservedFile, ZoneFiles};
 
 impl<H, F> Namestorm<H, F>
@@ -19,13 +20,14 @@ where
     F: Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
 {
     /// Reads the zone named `apex` again, or else all zones that have changed. Other threads cannot
-    /// help, because the rights of the reload thread are its own.
+    /// help, because the rights of the reload thread are its own. Also returns warnings about zones that are
+    /// no longer served.
     fn read_again(
         &self,
         given: &Given,
         known: &ZoneFiles,
         apex: Option<&[u8]>,
-    ) -> Result<ZoneFiles, StartError> {
+    ) -> Result<(ZoneFiles, Vec<String>), StartError> {
         let mut say = |line: String| tracing::warn!("{line}");
         let position = |apex| known.position(apex, self.answers().number_of(apex));
         if let Some(at) = apex.and_then(position) {
@@ -36,13 +38,17 @@ where
             if let Some(files) = one {
                 let spec = files.facts_of(at).spec();
                 self.note(|inventory| inventory.note_correct_file(spec));
-                return Ok(files);
+                return Ok((files, Vec::new()));
             }
         }
-        let specs = given.zones.specs_again(&mut say)?;
+        let (specs, warnings) = given.zones.specs_again()?;
         let files = known.read(&specs, 1, &mut say);
+        if let Some((path, reason)) = files.hidden_since(known) {
+            let path = path.to_owned();
+            return Err(NoZones::Unreadable { path, reason }.into());
+        }
         self.note(|inventory| inventory.note_stale(files.stale()));
-        Ok(files)
+        Ok((files, warnings))
     }
 
     /// Reads the zone named `only` again, or else all zones that have changed, and hands the answers to
@@ -59,7 +65,7 @@ where
             Some(_) => source.given(),
             None => source.newest(),
         };
-        let files = self.read_again(&given, &known, apex.as_deref())?;
+        let (files, warnings) = self.read_again(&given, &known, apex.as_deref())?;
         let before: HashSet<_> = known.unserved().iter().map(UnservedFile::spec).collect();
         let is_new = |file: &&UnservedFile| !before.contains(file.spec());
         let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
@@ -110,6 +116,7 @@ where
         if only.is_none() {
             source.note_used(given);
         }
+        warnings.into_iter().for_each(say);
         Ok(Reloaded {
             done: format!("{zones}, {names}; {read} read again{changes}"),
             kept,
@@ -163,6 +170,7 @@ fn faulty_files<'f>(files: impl IntoIterator<Item = &'f UnservedFile>) -> Option
 mod tests {
     use std::fs;
     use std::net::{SocketAddr, UdpSocket};
+    use std::os::unix::fs::symlink;
     use std::thread;
     use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -212,8 +220,7 @@ mod tests {
         fs::remove_file(path("b/b.test.zone")).unwrap();
         let told = done(None).unwrap();
         assert_eq!(told, "1 zone, 3 names; 1 read again; removed: b.test.");
-        let mut warnings = Vec::new();
-        let specs = zones.specs_again(&mut |line| warnings.push(line)).unwrap();
+        let (specs, warnings) = zones.specs_again().unwrap();
         assert_eq!((specs.len(), warnings.len()), (1, 1));
         let expected = format!("no zone file matches {} any more", patterns[1]);
         assert!(warnings[0].starts_with(&expected), "{warnings:?}");
@@ -233,6 +240,30 @@ mod tests {
         }
         let error = done(None).unwrap_err().to_string();
         assert!(error.contains("no zone file matches"), "{error}");
+    }
+
+    #[test]
+    fn a_zone_whose_file_is_hidden_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "b"] {
+            fs::create_dir(path(name)).unwrap();
+            let text = format!("$ORIGIN {name}.test.\n{GOOD}");
+            fs::write(path(name).join("zone"), text).unwrap();
+        }
+        // No path leads through this link. It is no obstacle, because no zone was behind it.
+        symlink("c", path("c")).unwrap();
+        let pattern = path("*/zone").to_str().unwrap().to_owned();
+        let zones = Options::parse_from(["", "--zones-from", &pattern]).zones;
+        let program = Namestorm::load_from(zones, Form::Wire, false, &mut |_| {}).unwrap();
+        fs::rename(path("b"), path(".b")).unwrap();
+        symlink("b", path("b")).unwrap();
+        let error = program.reload(None).unwrap_err().to_string();
+        let expected = format!("cannot read {}: ", path("b/zone").display());
+        assert!(error.starts_with(&expected), "{error}");
+        fs::remove_file(path("b")).unwrap();
+        let done = program.reload(None).unwrap().done;
+        assert!(done.ends_with("; removed: b.test."), "{done}");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Finds the known zones of files.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
 use ahash::HashMap;
@@ -8,7 +7,7 @@ use control::FileVersions;
 
 use super::good_zone::GoodZone;
 use crate::key::Hashing;
-use crate::load::ZoneSpec;
+use crate::load::{ZoneKey, ZoneSpec};
 
 /// What is known of a file.
 pub(super) enum Known<'z> {
@@ -19,13 +18,6 @@ pub(super) enum Known<'z> {
     Unchanged(&'z Arc<GoodZone>),
 }
 
-/// The path of a file, and the origin that an option gives it.
-type Key<'s> = (&'s [u8], Option<&'s [u8]>);
-
-fn key(spec: &ZoneSpec) -> Key<'_> {
-    (spec.file.as_os_str().as_bytes(), spec.origin.as_deref())
-}
-
 /// Finds the known zones of files. This is fast as long as the files come in the order of the zones.
 pub(super) struct ByFile<'z> {
     zones: &'z [Arc<GoodZone>],
@@ -34,7 +26,7 @@ pub(super) struct ByFile<'z> {
     next: usize,
     /// Maps each path with its origin to the number of its zone, once another zone than the expected one
     /// was looked for. A file may have several zones, each with an origin of its own.
-    numbers: Option<HashMap<Key<'z>, usize>>,
+    numbers: Option<HashMap<ZoneKey<'z>, usize>>,
     versions: FileVersions,
 }
 
@@ -66,8 +58,8 @@ impl<'z> ByFile<'z> {
     }
 
     fn number(&mut self, spec: &ZoneSpec) -> Option<usize> {
-        let wanted = key(spec);
-        let is_it = |zone: &Arc<GoodZone>| key(zone.facts.spec()) == wanted;
+        let wanted = spec.key();
+        let is_it = |zone: &Arc<GoodZone>| zone.facts.spec().key() == wanted;
         if self.zones.get(self.next).is_some_and(is_it) {
             return Some(self.next);
         }
@@ -76,7 +68,7 @@ impl<'z> ByFile<'z> {
             numbers.extend(
                 self.zones
                     .iter()
-                    .map(|zone| key(zone.facts.spec()))
+                    .map(|zone| zone.facts.spec().key())
                     .zip(0..),
             );
             numbers
