@@ -1,7 +1,7 @@
 //! Tests responses with files on the disk. The chunks are read between two steps of the virtual clock.
 
 use std::fs;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -556,6 +556,46 @@ fn a_reload_keeps_coded_forms_on_the_disk_unless_they_have_changed() {
     let gzip_only = "Accept-Encoding: gzip\r\n".to_owned();
     let found = responses(&changed.site, &[("GET", "/a.html", gzip_only)]);
     assert!(found[0].2 == gzip);
+}
+
+#[test]
+fn after_a_reload_files_are_read_where_they_are_even_if_only_a_folder_has_another_name() {
+    let top = tempfile::tempdir().unwrap();
+    let at = |path: &str| top.path().join(path);
+    let content = noise(1, CHUNK_LEN + 5);
+    for folder in ["1/media", "2"] {
+        fs::create_dir_all(at(folder)).unwrap();
+    }
+    fs::write(at("1/media/a.bin"), &content).unwrap();
+    symlink("1", at("www")).unwrap();
+    // Only files of some age are recognised.
+    std::thread::sleep(Duration::from_secs(3));
+    let next = |site: &Site, paths: &[&str]| {
+        let next = site.load_next(&at("www"), &Limits::default(), |_| {});
+        let next = next.unwrap();
+        assert_eq!(next.site.totals().disk_files, paths.len() as u64);
+        let requests: Vec<_> = paths.iter().map(|p| ("GET", *p, String::new())).collect();
+        for (line, _, body) in responses(&next.site, &requests) {
+            assert!(body == content, "{line}");
+        }
+        next
+    };
+    let site = load(&at("www"));
+    // Another folder takes the place of the served one, and the file moves there.
+    fs::rename(at("1/media"), at("2/media")).unwrap();
+    fs::remove_file(at("www")).unwrap();
+    symlink("2", at("www")).unwrap();
+    let moved = next(&site, &["/media/a.bin"]);
+    // A link takes the place of a folder inside.
+    fs::rename(at("2/media"), at("2/old")).unwrap();
+    symlink("old", at("2/media")).unwrap();
+    let linked = next(&moved.site, &["/media/a.bin", "/old/a.bin"]);
+    // The served folder has another name.
+    fs::rename(at("2"), at("3")).unwrap();
+    fs::remove_file(at("www")).unwrap();
+    symlink("3", at("www")).unwrap();
+    let renamed = next(&linked.site, &["/media/a.bin", "/old/a.bin"]);
+    assert_eq!((renamed.added(), renamed.leaving.len()), (0, 0));
 }
 
 #[test]

@@ -192,6 +192,8 @@ fn failed_at(target: &Path) -> impl Fn(io::Error) -> Reason + '_ {
 #[derive(Debug)]
 pub(crate) struct Root {
     descriptor: OwnedFd,
+    /// Device and inode number.
+    id: (u64, u64),
     /// The real path, without symbolic links.
     path: PathBuf,
     /// Whether this is the root of all folders, and not the served folder.
@@ -203,24 +205,30 @@ impl Root {
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.canonicalize()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = openat(CWD, &path, flags, Mode::empty())?;
-        Ok(Self {
-            descriptor,
-            path,
-            is_outer: false,
-        })
+        Self::at(path, flags, false)
     }
 
     /// Opens the root of all folders. Needs no right to read it.
     pub(crate) fn outer() -> io::Result<Self> {
         let path = PathBuf::from("/");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self::at(path, flags, true)
+    }
+
+    fn at(path: PathBuf, flags: OFlags, is_outer: bool) -> io::Result<Self> {
         let descriptor = openat(CWD, &path, flags, Mode::empty())?;
+        let stat = fstat(&descriptor)?;
         Ok(Self {
             descriptor,
+            id: (stat.st_dev, stat.st_ino),
             path,
-            is_outer: true,
+            is_outer,
         })
+    }
+
+    /// Whether this is the same folder as `other`, whatever its path is now.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id
     }
 
     /// Returns the status of `path` without following links. The entry is not opened for reading,

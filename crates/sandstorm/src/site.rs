@@ -22,6 +22,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::accept::Accepted;
 use crate::coding::Coding;
+use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::head::HEAD_LIMIT;
 use crate::hosts::Hosts;
@@ -229,6 +230,11 @@ impl Site {
             Some(Page::Negotiated(index)) => Some(self.variants[*index as usize].plain),
             _ => None,
         }
+    }
+
+    /// Returns the file at this decoded path, if it is on the disk.
+    pub(crate) fn disk_file(&self, path: &[u8]) -> Option<&Arc<DiskFile>> {
+        self.reply(self.file_at(path)?.first).disk()
     }
 
     /// Finds the page for the path of a request target. The path includes its leading slash, may be

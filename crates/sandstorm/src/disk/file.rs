@@ -12,7 +12,7 @@ use control::{FileRead, FileVersion};
 use rustix::io::Errno;
 
 use super::buffer::Buffer;
-use crate::root::Root;
+use crate::root::{RealPath, Root};
 
 /// Length of a chunk in bytes. The last chunk of a file may be shorter.
 pub(crate) const CHUNK_LEN: usize = 64 << 10;
@@ -82,6 +82,11 @@ impl DiskFile {
     /// The path below the folder that is served.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the file is at this place.
+    pub(crate) fn is_at(&self, place: &RealPath) -> bool {
+        self.root.is_same(place.root()) && *self.path == *place.below_root()
     }
 
     /// Length of the chunk with this index, in bytes.

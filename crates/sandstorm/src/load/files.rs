@@ -17,6 +17,7 @@ use super::unchanged::read_exactly;
 use crate::disk::DiskFile;
 use crate::limits::MAX_FILE_LEN;
 use crate::root::{FilePlace, RealPath};
+use crate::site::Site;
 use crate::skipped::{Reason, unreadable};
 
 /// Memory of the heads and tables of a file, in bytes, as long as it is only estimated.
@@ -43,6 +44,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         self.check_limits(len, (0, 0))?;
         let version = FileVersion::of_stat(stat);
         if let Some(previous) = self.previous
+            && !self.has_moved(path, target, previous)
             && self.site.keep_file(&key, previous, Some(version))
         {
             return Ok(());
@@ -68,6 +70,13 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             return Ok(());
         }
         self.read_or_keep(path, place.open())
+    }
+
+    /// Whether a file was on the disk at another place. It has the same version there if a folder around
+    /// it has another name now, or if a link leads to it.
+    fn has_moved(&self, path: &Path, target: Option<&RealPath>, previous: &Site) -> bool {
+        let known = previous.disk_file(&key_of(path));
+        known.is_some_and(|file| !file.is_at(&self.real(path, target)))
     }
 
     /// Whether files are read on other threads. They are if there are many, unless they must be added
