@@ -335,7 +335,13 @@ impl<A, F, C> Sandstorm<A, F, C> {
         hand_over(&self.handover, &next, change);
         let replies = next.leaving.iter();
         let replies = replies.map(|index| Arc::clone(old.replies()[*index as usize].bytes()));
-        locked(&self.leaving).extend(replies);
+        let mut leaving = locked(&self.leaving);
+        leaving.extend(replies);
+        // A site for different hosts has the shared replies of a member twice. The last reference to bytes
+        // must be the only one in the list.
+        leaving.sort_unstable_by_key(|bytes| bytes.as_ptr().addr());
+        leaving.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        drop(leaving);
         next
     }
 

@@ -299,3 +299,22 @@ fn each_site_reports_its_memory_and_its_files() {
     let both = [expected("a: ", used, taken), expected("b: ", less, 0)].concat();
     assert_eq!(counts(&program), both);
 }
+
+#[test]
+fn replies_that_nobody_sends_are_freed_also_if_sites_share_them() {
+    let (folder, program) = sandstorm(SendMode::MemCopy, 1_500);
+    let (_other, other) = sandstorm(SendMode::MemCopy, 1_500);
+    let page = folder.path().join("404.html");
+    std::fs::write(&page, "old").unwrap();
+    let hosted = |program: Sandstorm, host: &str| {
+        program
+            .with_reloads(Limits::default(), false)
+            .with_hosts(&[host.parse().unwrap()])
+    };
+    let program = hosted(program, "a.test").with_site(hosted(other, "b.test"));
+    for text in ["new", "newer"] {
+        std::fs::write(&page, text).unwrap();
+        program.reload(None).unwrap();
+        assert!(!program.free_unused(), "{text}");
+    }
+}
