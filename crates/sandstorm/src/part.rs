@@ -187,13 +187,15 @@ impl Part {
 
     /// Loads the folder again, beside `packets` bytes of resident packets.
     pub(crate) fn load_next(&self, packets: u64) -> Result<NextSite, StartError> {
-        if !self.can_reload() {
+        let Some(improving) = &self.improving else {
             return Err("this program cannot load its folder again".into());
-        }
+        };
         let next = self.next().clone();
         let is_other = next.is_some();
         let loading = next.unwrap_or_else(|| self.loading().clone());
-        let site = load_next(&self.site(), packets, &loading)?;
+        let site = self.site();
+        improving.tagging.try_again();
+        let site = load_next(&site, packets, &loading)?;
         if is_other {
             *self.loading() = loading;
             *self.next() = None;

@@ -68,6 +68,12 @@ impl Default for Tagging {
 }
 
 impl Tagging {
+    /// Lets files be tried again that could not be read, because the folder is loaded again.
+    pub(crate) fn try_again(&self) {
+        let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        work.failed.clear();
+    }
+
     /// Does the next piece of work for `site`.
     pub(crate) fn step(&self, site: &Arc<Site>) -> Done {
         let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,8 +93,15 @@ impl Tagging {
 impl Work {
     /// Begins with another site. A file that is being read stays if the site has it too.
     fn begin(&mut self, site: &Arc<Site>) {
-        let is_new = |file: &Arc<DiskFile>| !self.failed.contains(&file.number());
-        let mut files: Vec<_> = site.untagged().filter(is_new).collect();
+        let mut files: Vec<_> = site.untagged().collect();
+        let untagged: HashSet<_> = files.iter().map(|file| file.number()).collect();
+        // A site that changes all the time gets the digests of files that stay.
+        self.digests.retain(|number, _| untagged.contains(number));
+        let (digests, failed) = (&self.digests, &self.failed);
+        files.retain(|file| {
+            let number = file.number();
+            !digests.contains_key(&number) && !failed.contains(&number)
+        });
         files.sort_by_key(|file| std::cmp::Reverse((file.len(), file.number())));
         files.dedup_by_key(|file| file.number());
         let current = self.current.take();
@@ -98,9 +111,10 @@ impl Work {
             known.map(|at| files.remove(at)).is_some()
         });
         self.files = files;
-        self.digests.clear();
         self.site = Some(Arc::clone(site));
-        self.pauses.begin();
+        if self.digests.is_empty() {
+            self.pauses.begin();
+        }
     }
 
     /// Reads more. Returns false if there is nothing to read. Half of the time goes by without reading,
@@ -174,5 +188,71 @@ impl Reading {
             .add(self.buffer.chunk(self.file.chunk_len(chunk)));
         self.next_chunk += 1;
         Ok(self.file.chunk_len(self.next_chunk) == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::memory_budget::MemoryBudget;
+    use crate::part::Part;
+    use crate::settings::Settings;
+
+    /// Makes `count` files of 1/8 of a step, and a part that has all of them on the disk.
+    fn part(folder: &Path, count: usize) -> Part {
+        fs::create_dir(folder.join("below")).unwrap();
+        for number in 0..count {
+            let file = fs::File::create(folder.join(format!("below/{number}"))).unwrap();
+            file.set_len(STEP_LEN as u64 / 8).unwrap();
+        }
+        // Only files of some age are recognised.
+        std::thread::sleep(Duration::from_secs(3));
+        let settings = Settings {
+            memory: Some(MemoryBudget::new(0)),
+            ..Settings::default()
+        };
+        let site = Site::load_with(folder, &Limits::default(), &settings, |_| {});
+        let mut part = Part::new(Arc::new(site.unwrap()), folder);
+        part.allow_reloads(Limits::default(), false);
+        part
+    }
+
+    fn reload(part: &Part) {
+        part.set_site(&part.load_next(0).unwrap().site);
+    }
+
+    #[test]
+    fn files_get_their_tags_although_the_site_changes_more_often() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = part(folder.path(), 16);
+        for _ in 0..2 {
+            assert!(matches!(part.tag(), Done::Some), "it has read 8 files");
+            fs::write(folder.path().join("new"), "new").unwrap();
+            reload(&part);
+        }
+        let Done::Site(next) = part.tag() else {
+            panic!("files are read again and again");
+        };
+        assert_eq!(next.site.untagged().count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_read_is_tried_again_after_a_reload() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = part(folder.path(), 1);
+        let [below, away] = ["below", "away"].map(|name| folder.path().join(name));
+        fs::rename(&below, &away).unwrap();
+        assert!(matches!(part.tag(), Done::Nothing));
+        fs::rename(&away, &below).unwrap();
+        assert!(matches!(part.tag(), Done::Nothing));
+        reload(&part);
+        let Done::Site(next) = part.tag() else {
+            panic!("it is not tried again");
+        };
+        assert_eq!(next.site.untagged().count(), 0);
     }
 }
