@@ -88,3 +88,44 @@ impl Work {
         Done::Site(Box::new(site.with_codings(coder)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::coder::Effort;
+    use crate::settings::Settings;
+    use crate::site::Builder;
+
+    #[test]
+    fn files_with_the_same_content_get_their_forms_together() {
+        const COUNT: u64 = 10;
+        let coder = Arc::new(Coder::open(Effort::Fast, None, u64::MAX).unwrap());
+        let settings = Settings {
+            coder: Some(Arc::clone(&coder)),
+            ..Settings::default()
+        };
+        let text = "sand and storm ".repeat(200);
+        let mut builder = Builder::with_settings(UNIX_EPOCH, &settings);
+        for number in 0..COUNT {
+            let path = format!("/{number}.txt");
+            builder = builder.file(path.as_bytes(), UNIX_EPOCH, text.as_bytes());
+        }
+        let mut site = Arc::new(builder.build());
+        let background = Background::new(coder);
+        let mut changes = 0;
+        loop {
+            match background.step(&site) {
+                Done::Some => {}
+                Done::Site(next) => {
+                    changes += 1;
+                    site = next.site;
+                }
+                Done::Nothing => break,
+            }
+        }
+        assert_eq!(site.totals().coded, COUNT * Coding::ALL.len() as u64);
+        assert_eq!(changes, 1);
+    }
+}

@@ -125,29 +125,40 @@ impl Builder {
         files.sort_unstable_by_key(|file| file.first.0);
         files.dedup_by_key(|file| file.first.0);
         self.site.uncoded.clear();
+        let mut coded = Vec::new();
         for file in files {
-            if is_compressible(self.site.reply(file.first))
-                && !self.add_made_forms_of(file, coder, forms, previous)
-            {
+            if !is_compressible(self.site.reply(file.first)) {
+                continue;
+            }
+            let (are_all_tried, is_any_new) = self.add_made_forms_of(file, coder, forms, previous);
+            if !are_all_tried {
                 self.site.uncoded.push(file.first);
             }
+            if is_any_new {
+                coded.push(file.first);
+            }
+        }
+        // Other files with the same content have their forms now, too.
+        for first in coded {
+            coder.forget_memory(self.site.reply(first).body());
         }
     }
 
-    /// Adds the coded forms of a file that the server has made. Returns true if it has tried all codings.
+    /// Adds the coded forms of a file that the server has made. Returns whether it has tried all codings, and
+    /// whether a form is new.
     fn add_made_forms_of(
         &mut self,
         plain: FilePage,
         coder: &Coder,
         forms: &mut Forms,
         previous: &Previous<'_>,
-    ) -> bool {
+    ) -> (bool, bool) {
         let (mut are_all_tried, mut is_any_new) = (true, false);
         let whole = self.site.reply(plain.first).clone();
         for coding in Coding::ALL {
             if !coder.has_room(self.site.totals.reply_bytes) {
                 // What is left has no room at all.
-                return true;
+                return (true, is_any_new);
             }
             let known = forms.get(&plain.first.0);
             if known.is_some_and(|known| known.coded(coding).is_some()) {
@@ -180,10 +191,7 @@ impl Builder {
             };
             forms_of(plain, forms).push(one);
         }
-        if is_any_new {
-            coder.forget_memory(whole.body());
-        }
-        are_all_tried
+        (are_all_tried, is_any_new)
     }
 
     /// Returns the form that the same file has in the previous site, with this site.
