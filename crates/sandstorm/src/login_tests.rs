@@ -397,10 +397,15 @@ fn a_reload_reads_the_users_again_and_workers_forget_the_old_ones() {
     assert_eq!(statuses(&mut world, &of), [401, 200]);
     let web = world.server.transports.stack().app();
     let prepared = web.prepared().to_vec();
-    let (web, _) = world.server.transports.stack_mut().parts_mut();
-    web.change_site(Arc::clone(&next.site), prepared);
-    assert_eq!(statuses(&mut world, &of), [401, 200]);
-    assert_eq!((counts(&world).right, counts(&world).wrong), (2, 2));
+    let reloaded = next.site.load_next(&path, &Limits::default(), |_| {});
+    // A site with the same users may have another improvement, such as a compressed file.
+    for (site, right) in [(&next.site, 1), (&reloaded.unwrap().site, 2)] {
+        let (web, _) = world.server.transports.stack_mut().parts_mut();
+        web.change_site(Arc::clone(site), prepared.clone());
+        assert_eq!(statuses(&mut world, &of), [401, 200]);
+        assert_eq!(counts(&world).right, right);
+    }
+    assert_eq!(counts(&world).wrong, 3);
 
     fs::write(&users, "ali:sesame").unwrap();
     let failed = next.site.load_next(&path, &Limits::default(), |_| {});

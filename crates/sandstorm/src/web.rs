@@ -64,7 +64,9 @@ impl<A> Web<A> {
         prepared: Vec<PreparedReply>,
     ) -> Vec<PreparedReply> {
         self.answers.clear();
-        if let Some(logins) = &mut self.core.logins {
+        if let Some(logins) = &mut self.core.logins
+            && !site.has_users_of(&self.core.site)
+        {
             logins.clear();
         }
         self.core.site = site;

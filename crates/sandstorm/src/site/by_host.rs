@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::page::ReplyId;
 use super::{ByHost, NEW, NextSite, SHARED, Site};
 use crate::hosts::{HostName, Hosts};
+use crate::login::Users;
 use crate::site::Builder;
 
 /// Number of replies that each site has at first, because all requests may need them.
@@ -64,6 +65,17 @@ impl Site {
     /// Number of sites for different hosts.
     pub(crate) fn hosted_count(&self) -> usize {
         self.by_host().map_or(0, |sites| sites.sites.len())
+    }
+
+    /// Whether each part with a password has the same users as in `other`, which may be an older version of
+    /// the site.
+    pub(crate) fn has_users_of(&self, other: &Self) -> bool {
+        fn users(site: &Site) -> impl Iterator<Item = *const Users> {
+            let hosted = site.by_host().into_iter().flat_map(ByHost::sites);
+            let realms = std::iter::once(site).chain(hosted).flat_map(Site::realms);
+            realms.map(|realm| Arc::as_ptr(realm.users()))
+        }
+        users(self).eq(users(other))
     }
 
     /// Makes a site that leads each request to the site for its host. A request for another host gets
@@ -151,9 +163,11 @@ fn usual_member(members: &[HostedSite]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::time::UNIX_EPOCH;
 
     use super::*;
+    use crate::limits::Limits;
     use crate::settings::Settings;
     use crate::status::Status;
 
@@ -214,6 +228,34 @@ mod tests {
         assert_eq!(next.origins[at as usize], NEW);
         assert!(next.site.replies()[at as usize].bytes().ends_with(b"other"));
         assert_eq!(next.added(), next.leaving.len() as u64);
+    }
+
+    #[test]
+    fn a_site_that_was_improved_has_the_same_users_and_one_that_was_loaded_again_has_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, users] = ["site/a", "users"].map(|name| folder.path().join(name));
+        std::fs::create_dir(folder.path().join("site")).unwrap();
+        std::fs::write(file, "a").unwrap();
+        let hash = "$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
+        std::fs::write(&users, format!("ali:{hash}")).unwrap();
+        let mut settings = Settings::default();
+        settings
+            .add_basic_auth(&format!("/={}", users.display()))
+            .unwrap();
+        let load = || {
+            let (folder, limits) = (folder.path().join("site"), Limits::default());
+            Arc::new(Site::load_with(&folder, &limits, &settings, |_| {}).unwrap())
+        };
+        let (old, other) = (load(), load());
+        let improved = old.with_digests(&HashMap::new()).site;
+        let hosted = |site: &Arc<Site>| {
+            Site::by_hosts(&[HostedSite {
+                hosts: Vec::new(),
+                site: Arc::clone(site),
+            }])
+        };
+        assert!(improved.has_users_of(&old) && hosted(&improved).has_users_of(&hosted(&old)));
+        assert!(!other.has_users_of(&old) && !hosted(&other).has_users_of(&hosted(&old)));
     }
 
     #[test]
