@@ -1,7 +1,9 @@
 //! Tests what happens if the memory for files is short.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -256,4 +258,57 @@ fn a_response_with_chunks_that_are_in_memory_allocates_nothing() {
     assert_eq!(stack.app().counters().requests, 180);
     let (chunks, _) = stack.app().disk_counts().unwrap();
     assert_eq!(chunks.counts().read, 3);
+}
+
+#[test]
+fn clients_that_wait_for_a_busy_disk_are_no_reason_to_reset_others() {
+    // More than can be read at a time.
+    const OTHERS: usize = 600;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("slow.bin"), noise(0, 60_000)).unwrap();
+    for number in 0..OTHERS {
+        fs::write(folder.path().join(format!("{number}")), noise(1, 300)).unwrap();
+    }
+    let (site, _) = load(folder.path());
+    let (reads, is_stuck) = (Arc::new(Reads::default()), Rc::new(Cell::new(false)));
+    let chunks = |http: Http, bell: &Bell| http.with_chunks(Chunks::new(&reads, 1 << 30, bell));
+    let (work, stuck) = (Arc::clone(&reads), Rc::clone(&is_stuck));
+    let work = move || {
+        if !stuck.get() {
+            work.work_all();
+        }
+    };
+    let mut world = World::new(&site, SiteOnly, SendMode::MemCopy, chunks, work);
+    let slow = Talk {
+        bytes: request("GET", "/slow.bin", "Connection: close\r\n").into_bytes(),
+        buffers: (2_000, 1 << 16),
+        reads: (2_000, Duration::from_secs(1)),
+        ..Talk::default()
+    };
+    world.client.connect(80, slow);
+    let run_for = |world: &mut World, time: Duration| {
+        let end = world.link.clock.now() + time;
+        world.run_until(|_, now| now >= end);
+    };
+    run_for(&mut world, Duration::from_secs(2));
+    is_stuck.set(true);
+    for number in 0..OTHERS {
+        world.connect(&request(
+            "GET",
+            &format!("/{number}"),
+            "Connection: close\r\n",
+        ));
+    }
+    run_for(&mut world, Duration::from_secs(4));
+    let web = world.server.transports.stack().app();
+    assert_eq!(web.retry_downloads_at(), None, "there is memory");
+    is_stuck.set(false);
+    assert!(world.run(|_| false), "some clients get nothing");
+    for number in 0..=OTHERS {
+        let (line, _, body) = take_response(&mut world.received(number), true);
+        let len = if number == 0 { 60_000 } else { 300 };
+        assert_eq!((line, body.len()), ("HTTP/1.1 200 OK", len), "{number}");
+    }
+    let web = world.server.transports.stack().app();
+    assert_eq!(web.disk_counts().unwrap().1, 0);
 }

@@ -22,8 +22,8 @@ const MAX_ENTRIES: usize = 1 << 18;
 /// Minimum capacity in bytes, with which a worker can send some files at a time.
 const MIN_CAPACITY: usize = 4 << 20;
 
-/// Chunks are read ahead only while those being read have at most 1/`AHEAD_SHARE` of the capacity. So they
-/// do not replace those that clients need now.
+/// Chunks are read ahead only while those being read have at most 1/`AHEAD_SHARE` of the capacity and of
+/// [`MAX_READS`]. So they do not replace those that clients need now.
 const AHEAD_SHARE: usize = 4;
 
 /// The chunks that a worker has in memory, as content items of its TCP stack.
@@ -61,6 +61,8 @@ pub(crate) enum Found {
     Later,
     /// There is no memory for the chunk yet.
     NoRoom,
+    /// Too many chunks are being read.
+    Busy,
 }
 
 impl Chunks {
@@ -94,12 +96,13 @@ impl Chunks {
             return Found::Here(content, start);
         }
         self.read(contents, file, chunks);
-        match self.reading.get_mut(&key) {
-            Some(waiting) => {
-                waiting.push(connection);
-                Found::Later
-            }
-            None => Found::NoRoom,
+        if let Some(waiting) = self.reading.get_mut(&key) {
+            waiting.push(connection);
+            Found::Later
+        } else if self.is_busy() {
+            Found::Busy
+        } else {
+            Found::NoRoom
         }
     }
 
@@ -122,7 +125,8 @@ impl Chunks {
                 self.send(run.take());
                 continue;
             }
-            if chunk > first && self.reading_bytes > self.capacity / AHEAD_SHARE {
+            let is_ahead = chunk > first;
+            if self.is_busy() || (is_ahead && self.is_far_ahead()) {
                 break;
             }
             let Some(buffer) = self.make_room(contents, file.buffer_len(chunk)) else {
@@ -155,9 +159,6 @@ impl Chunks {
     /// the last one, to be used again.
     fn make_room(&mut self, contents: &mut Contents, len: usize) -> Option<Buffer> {
         let mut last = Buffer::default();
-        if self.reading.len() >= MAX_READS {
-            return None;
-        }
         while self.is_crowded() || self.bytes() + len > self.capacity {
             let is_in_use = |content| contents.is_in_use(content);
             let evicted = self.cache.evict(is_in_use);
@@ -213,6 +214,17 @@ impl Chunks {
     /// What has been read so far.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Whether no further chunk can be read now.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.reading.len() >= MAX_READS
+    }
+
+    /// Whether no further chunk is to be read ahead now.
+    fn is_far_ahead(&self) -> bool {
+        self.reading_bytes > self.capacity / AHEAD_SHARE
+            || self.reading.len() >= MAX_READS / AHEAD_SHARE
     }
 
     /// Whether the cache has an entry for each chunk that it may get.
@@ -273,6 +285,24 @@ mod tests {
                 assert!(reads.work_all().is_empty(), "all of it is in memory");
             },
         );
+    }
+
+    #[test]
+    fn reading_ahead_leaves_places_to_clients_that_need_a_chunk_now() {
+        let last = 2 * MAX_READS as u32;
+        let len = last as usize * CHUNK_LEN;
+        with_chunks(len, 1 << 30, |contents, file, _, chunks| {
+            chunks.read(contents, file, 0..last);
+            let ahead = chunks.reading.len();
+            assert_eq!(ahead, MAX_READS / AHEAD_SHARE);
+            for chunk in last - (MAX_READS - ahead) as u32..last {
+                assert!(!chunks.is_busy());
+                chunks.read(contents, file, chunk..last);
+            }
+            assert!(chunks.is_busy());
+            chunks.read(contents, file, last - 500..last);
+            assert_eq!(chunks.reading.len(), MAX_READS);
+        });
     }
 
     #[test]

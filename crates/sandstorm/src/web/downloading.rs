@@ -146,7 +146,8 @@ impl Core {
         Continuation::ReadNext
     }
 
-    /// Continues the downloads whose chunks have arrived, and those that have waited for memory.
+    /// Continues the downloads whose chunks have arrived, and those that have waited for others to be read, or
+    /// for memory.
     fn continue_downloads<S, C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Conversation<S>, C>,
@@ -164,6 +165,11 @@ impl Core {
                 self.resume_download(&mut conn);
             } else if self.fail_download(&mut conn) == Continuation::ReadNext {
                 conn.resume();
+            }
+        }
+        while let Some(id) = self.downloads.next_to_read() {
+            if let Some(mut conn) = connections.get(id) {
+                self.resume_download(&mut conn);
             }
         }
         self.retry_downloads(connections);

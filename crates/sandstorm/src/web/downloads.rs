@@ -4,6 +4,7 @@
 
 mod pump;
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -109,6 +110,8 @@ enum Waits {
     ForChunk,
     /// For memory since this time, before a chunk can be read.
     ForMemory(Instant),
+    /// For other chunks to be read first.
+    ToRead,
 }
 
 /// What became of a download when it was continued.
@@ -142,6 +145,8 @@ pub(super) struct Downloads {
     own_bytes: usize,
     /// When downloads that wait for memory are tried again.
     retry_at: Option<Instant>,
+    /// The downloads that wait for other chunks to be read, in this order. Some no longer wait.
+    to_read: VecDeque<DownloadPlace>,
     /// Number of connections that were reset because others waited for memory.
     gave_way: u64,
 }
@@ -255,7 +260,7 @@ impl Downloads {
             Waits::ForMemory(since) => {
                 Some(((self.shares.rank(one.client), since), one.connection))
             }
-            Waits::No | Waits::ForChunk => None,
+            Waits::No | Waits::ForChunk | Waits::ToRead => None,
         });
         let mut ordered = std::mem::take(&mut self.ordered);
         ordered.extend(waiting);
@@ -263,6 +268,37 @@ impl Downloads {
         // Memory counts as short until no download waits for it.
         self.retry_at = (!ordered.is_empty()).then(|| now + RETRY);
         ordered
+    }
+
+    /// Lets a download wait until fewer chunks are being read.
+    fn wait_to_read(&mut self, place: DownloadPlace) {
+        if self.to_read.len() > 2 * self.list.len() {
+            // Most of them no longer wait, or are in it twice.
+            let places = (0..self.list.len() as u32).map(DownloadPlace);
+            let list = &self.list;
+            let waits = |place: &DownloadPlace| {
+                let one = list[place.0 as usize].as_ref();
+                one.is_some_and(|one| one.waits == Waits::ToRead)
+            };
+            self.to_read.clear();
+            self.to_read.extend(places.filter(waits));
+        } else {
+            self.to_read.push_back(place);
+        }
+    }
+
+    /// Returns the connection whose chunk can be read next, because other chunks have arrived.
+    pub(super) fn next_to_read(&mut self) -> Option<ConnectionId> {
+        while !self.chunks.as_ref()?.is_busy() {
+            let place = self.to_read.pop_front()?;
+            if let Some(Some(one)) = self.list.get_mut(place.0 as usize)
+                && one.waits == Waits::ToRead
+            {
+                one.waits = Waits::No;
+                return Some(one.connection);
+            }
+        }
+        None
     }
 
     /// Takes a list back, to use its memory again.

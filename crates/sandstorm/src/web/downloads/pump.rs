@@ -65,6 +65,7 @@ impl Downloads {
             progress.wait_for_memory(conn.now());
             return Pumped::Waits;
         }
+        let waited_to_read = progress.waits == Waits::ToRead;
         while !progress.is_done() {
             if queued >= ahead || conn.room() == 0 {
                 // It waits only for the client.
@@ -88,11 +89,11 @@ impl Downloads {
         if progress.is_starved() {
             self.retry_at.get_or_insert(conn.now() + RETRY);
         }
-        if progress.is_done() {
-            Pumped::Done
-        } else {
-            Pumped::Waits
+        let (is_done, waits) = (progress.is_done(), progress.waits);
+        if waits == Waits::ToRead && !waited_to_read {
+            self.wait_to_read(place);
         }
+        if is_done { Pumped::Done } else { Pumped::Waits }
     }
 }
 
@@ -115,6 +116,7 @@ impl Progress {
             }
             Found::Later => self.waits = Waits::ForChunk,
             Found::NoRoom => self.wait_for_memory(conn.now()),
+            Found::Busy => self.waits = Waits::ToRead,
         }
         None
     }
