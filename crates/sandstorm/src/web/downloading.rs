@@ -146,8 +146,8 @@ impl Core {
         Continuation::ReadNext
     }
 
-    /// Continues the downloads whose chunks have arrived, and those that have waited for others to be read, or
-    /// for memory.
+    /// Continues the downloads whose chunks have arrived, and those that have waited for others to be read.
+    /// Also continues those that wait for memory, if it is time.
     fn continue_downloads<S, C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Conversation<S>, C>,
@@ -172,7 +172,11 @@ impl Core {
                 self.resume_download(&mut conn);
             }
         }
-        self.retry_downloads(connections);
+        // All downloads are examined then, so not each arrival is worth it.
+        let now = connections.now();
+        if self.downloads.retry_at().is_some_and(|at| at <= now) {
+            self.retry_downloads(connections);
+        }
     }
 
     /// Continues downloads that wait for memory. If there is still none, clients that do not receive

@@ -252,7 +252,13 @@ impl Downloads {
     /// the fewest downloads come first, and then those that have waited longest. Those of clients beyond
     /// their share come last.
     pub(super) fn take_starved(&mut self, now: Instant) -> Vec<Ordered> {
+        let mut ordered = std::mem::take(&mut self.ordered);
         let all = self.list.iter().flatten();
+        if !all.clone().any(Progress::is_starved) {
+            self.shares.clear();
+            self.retry_at = None;
+            return ordered;
+        }
         let capacity = self.chunks.as_ref().map_or(0, Chunks::capacity);
         self.shares
             .update(all.clone().map(Progress::holding), capacity);
@@ -262,11 +268,10 @@ impl Downloads {
             }
             Waits::No | Waits::ForChunk | Waits::ToRead => None,
         });
-        let mut ordered = std::mem::take(&mut self.ordered);
         ordered.extend(waiting);
         keep_first(&mut ordered, MAX_RETRIES);
         // Memory counts as short until no download waits for it.
-        self.retry_at = (!ordered.is_empty()).then(|| now + RETRY);
+        self.retry_at = Some(now + RETRY);
         ordered
     }
 
@@ -341,7 +346,7 @@ impl Downloads {
     pub(super) fn late(&mut self, now: Instant) -> Vec<Ordered> {
         let mut ordered = std::mem::take(&mut self.ordered);
         let all = self.list.iter().flatten();
-        if all.clone().any(Progress::is_starved) {
+        if self.retry_at.is_some() && all.clone().any(Progress::is_starved) {
             let late = all.filter(|one| one.owed > 0 && one.at + EXAMINED_EACH < now);
             let order = |one: &Progress| ((!self.shares.is_beyond(one.client), 0), one.paid_until);
             ordered.extend(late.map(|one| (order(one), one.connection)));

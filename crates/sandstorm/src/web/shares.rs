@@ -50,6 +50,12 @@ impl Shares {
         self.most = if is_wanted { most } else { usize::MAX };
     }
 
+    /// Forgets all clients, because no download waits for memory.
+    pub(super) fn clear(&mut self) {
+        self.clients.clear();
+        self.most = usize::MAX;
+    }
+
     /// Whether a client holds more than its share.
     pub(super) fn is_beyond(&self, client: IpAddr) -> bool {
         self.rank(client).0
