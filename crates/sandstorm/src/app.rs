@@ -98,7 +98,8 @@ pub trait Clients<S> {
     /// again with a new timeout.
     ///
     /// Returns `false` if the request no longer waits. It may have been answered, timed out or
-    /// evicted, or its client may have disconnected.
+    /// evicted, or its client may have disconnected. It may also be left to the site, which still
+    /// checks its password.
     fn answer(
         &mut self,
         ticket: Ticket,

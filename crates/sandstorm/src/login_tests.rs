@@ -674,3 +674,6 @@ fn the_question_for_a_password_may_have_its_own_text() {
         assert!(error.contains("write it as in /admin="), "{wrong}: {error}");
     }
 }
+
+#[path = "login_app_tests.rs"]
+mod beside_an_application;

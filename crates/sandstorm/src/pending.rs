@@ -15,6 +15,7 @@ use crate::assembled::Piece;
 use crate::body::BodyReader;
 use crate::date::Stamp;
 use crate::disk::DiskFile;
+use crate::fields::Fields;
 
 /// Maximum memory for the pending requests of one worker, in bytes. It covers their entries, heads
 /// and collected bodies, and responses that wait for room in the send stream.
@@ -60,11 +61,15 @@ impl Default for PendingPlace {
 pub(crate) enum Phase {
     /// Waits for the remaining body.
     Body(Body),
-    /// Waits for the application's answer. `serial` is the serial number of the request.
+    /// Waits for the application's answer, or for the check of its credentials. `serial` is the serial
+    /// number of the request.
     Answer {
         serial: u64,
         /// Whether the connection closes after the answer.
         close: bool,
+        /// The application's fields for the site's answer after the check. So few requests wait for
+        /// their check that the fields have no part in the memory for all requests.
+        fields: Fields,
     },
     /// Waits for room in the connection's send stream.
     Room(Outgoing),

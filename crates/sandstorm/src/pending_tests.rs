@@ -14,6 +14,7 @@ fn answer() -> Phase {
     Phase::Answer {
         serial: 1,
         close: false,
+        fields: Fields::new(),
     }
 }
 

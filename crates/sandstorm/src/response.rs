@@ -54,6 +54,11 @@ impl Response {
         self.fields.extend(fields)
     }
 
+    /// Sets all fields of this response.
+    pub(crate) fn set_fields(&mut self, fields: Fields) {
+        self.fields = fields;
+    }
+
     /// Appends bytes to the body.
     pub fn write(&mut self, bytes: &[u8]) -> &mut Self {
         self.body.extend_from_slice(bytes);

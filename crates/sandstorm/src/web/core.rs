@@ -17,7 +17,7 @@ use crate::access_log::AccessLogSenders;
 use crate::answer::{Answer, Form};
 use crate::date::{SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
-use crate::fields::MAX_FIELDS_LEN;
+use crate::fields::{Fields, MAX_FIELDS_LEN};
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
 use crate::login::Logins;
 use crate::pending::{Busy, Exhausted, Outgoing, OutgoingContent, Pending, PendingPlace, Phase};
@@ -253,7 +253,7 @@ impl Core {
     ) -> Continuation {
         self.out.clear();
         match verdict {
-            Verdict::Later => return self.wait(conn, request, bytes),
+            Verdict::Later => return self.wait(conn, request, bytes, Fields::new()),
             Verdict::Stream => {
                 self.count_and_log(conn.peer(), request, self.response.status(), 0);
                 return self.begin_stream(conn, request);
@@ -427,16 +427,19 @@ impl Core {
         self.deliver(conn, Outgoing::new(rest, stamp))
     }
 
-    /// Stores a request until its deferred answer is given.
+    /// Stores a request until its deferred answer is given. The site adds `fields` to its answer after the
+    /// check of credentials.
     pub(super) fn wait<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
         request: &Request<'_>,
         bytes: &[u8],
+        fields: Fields,
     ) -> Continuation {
         let phase = Phase::Answer {
             serial: self.serial,
             close: !request.keep_alive(),
+            fields,
         };
         let (place, now) = (conn.state().place, conn.now());
         if self.pending.phase(place).is_some() {

@@ -108,7 +108,8 @@ impl Core {
     ) -> Continuation {
         let answer = match self.standing(conn, answer, bytes) {
             None => {
-                let continuation = self.wait(conn, request, bytes);
+                let fields = self.response.fields().clone();
+                let continuation = self.wait(conn, request, bytes, fields);
                 if continuation != Continuation::Wait {
                     self.forget_login(conn);
                 }
@@ -152,11 +153,20 @@ impl Core {
         let is_evicted = self.was_evicted(conn);
         conn.state().login = if is_evicted { Login::Unknown } else { login };
         let place = conn.state().place;
-        let Some(Phase::Answer { close, .. }) = self.pending.phase(place) else {
+        let Some(Phase::Answer {
+            serial,
+            close,
+            fields,
+        }) = self.pending.phase(place)
+        else {
             conn.resume();
             return;
         };
         let is_read = !*close;
+        // Meanwhile the application may have had requests of other clients.
+        self.serial = *serial;
+        self.response.clear();
+        self.response.set_fields(std::mem::take(fields));
         let answered = self.answer_pending(conn, place, is_read, |core, conn, request, bytes| {
             core.answer(conn, request, bytes, Verdict::Site)
         });

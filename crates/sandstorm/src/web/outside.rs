@@ -9,6 +9,7 @@ use super::core::Core;
 use super::writing::Continuation;
 use crate::app::Clients;
 use crate::exchange::{Exchange, Ticket};
+use crate::login::Login;
 use crate::pending::Phase;
 use crate::prepared::Replies;
 use crate::request::Request;
@@ -38,9 +39,15 @@ impl<S: Default, C: CongestionControl> Clients<S> for AllClients<'_, '_, S, C> {
         let Some(mut conn) = self.connections.get(ticket.connection) else {
             return false;
         };
-        let place = conn.state().place;
+        let Conversation { place, login, .. } = *conn.state();
+        // The application has left a request to the site whose credentials are checked.
+        let is_checked = matches!(login, Login::Waits(_));
         let is_read = match self.core.pending.phase(place) {
-            Some(Phase::Answer { serial, close }) if *serial == ticket.serial => !*close,
+            Some(Phase::Answer { serial, close, .. })
+                if *serial == ticket.serial && !is_checked =>
+            {
+                !*close
+            }
             Some(Phase::Evicted(_)) => {
                 self.core.fail_pending(&mut conn);
                 return false;

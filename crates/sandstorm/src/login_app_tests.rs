@@ -1,0 +1,101 @@
+//! Tests what becomes of a request while its credentials are checked: beside an application, with files on
+//! the disk, and when the site changes meanwhile.
+
+use super::*;
+use crate::disk::{Chunks, Reads};
+
+/// A server whose threads check credentials and read files only while `works` is set.
+struct Stuck<A: App> {
+    world: World<A>,
+    works: Rc<Cell<bool>>,
+}
+
+impl<A: App> Stuck<A> {
+    fn new(site: &Arc<Site>, app: A) -> Self {
+        let (checks, reads) = (Arc::new(Checks::default()), Arc::new(Reads::default()));
+        let works = Rc::new(Cell::new(false));
+        let threads = |http: Http<A>, bell: &Bell| {
+            let http = http.with_logins(Logins::new(&checks, bell));
+            http.with_chunks(Chunks::new(&reads, 0, bell))
+        };
+        let (checks, reads, is_set) = (checks.clone(), reads.clone(), Rc::clone(&works));
+        let work = move || {
+            if is_set.get() {
+                checks.work_all();
+                drop(reads.work_all());
+            }
+        };
+        let world = World::new(site, app, SendMode::MemCopy, threads, work);
+        Self { world, works }
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let end = self.world.link.clock.now() + time;
+        self.world.run_until(|_, now| now >= end);
+    }
+
+    /// Lets the threads work until all clients are done.
+    fn finish(&mut self) {
+        self.works.set(true);
+        assert!(self.world.run(|_| false));
+    }
+
+    /// The responses to GET that a connection has received, each with its status, fields and body.
+    fn responses(&self, index: usize) -> Vec<(u16, &str, &[u8])> {
+        let mut rest = self.world.received(index);
+        let mut responses = Vec::new();
+        while !rest.is_empty() {
+            let (line, fields, body) = take_response(&mut rest, true);
+            let status = line["HTTP/1.1 ".len()..][..3].parse().unwrap();
+            responses.push((status, fields, body));
+        }
+        responses
+    }
+}
+
+/// Asks for the end of the connection after the response.
+fn last(request: &str) -> String {
+    request.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
+}
+
+/// Adds a field to each response.
+#[derive(Debug, Default)]
+struct Named {
+    asked: usize,
+}
+
+impl App for Named {
+    type State = ();
+    type Message = ();
+
+    fn on_request(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_, ()>) -> Verdict {
+        self.asked += 1;
+        let field = format!("of={}", request.target());
+        exchange.add_field("Set-Cookie", field).unwrap();
+        Verdict::Site
+    }
+}
+
+#[test]
+fn a_response_after_a_check_has_the_fields_of_its_own_request() {
+    let site = Arc::new(Place::new(&[]).load().unwrap());
+    let mut server = Stuck::new(&site, Named::default());
+    let requests = [
+        ("/private/", "ali:sesame", 200),
+        ("/private/index.html", "ali:wrong", 401),
+        ("/page.html", "", 200),
+    ];
+    for (path, credentials, _) in requests {
+        server.world.connect(&last(&get(path, credentials)));
+        server.run_for(Duration::from_millis(100));
+    }
+    server.finish();
+    for (index, (path, _, status)) in requests.into_iter().enumerate() {
+        let (found, fields, _) = server.responses(index)[0];
+        let cookies = fields.matches("Set-Cookie: ").count();
+        let own = fields.contains(&format!("Set-Cookie: of={path}\r\n"));
+        assert_eq!((found, cookies, own), (status, 1, true), "{fields}");
+    }
+    let web = server.world.server.transports.stack().app();
+    assert_eq!(web.app().asked, 3, "each request is shown once");
+}
