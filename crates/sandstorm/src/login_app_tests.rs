@@ -1,8 +1,13 @@
 //! Tests what becomes of a request while its credentials are checked: beside an application, with files on
 //! the disk, and when the site changes meanwhile.
 
+use tcpip::Timer;
+
 use super::*;
+use crate::app::Clients;
 use crate::disk::{Chunks, Reads};
+use crate::exchange::Ticket;
+use crate::memory_budget::MemoryBudget;
 
 /// A server whose threads check credentials and read files only while `works` is set.
 struct Stuck<A: App> {
@@ -51,6 +56,11 @@ impl<A: App> Stuck<A> {
         }
         responses
     }
+
+    fn statuses(&self, index: usize) -> Vec<u16> {
+        let responses = self.responses(index).into_iter();
+        responses.map(|(status, ..)| status).collect()
+    }
 }
 
 /// Asks for the end of the connection after the response.
@@ -98,4 +108,69 @@ fn a_response_after_a_check_has_the_fields_of_its_own_request() {
     }
     let web = server.world.server.transports.stack().app();
     assert_eq!(web.app().asked, 3, "each request is shown once");
+}
+
+/// Answers its requests later, and tries it twice.
+#[derive(Debug, Default)]
+struct Slow<const SEES_ALL: bool>(Vec<Ticket>);
+
+impl<const SEES_ALL: bool> App for Slow<SEES_ALL> {
+    const SEES: Sees = <Leaves<SEES_ALL> as App>::SEES;
+    type State = ();
+    type Message = ();
+
+    fn on_request(&mut self, _: &Request<'_>, exchange: &mut Exchange<'_, ()>) -> Verdict {
+        self.0.push(exchange.ticket());
+        Verdict::Later
+    }
+
+    fn on_start(&mut self, clients: &mut impl Clients<()>) {
+        clients.set_timer(Timer::new(0), Duration::from_millis(100));
+    }
+
+    fn on_timer(&mut self, timer: Timer, clients: &mut impl Clients<()>) {
+        for ticket in self.0.drain(..) {
+            assert!(clients.answer(ticket, |_, _| Verdict::Site));
+            let again = clients.answer(ticket, |_, exchange| exchange.text(format_args!("twice")));
+            assert!(!again, "it has been answered, or waits for a check");
+        }
+        clients.set_timer(timer, Duration::from_millis(100));
+    }
+}
+
+/// The client closes its side at once, so the server knows this before the first answer.
+#[test]
+fn requests_behind_a_deferred_one_are_answered_although_the_client_has_closed_its_side() {
+    fn check<A: App>(app: A, requests: &[(&str, u16)]) {
+        let mut place = Place::new(&[]);
+        place.settings.memory = Some(MemoryBudget::new(0));
+        let mut server = Stuck::new(&Arc::new(place.load().unwrap()), app);
+        let of = |(path, _): &(&str, u16)| get(path, "ali:sesame");
+        let talk = Talk {
+            bytes: requests.iter().map(of).collect::<String>().into_bytes(),
+            half_close: true,
+            ..Talk::default()
+        };
+        server.world.client.connect(80, talk);
+        for _ in 0..20 {
+            // The client acknowledges each response before the next thread has worked.
+            server.works.set(false);
+            server.run_for(Duration::from_millis(100));
+            server.works.set(true);
+            server.run_for(Duration::from_millis(5));
+        }
+        let expected: Vec<_> = requests.iter().map(|(_, status)| *status).collect();
+        assert_eq!(server.statuses(0), expected, "{requests:?}");
+        server.finish();
+    }
+    let (deferred, checked, read) = (("/none", 404), ("/private/", 200), ("/page.html", 200));
+    for requests in [
+        &[deferred, checked][..],
+        &[deferred, read],
+        &[deferred, read, checked, read],
+        &[deferred, deferred],
+    ] {
+        check(Slow::<false>::default(), requests);
+        check(Slow::<true>::default(), requests);
+    }
 }

@@ -19,7 +19,7 @@ use crate::date::{SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::{Fields, MAX_FIELDS_LEN};
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
-use crate::login::Logins;
+use crate::login::{Login, Logins};
 use crate::pending::{Busy, Exhausted, Outgoing, OutgoingContent, Pending, PendingPlace, Phase};
 use crate::prepared::PreparedId;
 use crate::request::Request;
@@ -601,9 +601,7 @@ impl Core {
         let place = conn.state().place;
         let outgoing = match self.pending.phase(place) {
             None => {
-                if conn.state().has_ended && !conn.state().wants_room {
-                    conn.close();
-                }
+                self.close_if_ended(conn);
                 return;
             }
             Some(Phase::Answer { .. } | Phase::Stream(_)) => return,
@@ -622,6 +620,18 @@ impl Core {
         self.out = self.pending.take_bytes(place);
         if self.deliver(conn, outgoing) == Continuation::ReadNext {
             conn.offer_again();
+        }
+    }
+
+    /// Closes the connection if its client sends no more, and no request of it waits for anything.
+    pub(super) fn close_if_ended<S>(&mut self, conn: &mut Conn<'_, S>) {
+        if !conn.state().has_ended || !self.has_no_pending(conn) {
+            return;
+        }
+        let state = conn.state();
+        let is_checked = matches!(state.login, Login::Waits(_));
+        if !state.wants_room && !is_checked && self.downloads.is_done(state.download) {
+            conn.close();
         }
     }
 

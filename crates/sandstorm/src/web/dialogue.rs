@@ -78,12 +78,8 @@ impl<A: App> Web<A> {
                 Processed::End => return data.len(),
             }
         }
-        let place = conn.state().place;
-        let has_pending = self.core.pending.phase(place).is_some();
-        if conn.state().has_ended && !has_pending && !conn.state().wants_room {
-            // The client sends no more, so the remaining bytes will never be a complete request.
-            conn.close();
-        }
+        // If nothing waits, the remaining bytes will never be a complete request.
+        self.core.close_if_ended(conn);
         at
     }
 
