@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use nmio::{Bell, Clock as _, Instant};
+use nmio::{Bell, Clock as _, Drain, Handler as _, Instant};
 use tcpip::SendMode;
 use testkit::SERVER;
 use testkit::noise;
@@ -639,4 +639,48 @@ fn many_connections_of_one_client_leave_memory_to_others() {
     let web = world.server.transports.stack().app();
     let (_, gave_way) = web.disk_counts().unwrap();
     assert_eq!(gave_way, 0, "all of them make progress");
+}
+
+/// A response is under way when the server begins to stop. Its head has kept the connection open.
+#[test]
+fn requests_behind_a_file_on_the_disk_are_answered_while_the_server_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let content = noise(1, 400_000);
+    fs::write(folder.path().join("long.bin"), &content).unwrap();
+    let mut world = world(&Arc::new(load(folder.path())), SendMode::MemCopy, 1 << 24);
+    for others in [0, 1] {
+        let others = request("GET", "/none", "").repeat(others);
+        let talk = Talk {
+            bytes: (request("GET", "/long.bin", "") + &others).into_bytes(),
+            buffers: (20_000, 1 << 16),
+            ..Talk::default()
+        };
+        world.client.connect(80, talk);
+    }
+    // The server begins to stop as soon as it looks at an idle connection.
+    world.connect("");
+    assert!(world.run(|client| {
+        let received = client.connections[..2].iter();
+        received.map(|one| one.received.len()).min() > Some(100_000)
+    }));
+    for _ in 0..300 {
+        let now = world.link.clock.now();
+        let drained = world.server.handle_drain(&mut world.link.server, now);
+        if drained == Drain::Done {
+            break;
+        }
+        world.run_until(|_, at| at >= now + STEP);
+    }
+    assert!(world.run(|_| false));
+    for others in [0, 1] {
+        let mut rest = world.received(others);
+        let (_, fields, body) = take_response(&mut rest, true);
+        assert!(fields.contains("Connection: keep-alive\r\n") && body == content);
+        for _ in 0..others {
+            let (line, fields, _) = take_response(&mut rest, true);
+            assert_eq!(line, "HTTP/1.1 404 Not Found");
+            assert!(fields.contains("Connection: close "), "{fields}");
+        }
+        assert!(rest.is_empty());
+    }
 }

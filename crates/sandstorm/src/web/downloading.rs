@@ -73,7 +73,9 @@ impl Core {
             }
             Pumped::Done => {
                 let closes = self.downloads.download(place).is_some_and(|one| one.closes);
-                if closes || self.now.closes() {
+                // If the server stops, the answer to the next request closes the connection, or else the
+                // drain does.
+                if closes {
                     conn.close();
                     return Continuation::End;
                 }
