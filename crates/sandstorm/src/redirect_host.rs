@@ -91,7 +91,8 @@ mod tests {
 
     /// The status and the location of the response to a GET.
     fn location(site: &crate::Site, target: &str) -> (u16, String) {
-        let request = format!("GET {target} HTTP/1.1\r\nHost: www.a.test\r\n\r\n");
+        // More bytes may follow a request.
+        let request = format!("GET {target} HTTP/1.1\r\nHost: www.a.test\r\n\r\n?more bytes");
         let Step::Answer(answer) = Session::default().next(site, request.as_bytes()) else {
             panic!("no answer");
         };
@@ -116,6 +117,9 @@ mod tests {
             ("/@evil.test", "/%40evil.test"),
             ("/a/%2e%2e/b", "/a/../b"),
             ("/.evil.test", "/.evil.test"),
+            ("http://www.a.test/?d=1", "/?d=1"),
+            ("http://www.a.test?d=1", "/?d=1"),
+            ("http://www.a.test", "/"),
         ] {
             let to = format!("https://a.test{to}");
             assert_eq!(location(&site, target), (301, to), "{target}");

@@ -8,8 +8,8 @@ use arrayvec::ArrayVec;
 use crate::accept::Accepted;
 use crate::answer::{Answer, Form};
 use crate::head::{
-    FieldBuffer, Fields, HEAD_LIMIT, Head, Method, NotRead, Refusal, field_buffer, line_len, parse,
-    parse_line,
+    FieldBuffer, Fields, HEAD_LIMIT, Head, Method, NotRead, Refusal, Target, field_buffer,
+    line_len, parse, parse_line,
 };
 use crate::ranges::Selection;
 use crate::recent_cache::RecentCache;
@@ -320,7 +320,7 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
         }
         Ok(Page::Rule { rule, first }) => {
             return Answer {
-                form: rule_form(*rule, request.len, target.path, data),
+                form: rule_form(*rule, request, target, data),
                 ..reply_with(first.or_head(head_only))
             };
         }
@@ -457,11 +457,17 @@ fn redirect_form(len: usize, query: &str, data: &[u8]) -> Form {
     Form::WithQuery { from_end }
 }
 
-/// Returns the form of a redirect by the rule with this index. The request is at the start of `data`
-/// and is `len` bytes long.
+/// Returns the form of a redirect by the rule with this index. The request is at the start of `data`.
 #[cold]
-fn rule_form(rule: u16, len: usize, path: &str, data: &[u8]) -> Form {
-    let (from_end, len) = path_place(len, path, data);
+fn rule_form(rule: u16, request: &Head<'_>, target: Target<'_>, data: &[u8]) -> Form {
+    let (mut from_end, len) = path_place(request.len, target.path, data);
+    if len == 0 {
+        // The query follows the place where the path would be.
+        let target_at = request.target.as_ptr().addr() - data.as_ptr().addr();
+        let query_len = target.query.map_or(0, |query| "?".len() + query.len());
+        let path_at = target_at + request.target.len() - query_len;
+        from_end = (request.len - path_at) as u16;
+    }
     Form::ByRule {
         rule,
         from_end,
