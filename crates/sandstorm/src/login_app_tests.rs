@@ -8,6 +8,8 @@ use crate::app::Clients;
 use crate::disk::{Chunks, Reads};
 use crate::exchange::Ticket;
 use crate::memory_budget::MemoryBudget;
+use crate::site::ReplyId;
+use crate::web::PreparedReply;
 
 /// A server whose threads check credentials and read files only while `works` is set.
 struct Stuck<A: App> {
@@ -173,4 +175,45 @@ fn requests_behind_a_deferred_one_are_answered_although_the_client_has_closed_it
         check(Slow::<false>::default(), requests);
         check(Slow::<true>::default(), requests);
     }
+}
+
+/// Changes to a site whose replies are all new.
+fn change_site<A: App>(world: &mut World<A>, site: &Arc<Site>) {
+    let (web, contents) = world.server.transports.stack_mut().parts_mut();
+    let replies = site.replies().iter().enumerate();
+    let prepared = replies.map(|(index, reply)| {
+        let hosted = site.hosted(ReplyId(index as u32));
+        PreparedReply::add(reply, hosted, contents).unwrap()
+    });
+    let prepared = prepared.collect();
+    web.change_site(Arc::clone(site), prepared);
+}
+
+/// A request waits for its check when its path loses the password. The next one needs a password.
+#[test]
+fn a_refusal_is_only_for_the_request_whose_check_took_too_long() {
+    fn check<A: App>(app: A, first: &str, status: u16) {
+        let place = Place::new(&[]);
+        let old = Arc::new(place.load().unwrap());
+        let mut next = Place::new(&[]);
+        next.settings.realms.clear();
+        let users = place.folder.path().join("users");
+        let realm = format!("/page.html={}", users.display());
+        next.settings.add_basic_auth(&realm).unwrap();
+        let mut server = Stuck::new(&old, app);
+        let second = last(&get("/page.html", "ali:sesame"));
+        server
+            .world
+            .connect(&[get(first, "ali:sesame"), second].concat());
+        server.run_for(Duration::from_secs(1));
+        change_site(&mut server.world, &Arc::new(next.load().unwrap()));
+        server.run_for(ANSWER_TIMEOUT);
+        server.finish();
+        assert_eq!(server.statuses(0), [status, 200], "{first}");
+    }
+    check(SiteOnly, "/private/", 200);
+    check(SiteOnly, "/private/none", 404);
+    check(Leaves::<true>, "/private/", 200);
+    check(Leaves::<false>, "/private/", 200);
+    check(Leaves::<false>, "/private/none", 404);
 }

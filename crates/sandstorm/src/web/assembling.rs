@@ -12,6 +12,7 @@ use crate::answer::{Answer, Form};
 use crate::assembled::{Assembler, MAX_JOINED_LEN, Piece, Rest, slice};
 use crate::date::Stamp;
 use crate::fields::{Fields, MAX_FIELDS_LEN};
+use crate::login::Login;
 use crate::pending::{Outgoing, OutgoingContent};
 use crate::status::Status;
 
@@ -35,6 +36,7 @@ impl Core {
         if let Form::Login { .. } = answer.form {
             return self.write_after_login(conn, answer, data, stamp);
         }
+        conn.state().login = Login::Unknown;
         if let Form::Part { first, end } = answer.form
             && (end - first) as usize <= MAX_JOINED_LEN
             && !conn.has_unacknowledged()

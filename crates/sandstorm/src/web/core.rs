@@ -161,6 +161,8 @@ impl Core {
         let reply = self.prepared.get(answer.reply.index()).copied();
         let reply = reply.ok_or(WriteError::NoSuchContent)?;
         if answer.is_whole() && !reply.is_on_disk {
+            // What is known of a login is for no other request.
+            conn.state().login = Login::Unknown;
             conn.write(reply.content, stamp.as_u64())?;
             return Ok(Written::Response(reply.status, reply.body_len as usize));
         }
@@ -364,6 +366,7 @@ impl Core {
         if let Form::Login { .. } = answer.form {
             return self.answer_after_login(conn, request, answer, bytes);
         }
+        conn.state().login = Login::Unknown;
         let stamp = self.now.or_closing(answer.close);
         if answer.reply.index() >= self.prepared.len() {
             conn.abort();

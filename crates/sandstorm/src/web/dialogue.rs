@@ -11,6 +11,7 @@ use crate::answer::Answer;
 use crate::app::App;
 use crate::body::{BodyReader, Part};
 use crate::head::field_buffer;
+use crate::login::Login;
 use crate::pending::{Body, PendingPlace, Phase};
 use crate::request::Request;
 use crate::session::{self, HeadSearch, Step, as_http_1_1, refuse};
@@ -158,6 +159,8 @@ impl<A: App> Web<A> {
             return self.send(conn, &answer, data);
         }
         RequestTimes::begin(conn);
+        // If the site would have refused this request, the site has changed.
+        conn.state().login = Login::Unknown;
         if request.body_len().is_none() {
             conn.clear_deadline();
             let verdict = core.exchange(conn, |exchange| app.on_request(&request, exchange));
