@@ -412,7 +412,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let (app, mut connection) = self.connection(id);
             app.on_sent(&mut connection);
             if connection.housekeeping.offers_again {
-                self.offer_buffered(port, id, now);
+                self.offer_rest(port, id, now);
             }
         }
     }

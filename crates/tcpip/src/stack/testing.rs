@@ -87,6 +87,8 @@ pub(crate) struct App {
     pub(crate) content: Option<ContentId>,
     /// Data to write at the next deadline or call of `on_sent`, whichever comes first.
     pub(crate) later: Option<&'static [u8]>,
+    /// Whether to resume the connection when the peer has acknowledged all data.
+    pub(crate) resumes: bool,
     /// Last data to write on a connection when the drain begins.
     pub(crate) farewell: Option<&'static [u8]>,
     pub(crate) log: String,
@@ -229,6 +231,9 @@ impl Application for App {
 
     fn on_sent(&mut self, conn: &mut Connection<'_, u32>) {
         self.note(format_args!("sent"));
+        if self.resumes {
+            conn.resume();
+        }
         self.write_later(conn);
         let _ = self.write_parts(conn);
     }
@@ -348,6 +353,7 @@ impl Rig {
             close_back: true,
             content: None,
             later: None,
+            resumes: false,
             farewell: None,
             log: String::new(),
             accepted: None,

@@ -121,6 +121,21 @@ fn the_application_learns_of_the_fin_when_a_parked_connection_is_resumed() {
 }
 
 #[test]
+fn the_application_learns_of_the_fin_when_it_resumes_the_connection_after_an_acknowledgement() {
+    let mut rig = Rig::with_habit(Habit::Park);
+    rig.recv(1, 1, "FPA", b"ab");
+    rig.sent(1, 4, "A", b"");
+    let id = rig.id();
+    assert!(rig.reach(id, |_, conn| conn.write_bytes(b"later").unwrap()));
+    rig.sent(1, 4, "PA", b"later");
+    assert_eq!(rig.take_log(), "receive(2)");
+    rig.app().resumes = true;
+    rig.recv(4, 6, "A", b"");
+    assert_eq!(rig.take_log(), "sent half-close");
+    rig.sent(6, 4, "FA", b"");
+}
+
+#[test]
 fn a_parked_connection_that_is_never_resumed_ends_when_it_is_idle() {
     let config = Config {
         idle_timeout: Duration::from_secs(10),
