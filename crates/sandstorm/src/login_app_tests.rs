@@ -8,7 +8,7 @@ use crate::app::Clients;
 use crate::disk::{Chunks, Reads};
 use crate::exchange::Ticket;
 use crate::memory_budget::MemoryBudget;
-use crate::site::ReplyId;
+use crate::site::{HostedSite, ReplyId};
 use crate::web::PreparedReply;
 
 /// A server whose threads check credentials and read files only while `works` is set.
@@ -216,4 +216,39 @@ fn a_refusal_is_only_for_the_request_whose_check_took_too_long() {
     check(Leaves::<true>, "/private/", 200);
     check(Leaves::<false>, "/private/", 200);
     check(Leaves::<false>, "/private/none", 404);
+}
+
+#[test]
+fn a_refusal_for_lack_of_time_or_of_a_file_has_the_fields_of_its_site() {
+    fn check<A: App>(app: A) {
+        let member = |hosts: &str, name: &str| {
+            let mut place = Place::new(&[]);
+            place.settings.fields.add("X-Site", name).unwrap();
+            place.settings.memory = Some(MemoryBudget::new(0));
+            HostedSite {
+                hosts: vec![hosts.parse().unwrap()],
+                site: Arc::new(place.load().unwrap()),
+            }
+        };
+        let site = Arc::new(Site::by_hosts(&[member("b", "usual"), member("a", "own")]));
+        let mut server = Stuck::new(&site, app);
+        server.world.connect(&last(&get("/private/", "ali:sesame")));
+        server.run_for(ANSWER_TIMEOUT + Duration::from_secs(1));
+        // Nobody keeps the folder of the site.
+        server.world.connect(&last(&get("/page.html", "")));
+        server.finish();
+        for index in 0..2 {
+            let (status, fields, _) = server.responses(index)[0];
+            assert_eq!(status, 503);
+            assert!(fields.contains("X-Site: own\r\n"), "{fields}");
+        }
+        let web = server.world.server.transports.stack().app();
+        let counts = web.hosted_counters().iter();
+        let busy: Vec<_> = counts
+            .map(|one| one.of(Status::ServiceUnavailable))
+            .collect();
+        assert_eq!(busy, [0, 2]);
+    }
+    check(SiteOnly);
+    check(Leaves::<true>);
 }

@@ -3,7 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use super::*;
-use crate::site::Builder;
+use crate::site::{Builder, HostedId};
 use crate::status::Status;
 
 /// Makes a [`Web`] for a site whose only file is `/a`.
@@ -149,4 +149,17 @@ fn while_the_memory_for_parts_is_used_up_a_client_gets_the_whole_file() {
     contents.remove(others);
     assert_eq!(lens(contents, 5), (status, body_len, out_len));
     assert_eq!(lens(contents, 4), whole);
+}
+
+#[test]
+fn the_page_about_a_status_has_no_body_for_head() {
+    let core = &mut web().core;
+    let mut page = |head_only| {
+        let (site, status) = (HostedId::default(), Status::ServiceUnavailable);
+        let len = core.assemble_page(site, status, head_only, Stamp::new(0, false));
+        (len, core.out.len())
+    };
+    let ((len, whole), (of_head, head)) = (page(false), page(true));
+    assert!(len > 0);
+    assert_eq!((of_head, head), (0, whole - len));
 }

@@ -62,6 +62,14 @@ impl Site {
         by_host.map_or_else(HostedId::default, |sites| sites.hosted(reply))
     }
 
+    /// Returns the hosted site with this number, or this site.
+    pub(crate) fn with_id(&self, id: HostedId) -> &Self {
+        let index = usize::from(id.0).checked_sub(1);
+        let sites = self.by_host().zip(index);
+        let hosted = sites.and_then(|(sites, index)| sites.sites.get(index));
+        hosted.map_or(self, |(site, _)| site)
+    }
+
     /// Number of sites for different hosts.
     pub(crate) fn hosted_count(&self) -> usize {
         self.by_host().map_or(0, |sites| sites.sites.len())

@@ -277,7 +277,8 @@ impl Core {
         }
         let (status, body_len) = (self.response.status(), self.response.body().len());
         self.count_and_log(conn.peer(), request, status, body_len);
-        self.answer_from_response(conn, request.is_head(), !request.keep_alive())
+        let (head_only, close) = (request.is_head(), !request.keep_alive());
+        self.answer_from_response(conn, HostedId::default(), head_only, close)
     }
 
     /// Answers `request` with the server's own page about a status.
@@ -287,16 +288,22 @@ impl Core {
         status: Status,
         request: &Request<'_>,
     ) -> Continuation {
-        self.set_page(status);
-        let body_len = self.response.body().len();
-        self.log_request(conn.peer(), request, status.into(), body_len);
-        self.answer_from_response(conn, request.is_head(), !request.keep_alive())
+        self.answer_page_of(conn, HostedId::default(), status, request)
     }
 
-    /// Fills the response with the server's own page about a status, and counts the answer.
-    pub(super) fn set_page(&mut self, status: Status) {
+    /// Same as [`answer_page`](Self::answer_page), for a hosted site.
+    pub(super) fn answer_page_of<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        site: HostedId,
+        status: Status,
+        request: &Request<'_>,
+    ) -> Continuation {
         self.fill_page(status);
-        self.count_own(HostedId::default(), status);
+        self.count_own(site, status);
+        let body_len = self.response.body().len();
+        self.log_request(conn.peer(), request, status.into(), body_len);
+        self.answer_from_response(conn, site, request.is_head(), !request.keep_alive())
     }
 
     fn fill_page(&mut self, status: Status) {
@@ -305,29 +312,42 @@ impl Core {
         self.response.set_page(status.into());
     }
 
-    /// Assembles the server's own page about a status in `out`. Returns the length of its body.
-    pub(super) fn assemble_page(&mut self, status: Status, head_only: bool, stamp: Stamp) -> usize {
+    /// Assembles the server's own page about a status in `out`, for a hosted site. Returns the length of
+    /// the body that is sent.
+    pub(super) fn assemble_page(
+        &mut self,
+        site: HostedId,
+        status: Status,
+        head_only: bool,
+        stamp: Stamp,
+    ) -> usize {
         self.fill_page(status);
-        self.write_response(head_only, stamp);
-        self.response.body().len()
+        self.write_response(site, head_only, stamp);
+        if head_only {
+            0
+        } else {
+            self.response.body().len()
+        }
     }
 
-    /// Sends the response in `self.response`.
+    /// Sends the response in `self.response`, with the fields of a hosted site.
     fn answer_from_response<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
+        site: HostedId,
         head_only: bool,
         close: bool,
     ) -> Continuation {
         let stamp = self.now.or_closing(close);
-        self.write_response(head_only, stamp);
+        self.write_response(site, head_only, stamp);
         self.deliver(conn, Outgoing::new(OutgoingContent::None, stamp))
     }
 
-    /// Assembles the response in `self.response` in `out`.
-    pub(super) fn write_response(&mut self, head_only: bool, stamp: Stamp) {
-        let (response, out) = (&self.response, &mut self.out);
-        response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
+    /// Assembles the response in `self.response` in `out`, with the fields of a hosted site.
+    fn write_response(&mut self, site: HostedId, head_only: bool, stamp: Stamp) {
+        let (fields, out) = (self.site.with_id(site).fields(), &mut self.out);
+        self.response
+            .write_to(fields, head_only, stamp, &mut self.slots, out);
     }
 
     /// The hosted site that answers.
@@ -574,8 +594,10 @@ impl Core {
             conn.abort();
             return Some(Continuation::End);
         };
-        self.set_page(Status::ServiceUnavailable);
-        Some(self.answer_from_response(conn, head_only, close))
+        let (site, status) = (HostedId::default(), Status::ServiceUnavailable);
+        self.fill_page(status);
+        self.count_own(site, status);
+        Some(self.answer_from_response(conn, site, head_only, close))
     }
 
     /// Answers the connection's request with 504 if its answer is deferred. If the request was

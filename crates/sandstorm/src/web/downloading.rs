@@ -131,10 +131,11 @@ impl Core {
             conn.abort();
             return Continuation::End;
         }
-        let closes = self.downloads.download(place).is_some_and(|one| one.closes);
-        let stamp = self.now.or_closing(closes);
-        let body_len = self.assemble_page(Status::ServiceUnavailable, false, stamp);
-        self.note_download(conn, Some((Status::ServiceUnavailable, body_len)));
+        let download = self.downloads.download(place);
+        let (site, closes) = download.map_or_else(<_>::default, |one| (one.site, one.closes));
+        let (status, stamp) = (Status::ServiceUnavailable, self.now.or_closing(closes));
+        let body_len = self.assemble_page(site, status, false, stamp);
+        self.note_download(conn, Some((status, body_len)));
         self.downloads.release(place);
         conn.state().download = <_>::default();
         if conn.write_bytes(&self.out).is_err() {

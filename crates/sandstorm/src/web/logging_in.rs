@@ -86,7 +86,8 @@ impl Core {
                 const STATUS: Status = Status::ServiceUnavailable;
                 // Empty lines may precede the request (RFC 9112, section 2.2).
                 let is_head = data.trim_ascii_start().starts_with(b"HEAD ");
-                let body_len = self.assemble_page(STATUS, is_head, stamp);
+                let site = self.hosted(answer);
+                let body_len = self.assemble_page(site, STATUS, is_head, stamp);
                 let written = conn.write_bytes(&self.out);
                 written.map(|()| Written::Response(STATUS, body_len))
             }
@@ -120,7 +121,8 @@ impl Core {
             }
             Some(Standing::Refused(Refusal::Wrong)) => answer.whole(),
             Some(Standing::Refused(Refusal::Busy)) => {
-                return self.answer_page(conn, Status::ServiceUnavailable, request);
+                let (site, status) = (self.hosted(answer), Status::ServiceUnavailable);
+                return self.answer_page_of(conn, site, status, request);
             }
         };
         self.answer_by_site(conn, request, &answer, bytes)
