@@ -39,6 +39,8 @@ pub(crate) type Reread<'a, P> = dyn Fn(&P) -> Result<Option<String>, StartError>
 struct Request {
     /// The content's name, or `None` for all content.
     only: Option<String>,
+    /// Whether to read a changed configuration file first.
+    reads_options: bool,
     /// Where to send the outcome. `None`: nobody waits for it.
     reply: Option<oneshot::Sender<LastReload>>,
 }
@@ -80,13 +82,17 @@ impl Shared {
 }
 
 impl Requests {
-    /// Asks for a reload of all content. If one is running, another one follows.
-    pub(crate) fn request(&self) {
+    /// Asks for a reload of all content, and of the options of a changed configuration file if
+    /// `reads_options` is set. If a reload is running, another one follows.
+    pub(crate) fn request(&self, reads_options: bool) {
         let mut waiting = self.shared.waiting();
-        let is_same = |other: &Request| other.only.is_none() && other.reply.is_none();
+        let is_same = |other: &Request| {
+            other.only.is_none() && other.reply.is_none() && other.reads_options == reads_options
+        };
         if !waiting.iter().any(is_same) {
             waiting.push(Request {
                 only: None,
+                reads_options,
                 reply: None,
             });
         }
@@ -103,6 +109,7 @@ impl Requests {
             return None;
         }
         waiting.push(Request {
+            reads_options: only.is_none(),
             only,
             reply: Some(reply),
         });
@@ -230,6 +237,8 @@ fn serve_requests<P: Program>(
         shared.history().running = true;
         supervisor.reloading();
         let loading = Loading::begin("reloading", ShowOn::Log);
+        let reads_options = served.iter().any(|request| request.reads_options);
+        let reread = Some(reread).filter(|_| reads_options);
         let (outcome, kept) = reload(program, reread, only.as_deref());
         drop(loading);
         if let Some(tell) = &*shared.watcher() {
@@ -248,17 +257,17 @@ fn serve_requests<P: Program>(
     }
 }
 
-/// Reloads content. Returns the outcome, and the reason if content stays old.
+/// Reloads content, after the options if there is a function that reads them. Returns the outcome, and the
+/// reason if content stays old.
 fn reload<P: Program>(
     program: &P,
-    reread: &Reread<'_, P>,
+    reread: Option<&Reread<'_, P>>,
     only: Option<&str>,
 ) -> (LastReload, Option<String>) {
     let start = Instant::now();
     let ready = match only {
         Some(name) if !program.has_content(name) => Err(unknown(name)),
-        Some(_) => Ok(unread_file()),
-        None => reread(program),
+        _ => reread.map_or_else(|| Ok(unread_file()), |reread| reread(program)),
     };
     let (note, outcome) = match ready {
         Ok(note) => (note, program.reload(only)),
@@ -433,8 +442,8 @@ mod tests {
         let (requests, woken) = requests();
         let program = Notes::default();
         let mut outcome = requests.ask(Some("a".to_owned())).unwrap();
-        requests.request();
-        requests.request();
+        requests.request(true);
+        requests.request(true);
         assert_eq!(requests.shared.waiting().len(), 2, "one request is enough");
         assert!(woken.try_recv().is_ok() && woken.try_recv().is_err());
         serve_requests((&program, NO_FILE), &requests.shared, &Supervisor::none());
@@ -514,10 +523,28 @@ mod tests {
     }
 
     #[test]
+    fn a_watcher_causes_no_reading_of_the_configuration_file() {
+        let (requests, _woken) = requests();
+        let program = Notes::default();
+        let wrong: &Reread<'_, Notes> = &|_| Err("read".into());
+        requests.request(false);
+        serve_requests((&program, wrong), &requests.shared, &Supervisor::none());
+        assert_eq!(reloaded(&program), [None]);
+        requests.request(false);
+        requests.request(true);
+        serve_requests((&program, wrong), &requests.shared, &Supervisor::none());
+        assert_eq!(
+            reloaded(&program).len(),
+            0,
+            "the file was read and is wrong"
+        );
+    }
+
+    #[test]
     fn old_content_that_is_in_use_is_freed_later() {
         let (requests, woken) = requests();
         let program = Notes::default();
-        requests.request();
+        requests.request(true);
         let shared = Arc::clone(&requests.shared);
         let (at, supervisor) = (&program, Supervisor::none());
         let loaded = Arc::clone(&shared);
@@ -563,7 +590,7 @@ mod tests {
         let (requests, _woken) = requests();
         let asked: Vec<_> = (0..MAX_WAITING).map(|_| requests.ask(None)).collect();
         assert!(asked.iter().all(Option::is_some) && requests.ask(None).is_none());
-        requests.request();
+        requests.request(true);
         assert_eq!(requests.shared.waiting().len(), MAX_WAITING + 1);
     }
 }

@@ -392,7 +392,7 @@ impl Watch<'_> {
                     (Request::Stop(Stop::AtOnce), _) => exit_at_once(),
                     (Request::ReopenLogs, _) => writers.reopen(),
                     (Request::Reload, Some(_)) if workers.is_stopping() => {}
-                    (Request::Reload, Some(reloader)) => reloader.requests().request(),
+                    (Request::Reload, Some(reloader)) => reloader.requests().request(true),
                     (Request::Reload, None) => tracing::warn!(
                         "SIGHUP: this program cannot reload its content; restart it"
                     ),

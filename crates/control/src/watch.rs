@@ -297,7 +297,8 @@ fn ask_for_reloads(
             }
         }
         go_on(None);
-        requests.request();
+        // Nobody says when an edit of the options is finished.
+        requests.request(false);
     }
 }
 

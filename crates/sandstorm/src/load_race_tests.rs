@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
+use crate::loading::{Loading, NotLoaded, load_next};
 
 /// Number of times that the folder is loaded in one test. The test fails if the attacker wins even
 /// one race.
@@ -92,5 +93,39 @@ fn a_file_that_is_being_written_keeps_its_content_and_is_counted() {
         stop.store(true, Ordering::Relaxed);
         let outdated = outdated.expect("no load found the file being written");
         assert_eq!(body(&outdated, b"/file"), body(&site, b"/file"));
+    });
+}
+
+#[test]
+fn with_other_options_a_file_that_is_being_written_has_no_old_content() {
+    let (folder, other) = (folder(&["file"]), folder(&["file"]));
+    let site = load(folder.path()).unwrap();
+    let path = other.path().join("file");
+    fs::write(&path, vec![b'a'; 1 << 20]).unwrap();
+    let loading = Loading {
+        folder: other.path().to_owned(),
+        limits: Limits::default(),
+        strict: false,
+        memory: None,
+        settings: site.settings().clone(),
+    };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = fs::File::options().append(true).open(&path).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                file.write_all(b"b").unwrap();
+            }
+        });
+        let mut loads = (0..LOADS).map(|_| load_next(&site, 0, &loading, true));
+        let is_refused = loads.any(|next| match next {
+            Ok(next) => {
+                assert_eq!(next.site.totals().outdated, 0);
+                false
+            }
+            Err(error) => matches!(error, NotLoaded::Changing { count: 1, .. }),
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert!(is_refused, "no load found the file being written");
     });
 }

@@ -11,6 +11,7 @@ use crate::limits::Limits;
 use crate::load::{LoadError, Progress};
 use crate::settings::Settings;
 use crate::site::{NextSite, Site, Totals};
+use crate::skipped::Reason;
 
 /// Maximum number of mistakes that warnings or an error name. Further ones are only counted.
 const MAX_NAMED: u64 = 100;
@@ -97,6 +98,17 @@ pub enum NotLoaded {
         place: String,
         /// The reason.
         error: Box<Self>,
+    },
+    /// Files have changed while the folder was loaded with other options than before.
+    #[error(
+        "{}: {} changed while they were read, so the site keeps its old content and options; reload again",
+        folder.display(), report::counted(*count, "file")
+    )]
+    Changing {
+        /// The folder.
+        folder: PathBuf,
+        /// Number of these files.
+        count: u64,
     },
     /// Some entries cannot be served, or something else is probably a mistake, and `--strict` is set.
     /// The message lists the first mistakes, one per line.
@@ -203,21 +215,36 @@ pub(crate) fn load(
 }
 
 /// Loads a folder like [`load`], beside `packets` bytes of resident packets. The result takes over from
-/// `previous`.
+/// `previous`. With options of which `is_other` says that they are not those of `previous`, files that change
+/// while they are read have no old content, which might be that of another folder.
 pub(crate) fn load_next(
     previous: &Site,
     packets: u64,
     loading: &Loading,
+    is_other: bool,
 ) -> Result<NextSite, NotLoaded> {
-    reporting(loading.strict, |progress| {
+    let mut changed = 0;
+    let next = reporting(loading.strict, |progress| {
         let Loading {
             folder,
             limits,
             settings,
             ..
         } = loading;
-        previous.load_next_beside(packets, folder, (limits, settings), progress)
-    })
+        let mut count = |one: Progress<'_>| {
+            let is_changed =
+                matches!(&one, Progress::Skipped(one) if matches!(one.reason, Reason::Changed));
+            changed += u64::from(is_changed);
+            progress(one);
+        };
+        previous.load_next_beside(packets, folder, (limits, settings), &mut count)
+    })?;
+    let count = changed + next.site.totals().outdated;
+    if is_other && count > 0 {
+        let folder = loading.folder.clone();
+        return Err(NotLoaded::Changing { folder, count });
+    }
+    Ok(next)
 }
 
 /// Calls `load` with a function that reports the progress and what is probably a mistake.

@@ -8,6 +8,8 @@ use crate::part::Part;
 #[derive(Debug, Default)]
 pub struct NextSites<'p> {
     pub(crate) sites: Vec<NextPart<'p>>,
+    /// The parts that keep their options, because the file no longer has their sites.
+    pub(crate) kept: Vec<&'p Part>,
     /// What needs a restart, for the operator.
     pub(crate) restart: Vec<String>,
 }
@@ -26,8 +28,11 @@ impl NextSites<'_> {
     #[must_use]
     pub fn take(self) -> Vec<String> {
         for next in self.sites {
-            next.part.set_next(next.loading);
-            next.part.set_next_hosts(next.hosts);
+            next.part.set_next(next.loading, next.hosts);
+        }
+        // Options that could not be used before are no longer wanted.
+        for part in self.kept {
+            part.forget_next();
         }
         self.restart
     }
@@ -35,6 +40,7 @@ impl NextSites<'_> {
     /// Adds the options of further sites.
     pub(crate) fn extend(&mut self, others: Self) {
         self.sites.extend(others.sites);
+        self.kept.extend(others.kept);
         self.restart.extend(others.restart);
     }
 }

@@ -112,9 +112,22 @@ impl Part {
         locked(&self.loading)
     }
 
-    /// Loads the folder in this way from the next time on, until that has succeeded.
-    pub(crate) fn set_next(&self, next: Loading) {
+    /// Loads the folder in this way from the next time on, until that has succeeded. Then serves the site for
+    /// these hosts.
+    pub(crate) fn set_next(&self, next: Loading, hosts: Vec<HostName>) {
         *self.next() = Some(next);
+        *locked(&self.next_hosts) = Some(hosts);
+    }
+
+    /// Forgets what [`set_next`](Self::set_next) was told.
+    pub(crate) fn forget_next(&self) {
+        *self.next() = None;
+        *locked(&self.next_hosts) = None;
+    }
+
+    /// Whether the site was not loaded yet as [`set_next`](Self::set_next) was told.
+    pub(crate) fn has_next(&self) -> bool {
+        self.next().is_some()
     }
 
     fn next(&self) -> MutexGuard<'_, Option<Loading>> {
@@ -135,11 +148,6 @@ impl Part {
 
     pub(crate) fn hosts(&self) -> Vec<HostName> {
         locked(&self.hosts).clone()
-    }
-
-    /// Serves the site for these hosts from the next reload on.
-    pub(crate) fn set_next_hosts(&self, hosts: Vec<HostName>) {
-        *locked(&self.next_hosts) = Some(hosts);
     }
 
     /// Serves the site for its next hosts from now on. Returns true if they differ from those before.
@@ -185,17 +193,18 @@ impl Part {
         self.improving.is_some()
     }
 
-    /// Loads the folder again, beside `packets` bytes of resident packets.
-    pub(crate) fn load_next(&self, packets: u64) -> Result<NextSite, StartError> {
+    /// Loads the folder again, beside `packets` bytes of resident packets. Uses other options if `takes_next`
+    /// is set.
+    pub(crate) fn load_next(&self, packets: u64, takes_next: bool) -> Result<NextSite, StartError> {
         let Some(improving) = &self.improving else {
             return Err("this program cannot load its folder again".into());
         };
-        let next = self.next().clone();
+        let next = self.next().clone().filter(|_| takes_next);
         let is_other = next.is_some();
         let loading = next.unwrap_or_else(|| self.loading().clone());
         let site = self.site();
         improving.tagging.try_again();
-        let site = load_next(&site, packets, &loading)?;
+        let site = load_next(&site, packets, &loading, is_other)?;
         if is_other {
             *self.loading() = loading;
             *self.next() = None;

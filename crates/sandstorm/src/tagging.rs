@@ -222,7 +222,7 @@ mod tests {
     }
 
     fn reload(part: &Part) {
-        part.set_site(&part.load_next(0).unwrap().site);
+        part.set_site(&part.load_next(0, true).unwrap().site);
     }
 
     #[test]

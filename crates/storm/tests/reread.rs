@@ -357,3 +357,49 @@ fn a_single_site_without_hosts_needs_a_restart_for_hosts() {
     assert!(page.ends_with("one") && page.contains("X-New"), "{page}");
     rig.server.stop();
 }
+
+#[test]
+fn a_new_host_leads_to_a_site_only_if_its_new_rules_hold() {
+    let zones = "[[dns]]\nzones = [\"@/one.test.zone\"]\n";
+    let site = |hosts: &str, more: &str| {
+        let one = format!("[[web]]\nroot = \"@/one\"\nhosts = [{hosts}]\n{more}");
+        format!("{one}[[web]]\nroot = \"@/two\"\n{zones}")
+    };
+    let rig = Rig::start(&site("\"in.test\"", ""));
+    let more = "strict = true\nredirects = [\"/a /nowhere 200\"]\n";
+    rig.write(&site("\"in.test\", \"out.test\"", more));
+    let (succeeded, said) = rig.reload(&[]);
+    assert!(!succeeded && said.contains("/nowhere"), "{said}");
+    assert!(rig.page_of("in.test").ends_with("one") && rig.page_of("out.test").ends_with("two"));
+    fs::write(rig.content.path().join("one/nowhere"), "").unwrap();
+    assert_eq!(rig.reload_well(), None);
+    assert!(rig.page_of("out.test").ends_with("one"));
+    // The first site is gone from the file, but it stays until the next start.
+    let two = "[[web]]\nroot = \"@/two\"\nhosts = [\"two.test\", \"in.test\"]\n";
+    rig.write(&format!("{two}{zones}"));
+    let note = rig.reload_well().unwrap();
+    assert!(note.contains("hosts of @/two"), "{note}");
+    assert!(rig.page_of("in.test").ends_with("one"));
+    rig.server.stop();
+}
+
+#[test]
+fn options_that_failed_are_forgotten_with_their_site() {
+    let rig = Rig::start(START);
+    let more = "@/one\"\nstrict = true\nredirects = [\"/a /b 200\"]\nheaders = [\"/* X-New: yes\"]";
+    rig.write(&START.replace("@/one\"", more));
+    let (succeeded, said) = rig.reload(&[]);
+    assert!(!succeeded && said.contains("/b"), "{said}");
+    fs::write(rig.content.path().join("one/b"), "").unwrap();
+    // A reload of this site alone uses the options that it has.
+    let (succeeded, said) = rig.reload(&["@/one"
+        .replace('@', rig.content.path().to_str().unwrap())
+        .as_str()]);
+    assert!(succeeded, "{said}");
+    assert!(!rig.page().contains("X-New"));
+    rig.write(&START.replace("@/one\"", "@/one\"\nport = 8080"));
+    let note = rig.reload_well().unwrap();
+    assert!(note.contains("port (FILE:6:1)"), "{note}");
+    assert!(!rig.page().contains("X-New"));
+    rig.server.stop();
+}

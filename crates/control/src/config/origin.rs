@@ -151,9 +151,10 @@ pub(crate) fn changed_file() -> Option<PathBuf> {
     is_changed(&read.file, read.version?).then(|| read.file.clone())
 }
 
-/// Returns true if the length or the time of the last change differs from that of `version`.
+/// Returns true if the file is another one than that of `version`, or if its length or the time of its last
+/// change differs.
 fn is_changed(file: &Path, version: FileVersion) -> bool {
-    let content = |of: FileVersion| (of.len, of.modified);
+    let content = |of: FileVersion| (of.file, of.len, of.modified);
     FileVersion::at(file).is_ok_and(|now| content(now) != content(version))
 }
 

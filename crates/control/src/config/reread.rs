@@ -95,10 +95,14 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
         };
         let (before, mut changes) = self.compare(&parsed);
         let kept = origin::remember(parsed.sites().map(|site| &site.origins), false);
-        let applied = apply(&Reread {
-            parsed: &parsed,
-            before,
-        });
+        let applied = if changed_file().is_some() {
+            Err("changed while it was read; reload again when it is complete".into())
+        } else {
+            apply(&Reread {
+                parsed: &parsed,
+                before,
+            })
+        };
         match applied {
             Ok(others) => changes.extend(others),
             Err(error) => {

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use control::{Reloaded, StartError, report};
 
 use super::Sandstorm;
+use crate::part::Part;
 
 impl<A, F, C> Sandstorm<A, F, C> {
-    /// Loads all folders again, or only the one with this name. Before all of them, other hosts lead to them.
+    /// Loads all folders again, or only the one with this name. Then other hosts lead to them, but only if
+    /// all of them have their newest rules and passwords.
     pub(super) fn reload_all(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
-        let has_other_hosts = only.is_none() && self.change_hosts();
         let outcome = self.reload_parts(only);
-        if has_other_hosts {
+        let is_newest = only.is_none() && !self.parts.iter().any(Part::has_next);
+        if is_newest && self.change_hosts() {
             Ok(with_hosts(outcome))
         } else {
             outcome
@@ -20,20 +22,21 @@ impl<A, F, C> Sandstorm<A, F, C> {
 
     fn reload_parts(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         if self.parts.len() == 1 {
-            return self.reload_part(0).map(Reloaded::from);
+            return self.reload_part(0, only).map(Reloaded::from);
         }
         let parts = self.parts.iter().enumerate();
         let meant = parts.filter(|(_, part)| only.is_none_or(|name| part.is_named(name)));
         Reloaded::of_all(meant.map(|(index, part)| {
-            let outcome = self.reload_part(index);
+            let outcome = self.reload_part(index, only);
             (part.name(), outcome.map(Reloaded::from))
         }))
     }
 
-    /// Loads the folder of the part with this number again. Returns what has changed, for the operator.
-    fn reload_part(&self, index: usize) -> Result<String, StartError> {
+    /// Loads the folder of the part with this number again. Other options are used if all folders are loaded.
+    /// Returns what has changed, for the operator.
+    fn reload_part(&self, index: usize, only: Option<&str>) -> Result<String, StartError> {
         let taken = self.sending.get().map_or(0, |one| one.taken_from(index));
-        let next = self.parts[index].load_next(taken)?;
+        let next = self.parts[index].load_next(taken, only.is_none())?;
         let site = Arc::clone(&next.site);
         let (new, gone) = (next.added(), next.leaving.len() as u64);
         self.change_part(index, next);

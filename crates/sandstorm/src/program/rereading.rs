@@ -3,7 +3,9 @@
 use control::{StartError, config};
 
 use super::{Sandstorm, members};
+use crate::hosts::HostName;
 use crate::next_sites::{NextPart, NextSites};
+use crate::part::Part;
 use crate::site_options::SiteSource;
 
 impl<A, F, C> Sandstorm<A, F, C> {
@@ -20,6 +22,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         for part in &self.parts {
             let mut known = sources.iter();
             let Some((_, source)) = known.find(|(number, _)| *number == part.number()) else {
+                all.kept.push(part);
                 continue;
             };
             let next = source.next(&part.loading(), sources.len())?;
@@ -41,6 +44,14 @@ impl<A, F, C> Sandstorm<A, F, C> {
                     .push(format!("hosts of {}", source.with_place()));
                 hosts = part.hosts();
             }
+            // A site that the file no longer has keeps its hosts until the server starts again.
+            let is_new = |host: &&HostName| !part.hosts().contains(host);
+            let stay = |host: &HostName| self.stays(sources, host);
+            if hosts.iter().filter(is_new).any(stay) {
+                all.restart
+                    .push(format!("hosts of {}", source.with_place()));
+                hosts = part.hosts();
+            }
             all.sites.push(NextPart {
                 part,
                 loading: next,
@@ -48,6 +59,13 @@ impl<A, F, C> Sandstorm<A, F, C> {
             });
         }
         Ok(all)
+    }
+
+    /// Returns true if a part whose site is not among these has this host.
+    fn stays(&self, sources: &[(usize, SiteSource<'_>)], host: &HostName) -> bool {
+        let is_known = |part: &&Part| sources.iter().any(|(number, _)| *number == part.number());
+        let mut others = self.parts.iter().filter(|part| !is_known(part));
+        others.any(|part| part.hosts().contains(host))
     }
 
     /// Lets hosts lead to the sites that are to be served for them from now on. Returns true if some hosts
