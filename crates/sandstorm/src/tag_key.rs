@@ -1,7 +1,6 @@
 //! The key of entity tags, which the servers of a fleet share.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use blake2::Blake2bMac;
 use blake2::digest::consts::U8;
 use blake2::digest::{FixedOutput as _, KeyInit as _, Update as _};
+use control::open_ordinary;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::etag::ETag;
@@ -47,7 +47,7 @@ impl TagKey {
         // White space can add a few bytes.
         const MAX_FILE_LEN: usize = MAX_LEN + 8;
         let mut text = Vec::new();
-        let file = File::open(path)?;
+        let file = open_ordinary(path)?;
         file.take(MAX_FILE_LEN as u64 + 1).read_to_end(&mut text)?;
         let key = text.trim_ascii();
         match key.len() {

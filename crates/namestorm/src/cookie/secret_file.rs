@@ -117,7 +117,7 @@ mod tests {
             assert!(found.starts_with(error), "{text}: {found}");
         }
         let folder = read(Path::new("/")).unwrap_err().to_string();
-        assert!(folder.starts_with("cannot be read: it is no ordinary file; "));
+        assert!(folder.starts_with("cannot be read: it is a folder, not a file; "));
         let missing = read(Path::new("/none")).unwrap_err().to_string();
         assert!(
             missing.starts_with("cannot be read: ")

@@ -1,12 +1,10 @@
 //! Reads master files. Refuses FIFOs and devices, because reading them may block or never end.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use control::FileVersion;
-use rustix::fs::{Mode, OFlags, open};
+use control::{FileVersion, open_ordinary};
 
 /// Maximum size of a zone's text, in bytes (4 GiB). The text is that of its files, and of the
 /// records that `$GENERATE` makes. A file counts as often as it is included.
@@ -82,17 +80,8 @@ fn read_once(
     when_read: impl FnOnce(),
 ) -> Result<Option<(Vec<u8>, FileVersion)>, String> {
     let shown = |error: std::io::Error| error.to_string();
-    // Without NONBLOCK, opening a FIFO would wait for a writer.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = open(path, flags, Mode::empty()).map_err(|error| shown(error.into()))?;
-    let file = File::from(file);
+    let file = open_ordinary(path).map_err(shown)?;
     let metadata = file.metadata().map_err(shown)?;
-    if metadata.is_dir() {
-        return Err("it is a folder, not a file".into());
-    }
-    if !metadata.is_file() {
-        return Err("it is a FIFO, a socket or a device, not a file".into());
-    }
     if metadata.len() > limit {
         return Err(TOO_MUCH_TEXT.into());
     }

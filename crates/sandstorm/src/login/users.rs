@@ -1,13 +1,13 @@
 //! A file with users and hashes of their passwords, in the format of `htpasswd`.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use argon2::password_hash::PasswordVerifier as _;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, Params};
+use control::open_ordinary;
 
 /// Maximum length of a file in bytes.
 const MAX_LEN: u64 = 1 << 20;
@@ -76,7 +76,8 @@ impl Users {
     /// Reads a file.
     pub(crate) fn load(path: &Path) -> Result<Self, UsersError> {
         let mut text = Vec::new();
-        File::open(path)?.take(MAX_LEN + 1).read_to_end(&mut text)?;
+        let file = open_ordinary(path)?;
+        file.take(MAX_LEN + 1).read_to_end(&mut text)?;
         if text.len() as u64 > MAX_LEN {
             return Err(UsersError::TooLong);
         }
@@ -200,6 +201,24 @@ ali:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au
         match Users::read(text.as_bytes()).unwrap_err() {
             UsersError::Line { line: 1, why } => why,
             other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_fifo_is_refused_at_once() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("users");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let users = Users::load(&fifo).map(drop).unwrap_err().to_string();
+            let key = crate::tag_key::TagKey::load(&fifo);
+            tell.send([users, key.map(drop).unwrap_err().to_string()])
+        });
+        let errors = told.recv_timeout(std::time::Duration::from_secs(5));
+        for error in errors.unwrap() {
+            assert!(error.starts_with("cannot be read: it is a FIFO"), "{error}");
         }
     }
 
