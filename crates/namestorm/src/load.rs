@@ -70,6 +70,14 @@ impl ReadFile {
         }
     }
 
+    /// A file that could not be read, so that it counts as changed.
+    pub(crate) fn unread(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            version: None,
+        }
+    }
+
     /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path

@@ -82,8 +82,8 @@ impl ZoneFiles {
     }
 
     /// Reads those zones of `specs` that have changed, are new, or were not served, on this number of
-    /// threads. Keeps the answers of the others, and of a zone that has errors now. Passes findings to
-    /// `say`.
+    /// threads. Keeps the answers of the others, and of a zone that has errors now, even in another file.
+    /// Passes findings to `say`.
     pub(crate) fn read(
         &self,
         specs: &[ZoneSpec],
@@ -452,8 +452,28 @@ impl<'z> Gatherer<'z> {
         self.add(old);
     }
 
+    /// Keeps each zone that no file has any more, except for one with errors that was not known before.
+    fn keep_moved(&mut self) {
+        if self.broken.is_empty() {
+            return;
+        }
+        let before = self.before;
+        let old = before.good.iter().map(|zone| (zone.facts.apex(), zone));
+        let mut by_apex = before.hashing.map(before.good.len());
+        by_apex.extend(old);
+        for (spec, broken) in mem::take(&mut self.broken) {
+            let apex = broken.apex.as_ref().map(|apex| apex.to_ascii_lowercase());
+            let apex = apex.filter(|apex| !self.by_apex().contains_key(&**apex));
+            match apex.and_then(|apex| by_apex.get(&*apex)) {
+                Some(old) => self.add_stale(broken, Arc::new(old.moved_to(spec))),
+                None => self.broken.push((spec, broken)),
+            }
+        }
+    }
+
     /// Returns all zones. `read` is the number of those that were read, not kept.
     fn finish(mut self, read: usize) -> ZoneFiles {
+        self.keep_moved();
         // The reasons why broken zones are not served are determined only now, because a good zone
         // may follow a broken zone of the same name.
         for (spec, broken) in mem::take(&mut self.broken) {

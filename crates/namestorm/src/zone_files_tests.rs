@@ -494,3 +494,29 @@ fn a_zone_of_a_shared_file_is_not_taken_for_another_one() {
         }
     }
 }
+
+#[test]
+fn a_zone_in_a_new_file_with_errors_keeps_its_old_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let zone = |file: &str, text: &str| zone(folder.path(), file, text);
+    let old = zone("a.example", GOOD);
+    let first = read(std::slice::from_ref(&old), &mut |_| {});
+    let wrong = format!("$ORIGIN A.example.\n{GOOD}x 60 A nonsense\n");
+    let [new, other] = ["new", "other"].map(|file| zone(file, &wrong));
+    let specs = [new.clone(), other];
+    let mut moved = first.read(&specs, 1, &mut |_| {});
+    assert!(moved.differ_from(&first));
+    for _ in 0..2 {
+        assert_eq!(answers(&moved), answers(&first));
+        assert_eq!(moved.stale()[0].spec(), moved.facts_of(0).spec());
+        assert!(moved.unserved().len() == 1 && moved.unserved()[0].is_duplicate());
+        let again = moved.read(&specs, 1, &mut |_| {});
+        assert!(!again.differ_from(&moved));
+        moved = again;
+    }
+    // The file is watched, and read as soon as it is right.
+    assert_eq!(moved.files().collect::<Vec<_>>(), [&*new.file]);
+    zone("new", &wrong.replace("nonsense", "192.0.2.2"));
+    let mended = moved.read(&specs, 1, &mut |_| {});
+    assert!(mended.stale().is_empty() && answers(&mended) != answers(&first));
+}

@@ -403,3 +403,39 @@ fn options_that_failed_are_forgotten_with_their_site() {
     assert!(!rig.page().contains("X-New"));
     rig.server.stop();
 }
+
+#[test]
+fn a_mistake_in_a_new_zone_file_keeps_the_zone_on_the_air() {
+    let rig = Rig::start(START);
+    let path = |name: &str| rig.content.path().join(name);
+    let named = |zone: &str| rig.write(&START.replace("@/one.test.zone", zone));
+    // A file that cannot be opened changes nothing.
+    for (zone, place) in [
+        ("one.test=@/nofile", "FILE:7:10: the zone file @/nofile "),
+        ("@/one.test", "FILE:7:10: the zone file @/one.test "),
+        ("one.test=@/two", "FILE:7:10: the zone file @/two "),
+    ] {
+        named(&format!("{zone}\", \"@/two.test.zone"));
+        let (succeeded, said) = rig.reload(&[]);
+        assert!(!succeeded && said.contains(place), "{said}");
+        assert!(said.contains("not reloaded"), "{said}");
+        assert!(rig.has_zone("one") && !rig.has_zone("two"));
+    }
+    // A file with an error concerns only its zone.
+    fs::write(path("new"), format!("{ZONE}b 60 A nonsense\n")).unwrap();
+    named("one.test=@/new\", \"@/two.test.zone");
+    for only in [&[][..], &[], &["one.test"]] {
+        let (succeeded, said) = rig.reload(only);
+        assert!(!succeeded && said.contains("@/new:4:8: "), "{said}");
+        assert!(!said.contains("removed"), "{said}");
+        assert!(rig.has_zone("one") && rig.has_zone("two"));
+    }
+    let mended = ZONE.replace("192.0.2.1\n", "192.0.2.9\n");
+    fs::write(path("new"), mended).unwrap();
+    let (succeeded, said) = rig.reload(&["one.test"]);
+    assert!(succeeded && !rig.has_zone("one"), "{said}");
+    named("@/one.test.zone");
+    assert_eq!(rig.reload_well(), None);
+    assert!(rig.has_zone("one") && !rig.has_zone("two"));
+    rig.server.stop();
+}

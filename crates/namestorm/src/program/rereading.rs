@@ -3,18 +3,21 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use control::{StartError, config};
+use control::{StartError, config, open_ordinary};
 
 use super::source::{Given, NextZones};
 use super::{Namestorm, locked};
+use crate::load::ZoneSpec;
 use crate::zone_args::{NoZones, ZoneArgs};
+use crate::zone_files::{UnservedFile, ZoneFiles};
 use crate::zone_folders::RealPaths;
 
 impl<H, F> Namestorm<H, F> {
     /// Checks other options for zones. Only those that name zones and patterns are used, and `strict`.
     ///
     /// # Errors
-    /// If the options are wrong, or if zones are in a folder that this thread may not read.
+    /// If the options are wrong, if zones are in a folder that this thread may not read, or if a new file
+    /// that is named cannot be opened.
     pub fn check_next(&self, zones: &ZoneArgs, strict: bool) -> Result<NextZones<'_>, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
         zones.check_others()?;
@@ -34,14 +37,45 @@ impl<H, F> Namestorm<H, F> {
             if is_known(&given) || is_known(&real) || !checked.insert(given) {
                 continue;
             }
-            let name = spec.file.display().to_string();
-            let value = spec.group.as_deref().unwrap_or(&name);
-            config::check_allowed(&spec.file, value)?;
+            config::check_allowed(&spec.file, &value_of(spec))?;
         }
+        check_new(&specs, &files)?;
         let given = Given {
             zones: zones.clone(),
             strict,
         };
         Ok(NextZones::new(source, given))
     }
+}
+
+/// Checks that each named file can be opened that was not named before. A typing error is no reason to give
+/// up a zone.
+fn check_new(specs: &[ZoneSpec], files: &ZoneFiles) -> Result<(), StartError> {
+    let served = files.facts().map(|zone| zone.file());
+    let unserved = files.unserved().iter().map(UnservedFile::spec);
+    let known: HashSet<_> = served.chain(unserved.map(|spec| &*spec.file)).collect();
+    let is_new = |spec: &&ZoneSpec| spec.group.is_none() && !known.contains(&*spec.file);
+    for spec in specs.iter().filter(is_new) {
+        if let Err(error) = open_ordinary(&spec.file) {
+            return Err(format!(
+                "{}the zone file {} cannot be read: {error}; correct its path, or write the file",
+                config::before(&value_of(spec)),
+                spec.file.display()
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the value of the option that names a zone or its pattern, as the configuration file has it.
+fn value_of(spec: &ZoneSpec) -> String {
+    if let Some(pattern) = &spec.group {
+        return pattern.to_string();
+    }
+    let full = spec.to_string();
+    // The name of a zone needs no final dot.
+    let short = full.replacen(".=", "=", 1);
+    let is_written = |value: &String| config::place_of(value).is_some();
+    [short].into_iter().find(is_written).unwrap_or(full)
 }

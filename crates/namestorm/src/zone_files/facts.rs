@@ -32,6 +32,16 @@ impl ZoneFacts {
         }
     }
 
+    /// Returns the same facts of a zone that another file is to have.
+    pub(super) fn moved_to(&self, spec: ZoneSpec) -> Self {
+        Self {
+            spec,
+            apex: self.shared_apex(),
+            version: self.version.clone(),
+            ..*self
+        }
+    }
+
     /// The zone and its file, as they are given.
     pub(crate) fn spec(&self) -> &ZoneSpec {
         &self.spec

@@ -37,4 +37,13 @@ impl GoodZone {
             files,
         }
     }
+
+    /// Returns the same zone for another file, which has errors. It is read again until it has none.
+    pub(super) fn moved_to(&self, spec: ZoneSpec) -> Self {
+        Self {
+            files: vec![ReadFile::unread(&spec.file)],
+            facts: Arc::new(self.facts.moved_to(spec)),
+            answers: Arc::clone(&self.answers),
+        }
+    }
 }
