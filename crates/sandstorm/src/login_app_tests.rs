@@ -140,12 +140,19 @@ impl<const SEES_ALL: bool> App for Slow<SEES_ALL> {
     }
 }
 
+/// A place with a file that stays on the disk.
+fn with_long_file() -> Place {
+    let mut place = Place::new(&[]);
+    place.settings.memory = Some(MemoryBudget::new(0));
+    fs::write(place.folder.path().join("site/long.bin"), [b'x'; 1_000]).unwrap();
+    place
+}
+
 /// The client closes its side at once, so the server knows this before the first answer.
 #[test]
 fn requests_behind_a_deferred_one_are_answered_although_the_client_has_closed_its_side() {
     fn check<A: App>(app: A, requests: &[(&str, u16)]) {
-        let mut place = Place::new(&[]);
-        place.settings.memory = Some(MemoryBudget::new(0));
+        let place = with_long_file();
         let mut server = Stuck::new(&Arc::new(place.load().unwrap()), app);
         let of = |(path, _): &(&str, u16)| get(path, "ali:sesame");
         let talk = Talk {
@@ -165,7 +172,7 @@ fn requests_behind_a_deferred_one_are_answered_although_the_client_has_closed_it
         assert_eq!(server.statuses(0), expected, "{requests:?}");
         server.finish();
     }
-    let (deferred, checked, read) = (("/none", 404), ("/private/", 200), ("/page.html", 200));
+    let (deferred, checked, read) = (("/none", 404), ("/private/", 200), ("/long.bin", 200));
     for requests in [
         &[deferred, checked][..],
         &[deferred, read],
@@ -222,9 +229,8 @@ fn a_refusal_is_only_for_the_request_whose_check_took_too_long() {
 fn a_refusal_for_lack_of_time_or_of_a_file_has_the_fields_of_its_site() {
     fn check<A: App>(app: A) {
         let member = |hosts: &str, name: &str| {
-            let mut place = Place::new(&[]);
+            let mut place = with_long_file();
             place.settings.fields.add("X-Site", name).unwrap();
-            place.settings.memory = Some(MemoryBudget::new(0));
             HostedSite {
                 hosts: vec![hosts.parse().unwrap()],
                 site: Arc::new(place.load().unwrap()),
@@ -235,7 +241,7 @@ fn a_refusal_for_lack_of_time_or_of_a_file_has_the_fields_of_its_site() {
         server.world.connect(&last(&get("/private/", "ali:sesame")));
         server.run_for(ANSWER_TIMEOUT + Duration::from_secs(1));
         // Nobody keeps the folder of the site.
-        server.world.connect(&last(&get("/page.html", "")));
+        server.world.connect(&last(&get("/long.bin", "")));
         server.finish();
         for index in 0..2 {
             let (status, fields, _) = server.responses(index)[0];
