@@ -16,8 +16,8 @@ impl<H, F> Namestorm<H, F> {
     /// Checks other options for zones. Only those that name zones and patterns are used, and `strict`.
     ///
     /// # Errors
-    /// If the options are wrong, if zones are in a folder that this thread may not read, or if a new file
-    /// that is named cannot be opened.
+    /// If the options are wrong, or if zones are in a folder that this thread may not read. A new file that is
+    /// named must also be one that it can open.
     pub fn check_next(&self, zones: &ZoneArgs, strict: bool) -> Result<NextZones<'_>, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
         zones.check_others()?;

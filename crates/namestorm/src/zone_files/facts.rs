@@ -37,7 +37,6 @@ impl ZoneFacts {
         Self {
             spec,
             apex: self.shared_apex(),
-            version: self.version.clone(),
             ..*self
         }
     }
