@@ -215,8 +215,8 @@ pub(crate) fn load(
 }
 
 /// Loads a folder like [`load`], beside `packets` bytes of resident packets. The result takes over from
-/// `previous`. With options of which `is_other` says that they are not those of `previous`, files that change
-/// while they are read have no old content, which might be that of another folder.
+/// `previous`. `is_other` says that the options are not those of `previous`, whose folder may be another one.
+/// A file that changes while it is read then has no old content.
 pub(crate) fn load_next(
     previous: &Site,
     packets: u64,
