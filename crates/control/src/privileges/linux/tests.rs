@@ -393,7 +393,9 @@ fn a_panic_in_a_confined_thread_shows_its_backtrace_and_unwinds() {
             let (backtrace, _) = backtrace
                 .split_once("panicked at")
                 .unwrap_or((backtrace, ""));
-            assert!(backtrace.contains("privileges/linux/tests.rs"), "{case}");
+            // Builds without line tables show no names of files.
+            let function = "privileges::linux::tests::";
+            assert!(backtrace.contains(function), "{case}");
         }
     }
 }
