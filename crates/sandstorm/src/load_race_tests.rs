@@ -73,35 +73,40 @@ fn a_link_changed_to_point_outside_the_folder_publishes_nothing() {
     never_published(&site, ["a", "b"], &["/a", "/b", "/way"]);
 }
 
-#[test]
-fn a_file_that_is_being_written_keeps_its_content_and_is_counted() {
-    let folder = folder(&["file"]);
-    let path = folder.path().join("file");
-    fs::write(&path, vec![b'a'; 1 << 20]).unwrap();
-    let site = load(folder.path()).unwrap();
+/// Does the work while a file is being written.
+fn while_written<T>(path: &Path, work: impl FnOnce() -> T) -> T {
+    fs::write(path, vec![b'a'; 1 << 20]).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut file = fs::File::options().append(true).open(&path).unwrap();
+            let mut file = fs::File::options().append(true).open(path).unwrap();
             while !stop.load(Ordering::Relaxed) {
                 file.write_all(b"b").unwrap();
             }
         });
+        let done = work();
+        stop.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+#[test]
+fn a_file_that_is_being_written_keeps_its_content_and_is_counted() {
+    let folder = folder(&["file"]);
+    let site = load(folder.path()).unwrap();
+    let outdated = while_written(&folder.path().join("file"), || {
         let loads = (0..LOADS).map(|_| site.load_next(folder.path(), &Limits::default(), |_| {}));
         let mut sites = loads.map(|next| next.unwrap().site);
-        let outdated = sites.find(|site| site.totals().outdated == 1);
-        stop.store(true, Ordering::Relaxed);
-        let outdated = outdated.expect("no load found the file being written");
-        assert_eq!(body(&outdated, b"/file"), body(&site, b"/file"));
+        sites.find(|site| site.totals().outdated == 1)
     });
+    let outdated = outdated.expect("no load found the file being written");
+    assert_eq!(body(&outdated, b"/file"), body(&site, b"/file"));
 }
 
 #[test]
 fn with_other_options_a_file_that_is_being_written_has_no_old_content() {
     let (folder, other) = (folder(&["file"]), folder(&["file"]));
     let site = load(folder.path()).unwrap();
-    let path = other.path().join("file");
-    fs::write(&path, vec![b'a'; 1 << 20]).unwrap();
     let loading = Loading {
         folder: other.path().to_owned(),
         limits: Limits::default(),
@@ -109,23 +114,12 @@ fn with_other_options_a_file_that_is_being_written_has_no_old_content() {
         memory: None,
         settings: site.settings().clone(),
     };
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut file = fs::File::options().append(true).open(&path).unwrap();
-            while !stop.load(Ordering::Relaxed) {
-                file.write_all(b"b").unwrap();
-            }
-        });
+    let is_refused = while_written(&other.path().join("file"), || {
         let mut loads = (0..LOADS).map(|_| load_next(&site, 0, &loading, true));
-        let is_refused = loads.any(|next| match next {
-            Ok(next) => {
-                assert_eq!(next.site.totals().outdated, 0);
-                false
-            }
-            Err(error) => matches!(error, NotLoaded::Changing { count: 1, .. }),
-        });
-        stop.store(true, Ordering::Relaxed);
-        assert!(is_refused, "no load found the file being written");
+        loads.find_map(|next| match next {
+            Ok(next) => (next.site.totals().outdated > 0).then_some(false),
+            Err(error) => Some(matches!(error, NotLoaded::Changing { count: 1, .. })),
+        })
     });
+    assert_eq!(is_refused, Some(true));
 }
