@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use nmio::device::{Device, MemoryPlan, Transport};
 use tcpip::Stack;
 
 pub use self::source::NextZones;
-use self::source::{Given, Source};
+use self::source::{Given, Source, locked};
 use self::tallies::{tally_limits, tally_proofs};
 use crate::answers::Answers;
 use crate::compile::compile;
@@ -346,10 +346,6 @@ where
 fn hook_errors<H: Hook>(server: &UdpAndTcp<H>) -> u64 {
     let (udp, tcp) = (server.dns().counters(), server.tcp().app().counters());
     udp.hook_errors + tcp.hook_errors
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the number of threads that read zones at the start.

@@ -10,7 +10,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use control::{
@@ -31,7 +31,7 @@ use crate::improving::Done;
 use crate::limits::Limits;
 use crate::login::{Checks, Logins};
 use crate::memory_budget::MemoryBudget;
-use crate::part::Part;
+use crate::part::{Part, locked};
 use crate::prepared::Replies;
 use crate::redirect_host::RedirectHost;
 use crate::sending::{self, Sending};
@@ -387,10 +387,6 @@ fn members(parts: &[Part], redirecting: &[Redirecting]) -> Vec<HostedSite> {
     };
     let redirecting = redirecting.iter().map(|one| one.site.clone());
     parts.iter().map(member).chain(redirecting).collect()
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The addresses on which the server answers.

@@ -3,11 +3,11 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use testkit::cli::run_briefly as run;
 use testkit::rig::Server;
 
 const STORM: &str = env!("CARGO_BIN_EXE_storm");
@@ -18,15 +18,6 @@ fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     folder
-}
-
-/// Runs a program, and returns whether it succeeded, and what it wrote.
-fn run(program: &str, arguments: &[&str]) -> (bool, String) {
-    let mut limited = Command::new("timeout");
-    limited.args(["20", program]).args(arguments);
-    let output = limited.output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(text).unwrap())
 }
 
 /// Adds a page, and a zone beside its folder.

@@ -4,23 +4,14 @@ use std::fs;
 use std::net::{IpAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
+use testkit::cli::run_briefly as run;
 use testkit::rig::Server;
 
 const STORM: &str = env!("CARGO_BIN_EXE_storm");
 const ZONE: &str = "@ 60 IN SOA a a 1 1 1 1 1\n@ 60 IN NS a\na 60 IN A 192.0.2.1\n";
 /// Maximum time until something has happened that the server does on its own.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Runs a program, and returns whether it succeeded, and what it wrote.
-fn run(program: &str, arguments: &[&str]) -> (bool, String) {
-    let mut limited = Command::new("timeout");
-    limited.args(["20", program]).args(arguments);
-    let output = limited.output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(text).unwrap())
-}
 
 /// Returns a `[[web]]` with this folder and `more` keys.
 fn web(root: &str, more: &str) -> String {

@@ -19,6 +19,20 @@ pub fn run(program: &str, line: &str) -> (i32, String) {
     )
 }
 
+/// Runs a program for at most 20 s. Returns whether it succeeded, and what it wrote to standard output and
+/// standard error.
+///
+/// # Panics
+/// If the program cannot be run, or writes something other than UTF-8.
+pub fn run_briefly(program: &str, arguments: &[&str]) -> (bool, String) {
+    let mut limited = Command::new("timeout");
+    let output = limited.args(["20", program]).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("timeout: {error}"));
+    let written = [output.stdout, output.stderr].concat();
+    let written = String::from_utf8(written).expect("programs write text");
+    (output.status.success(), written)
+}
+
 /// Checks the exit status of a program and a part of what it writes, for each command line.
 ///
 /// # Panics
