@@ -1,6 +1,7 @@
-//! Runs clients, a network and an application with the TCP stack. [`fuzz::tcp`] has the details.
+//! libFuzzer's entry to [`fuzz::tcp_segments`].
 #![no_main]
 
+use fuzz::tcp_segments::{Input, run};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: fuzz::tcp::Input| fuzz::tcp::run(&input));
+fuzz_target!(|input: Input| run(&input));

@@ -1,8 +1,8 @@
 //! DNS queries for a test zone, and an independent reader that checks replies.
 
+use arbitrary::Arbitrary;
 use domain::base::{Message as Reader, ParsedName};
 use domain::rdata::AllRecordData;
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use namestorm::{MAX_TCP_MESSAGE, MAX_UDP_MESSAGE, MIN_UDP_MESSAGE, Reply, Transport};
 
 use crate::edit;

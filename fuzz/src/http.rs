@@ -1,6 +1,6 @@
 //! HTTP requests made of words, and an independent reader of responses.
 
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use arbitrary::Arbitrary;
 use sandstorm::HEAD_LIMIT;
 
 /// Maximum number of bytes of all pieces together.

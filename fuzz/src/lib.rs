@@ -1,9 +1,24 @@
-//! Code that several fuzz targets share, and the code of the target `tcp_segments`.
+//! The fuzz targets, a module each, and what they share. libFuzzer's programs are in `fuzz_targets`.
 
-pub mod dns;
-pub mod http;
-pub mod talk;
-pub mod tcp;
+mod dns;
+mod http;
+mod talk;
+
+pub mod device_name;
+pub mod dns_batch;
+pub mod dns_hook;
+pub mod dns_query;
+pub mod dns_signed;
+pub mod http_app;
+pub mod http_request;
+pub mod ip_receive;
+pub mod site_rules;
+pub mod tcp_segments;
+pub mod udp_datagram;
+pub mod zone_text;
+
+#[cfg(test)]
+mod corpus;
 
 use eth::{Mac, Station};
 use testkit::{Route, SERVER, SERVER_MAC};

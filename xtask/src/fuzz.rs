@@ -5,7 +5,6 @@
 //! libFuzzer's output in `logs`.
 
 use std::collections::VecDeque;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -45,7 +44,7 @@ pub(crate) struct Options {
     /// How long to run each target, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
-    /// Only run the inputs of the committed corpus, on a build without instrumentation.
+    /// Only run the inputs of the committed corpus, as ordinary tests without instrumentation.
     #[arg(long, conflicts_with = "seconds")]
     replay: bool,
 }
@@ -54,15 +53,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let targets = chosen(&options.targets)?;
     setup::run()?;
     let target_folder = shell::target_folder()?;
+    if options.replay {
+        return replay(&options.targets, &target_folder);
+    }
     let output_folder = target_folder.join("fuzz");
-    let (programs, limit) = if options.replay {
-        // The workspace's target folder already has most of what the targets need.
-        build(&["--target-dir".as_ref(), target_folder.as_os_str()], None)?;
-        (target_folder.join("debug"), "-runs=0".to_owned())
-    } else {
-        let programs = build_instrumented(&output_folder.join("build"))?;
-        (programs, format!("-max_total_time={}", options.seconds))
-    };
+    let programs = build(&output_folder.join("build"))?;
+    let limit = format!("-max_total_time={}", options.seconds);
     let waiting: Mutex<VecDeque<&String>> = Mutex::new(targets.iter().collect());
     let failed = Mutex::new(Vec::new());
     // Run as many targets at a time as there are CPU cores.
@@ -114,35 +110,37 @@ fn chosen(names: &[String]) -> Result<Vec<String>> {
     Ok(names.to_vec())
 }
 
+/// Runs these targets, or all of them, on the committed corpus, in one ordinary test program.
+fn replay(targets: &[String], target_folder: &Path) -> Result<()> {
+    let mut test = shell::cargo();
+    // The workspace's target folder already has most of what the targets need.
+    test.args(["test", "--lib", "--no-default-features"])
+        .args(["--manifest-path", "fuzz/Cargo.toml", "--target-dir"])
+        .arg(target_folder)
+        .arg("--")
+        .args(targets.iter().map(|target| format!("corpus::{target}")))
+        .args((!targets.is_empty()).then_some("--exact"));
+    shell::run(&mut test)
+}
+
 /// Builds all targets with coverage instrumentation. Returns the folder with the programs.
-fn build_instrumented(folder: &Path) -> Result<PathBuf> {
+fn build(folder: &Path) -> Result<PathBuf> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = shell::capture_text(Command::new(compiler).arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.context("rustc -vV does not name its host")?;
-    // With `--target`, cargo does not instrument build scripts and procedural macros.
-    let arguments = ["--release", "--target", host, "--target-dir"].map(OsStr::new);
-    build(
-        &[&arguments[..], &[folder.as_os_str()]].concat(),
-        Some(INSTRUMENTATION),
-    )?;
-    Ok(folder.join(host).join("release"))
-}
-
-/// Builds all targets, with these arguments for cargo and flags for the compiler.
-fn build(arguments: &[&OsStr], flags: Option<&[&str]>) -> Result<()> {
     println!("fuzz: building (the first time takes some minutes)");
     let mut build = shell::cargo();
+    // With `--target`, cargo does not instrument build scripts and procedural macros.
     build
-        .args(["build", "--quiet", "--bins"])
+        .args(["build", "--quiet", "--bins", "--release"])
         .args(["--manifest-path", "fuzz/Cargo.toml"])
-        .args(arguments);
-    if let Some(flags) = flags {
-        build
-            .env_remove("RUSTFLAGS")
-            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
-    }
-    shell::run(&mut build)
+        .args(["--target", host, "--target-dir"])
+        .arg(folder)
+        .env_remove("RUSTFLAGS")
+        .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTATION.join("\x1f"));
+    shell::run(&mut build)?;
+    Ok(folder.join(host).join("release"))
 }
 
 /// Runs one target until the `limit`, and returns its statistics. Results go to the folder
@@ -192,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fuzz_targets_are_the_files_of_the_folder_and_are_in_the_manifest() {
+    fn fuzz_targets_are_the_files_of_the_folder_and_are_built_and_replayed() {
         let all = chosen(&[]).unwrap();
         assert!(all.contains(&"tcp_segments".to_owned()), "{all:?}");
         assert_eq!(chosen(&all[..1]).unwrap(), all[..1]);
@@ -201,10 +199,12 @@ mod tests {
             error.contains("nothing") && error.contains(&all[0]),
             "{error}"
         );
-        let manifest = shell::read(&shell::repository().join("fuzz/Cargo.toml")).unwrap();
+        let read = |file| shell::read(&shell::repository().join(file)).unwrap();
+        let (manifest, corpus) = (read("fuzz/Cargo.toml"), read("fuzz/src/corpus.rs"));
         for target in all {
             let line = format!("path = \"fuzz_targets/{target}.rs\"");
             assert!(manifest.contains(&line), "{target}");
+            assert!(corpus.contains(&format!("    {target} ")), "{target}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use arbitrary::Arbitrary;
 use nmio::Instant;
 use testkit::{
     ACK, CWR, ECE, FIN, IcmpError, Layout, MAX_OPTIONS, Opt, PSH, RST, Ranges, Route, SYN, Segment,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use arbitrary::Arbitrary;
 use tcpip::{
     Application, CloseReason, Connection, ConnectionId, ContentId, MAX_WRITE_LEN, Slot, WriteError,
 };

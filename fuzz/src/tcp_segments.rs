@@ -9,8 +9,8 @@ mod stream;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use arbitrary::Arbitrary;
 use ip::Host;
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort};
 use nmio::{Batch, Handler, Instant, Port};
 use tcpip::{
