@@ -46,6 +46,11 @@ const REQUESTS_PER_SNAPSHOT: f64 = 10_000.0;
 /// Parts of a request's instructions that snapshots and the access log may add.
 const SNAPSHOT_MARK: f64 = 0.01;
 const LOG_MARK: f64 = 0.1;
+/// Largest number of instructions that some kinds of DNS answers may take.
+const ANSWER_MARKS: [(&str, f64); 2] = [
+    ("dns-turnaround-100", 1_450.0),
+    ("dns-signed-nxdomain-nsec3", 6_000.0),
+];
 /// Path of the committed counts in the repository.
 const BASELINE: &str = "benches/instructions.json";
 
@@ -258,7 +263,8 @@ fn compare(counted: &Counts, baseline: &Counts) -> (String, Vec<String>) {
     (table, objections)
 }
 
-/// Returns lines with what snapshots and the access log add to a request, and the marks that are missed.
+/// Returns lines with what snapshots and the access log add to a request and with the marks of answers. Also
+/// returns those that are missed.
 fn compare_with_marks(counted: &Counts) -> (String, Vec<String>) {
     let count = |name: &str| counted.get(name).copied().unwrap_or(f64::NAN);
     let request = count(REQUEST);
@@ -283,6 +289,14 @@ fn compare_with_marks(counted: &Counts) -> (String, Vec<String>) {
             missed.push(line);
         }
     }
+    for (name, mark) in ANSWER_MARKS {
+        let counted = count(name);
+        let line = format!("{name}: {counted:.0}, at most {mark:.0}");
+        let _ = writeln!(lines, "{line}");
+        if counted.is_nan() || counted > mark {
+            missed.push(line);
+        }
+    }
     (lines, missed)
 }
 
@@ -294,14 +308,19 @@ mod tests {
     fn a_missed_mark_is_reported() {
         let counted = |logged, snapshot| {
             let counts = [(REQUEST, 2000.0), (LOGGED, logged), (SNAPSHOT, snapshot)];
-            counts.map(|(name, count)| (name.to_owned(), count)).into()
+            let counts = counts.into_iter().chain(ANSWER_MARKS);
+            counts.map(|(name, count)| (name.to_owned(), count)).collect()
         };
         let (lines, missed) = compare_with_marks(&counted(2200.0, 200_000.0));
         assert!(lines.starts_with("snapshots: 1.00 % of a request, at most 1 %\n"));
         assert!(missed.is_empty());
         let (_, missed) = compare_with_marks(&counted(2201.0, 201_000.0));
         assert_eq!(missed.len(), 2);
-        assert_eq!(compare_with_marks(&Counts::new()).1.len(), 2);
+        assert_eq!(compare_with_marks(&Counts::new()).1.len(), 4);
+        let mut counts: Counts = counted(2200.0, 200_000.0);
+        *counts.get_mut("dns-turnaround-100").unwrap() += 1.0;
+        let expected = ["dns-turnaround-100: 1451, at most 1450"];
+        assert_eq!(compare_with_marks(&counts).1, expected);
     }
 
     #[test]

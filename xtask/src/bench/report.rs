@@ -65,8 +65,9 @@ fn html(markdown: &str) -> String {
 fn page(all: &[Results], full: bool) -> Result<String> {
     let mut text = String::from(
         "# Results of the comparison\n\n\
-         `cargo xtask bench all` measures these figures, and `cargo xtask bench report` writes this \
-         page. Values are medians of interleaved repeats; brackets have minimum and maximum. \
+         `cargo xtask bench` measures these figures. The tables of a comparison are written by `cargo \
+         xtask bench report`. Notes below them were written by hand, as were the tables of \
+         instructions, guests, reloads and zones. Values are medians of interleaved repeats; brackets have minimum and maximum. \
          Compare values of one measurement only: a shared host moves absolute values by a tenth \
          from hour to hour. The server has one core. Costs include the kernel's work on it.\n\n\
          ## In short\n\n",
