@@ -92,7 +92,7 @@ impl Bell {
     }
 
     /// Returns the eventfd, which is readable while the bell is rung. A port waits for the eventfd
-    /// and its device at the same time.
+    /// and its device at the same time, and does not read it.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
@@ -109,7 +109,8 @@ impl Bell {
     /// rung.
     ///
     /// If the result is true, the caller must take all messages, because the bell does not ring
-    /// again for them. If the bell was not rung, this call costs one load.
+    /// again for them. If the bell was not rung, this call costs one load. A bell that another thread is
+    /// just ringing stays rung, and the result is false.
     #[inline(always)]
     pub fn silence(&self) -> bool {
         self.is_rung() && self.silence_rung()
@@ -117,9 +118,11 @@ impl Bell {
 
     #[cold]
     fn silence_rung(&self) -> bool {
-        // Read the eventfd before the swap, so that a ring after the swap is not lost.
-        let _ = rustix::io::read(self.event(), &mut [0u8; 8]);
-        self.0.is_rung.swap(false, Ordering::AcqRel)
+        // Read the eventfd before the swap, so that a ring after the swap is not lost. If the read
+        // fails, the sender has not written yet. Its write would leave the eventfd of a silent bell
+        // readable, and every wait would return at once.
+        rustix::io::read(self.event(), &mut [0u8; 8]).is_ok()
+            && self.0.is_rung.swap(false, Ordering::AcqRel)
     }
 }
 

@@ -49,6 +49,7 @@ fn the_bell_rings_once_until_the_mailbox_is_emptied() {
     let mut count = [0; 8];
     rustix::io::read(mailbox.bell().event(), &mut count).unwrap();
     assert_eq!(u64::from_ne_bytes(count), 1);
+    rustix::io::write(mailbox.bell().event(), &count).unwrap();
     assert_eq!(take_messages(&mut mailbox), [1, 2]);
     assert!(!mailbox.bell().is_rung());
     assert!(!is_readable(mailbox.bell()));
@@ -67,6 +68,25 @@ fn a_message_sent_while_messages_are_taken_waits_for_the_next_call() {
     assert_eq!(rounds, 1, "a sender cannot keep the worker busy");
     assert!(mailbox.bell().is_rung());
     assert_eq!(take_messages(&mut mailbox), [2]);
+}
+
+/// The worker looks between the two steps of a sender, which rings the bell and then writes.
+#[test]
+fn a_bell_stays_rung_until_its_sender_has_written() {
+    let (sender, mut mailbox) = mailbox(8).unwrap();
+    let bell = mailbox.bell().clone();
+    sender.messages.send(1).unwrap();
+    bell.0.is_rung.store(true, Ordering::Release);
+    assert!(!bell.silence());
+    assert!(bell.is_rung());
+    // The bell is rung, so another sender does not write.
+    sender.send(2).unwrap();
+    assert!(!bell.silence());
+    rustix::io::write(bell.event(), &1u64.to_ne_bytes()).unwrap();
+    assert!(bell.silence());
+    assert!(!bell.is_rung());
+    assert!(!is_readable(&bell), "the next wait lasts its whole timeout");
+    assert_eq!(take_messages(&mut mailbox), [1, 2]);
 }
 
 #[test]
@@ -125,6 +145,8 @@ fn every_message_is_received() {
     for sender in senders {
         sender.join().unwrap();
     }
+    let bell = mailbox.bell();
+    assert_eq!(is_readable(bell), bell.is_rung());
 }
 
 /// Records each message and the time at which it was handled.
