@@ -48,6 +48,11 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
         }
     }
 
+    fn refuse_tcp(&mut self, port: &mut P, segment: Packet) -> Option<Packet> {
+        let unserved = self.0.refuse_tcp(port, segment)?;
+        self.1.refuse_tcp(port, unserved)
+    }
+
     #[inline(always)]
     fn handle_udp(&mut self, port: &mut P, datagram: Packet, now: Instant) -> Option<Packet> {
         if self.0.serves(PROTOCOL_UDP, datagram.dst_port()) {

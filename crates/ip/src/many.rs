@@ -14,7 +14,7 @@ use crate::{PROTOCOL_TCP, PROTOCOL_UDP};
 
 /// Transports of one type on one host, such as several web sites. Each has its own ports, or shares
 /// its ports with others and has its own addresses. A packet goes to the first one that serves its
-/// port and its address.
+/// port and its address. If none does, the first one may refuse a TCP segment, such as with a reset.
 ///
 /// [`Both`](crate::Both) combines transports of different types.
 #[derive(Debug)]
@@ -92,8 +92,14 @@ impl<P: Port, T: Transports<P>> Transports<P> for Many<T> {
     fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
         match self.of_packet(PROTOCOL_TCP, &segment) {
             Some(transports) => transports.handle_tcp(port, segment, now),
-            None => Some(segment),
+            None => self.refuse_tcp(port, segment),
         }
+    }
+
+    #[cold]
+    fn refuse_tcp(&mut self, port: &mut P, segment: Packet) -> Option<Packet> {
+        self.iter_mut()
+            .try_fold(segment, |segment, one| one.refuse_tcp(port, segment))
     }
 
     #[inline(always)]
@@ -233,15 +239,17 @@ mod tests {
         assert_eq!(of(true, 80), ["", "t", ""]);
         assert_eq!(of(false, 81), ["", "", "t"]);
         assert_eq!(of(true, 81), ["", "", "t"]);
-        // The host refuses it.
-        assert_eq!(of(true, 82), ["", "", ""]);
+        // No site serves it, so the first one refuses it.
+        assert_eq!(of(true, 82), ["r", "", ""]);
     }
 
     #[test]
     fn no_site_serves_an_address_of_another_one() {
         let site = RecordingTransport::on(PROTOCOL_TCP, 80);
         let mut one = Many::new(vec![Member::new(site, vec![V4.0.into()])]);
-        assert_eq!(received(&mut one, &to_port(true, PROTOCOL_TCP, 80)), [""]);
+        assert_eq!(received(&mut one, &to_port(true, PROTOCOL_TCP, 80)), ["r"]);
+        // The host refuses a datagram.
+        assert_eq!(received(&mut one, &to_port(true, PROTOCOL_UDP, 80)), [""]);
     }
 
     #[test]

@@ -190,6 +190,9 @@ impl<P: Port> Transports<P> for RecordingTransport {
     fn handle_tcp(&mut self, _: &mut P, segment: Packet, _: Instant) -> Option<Packet> {
         self.take("t", segment)
     }
+    fn refuse_tcp(&mut self, _: &mut P, segment: Packet) -> Option<Packet> {
+        self.take("r", segment)
+    }
     fn handle_udp(&mut self, _: &mut P, datagram: Packet, _: Instant) -> Option<Packet> {
         self.take("u", datagram)
     }

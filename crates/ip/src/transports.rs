@@ -40,6 +40,14 @@ pub trait Transports<P: Port> {
         Some(segment)
     }
 
+    /// Refuses a TCP segment to an address or a port that no transports serve, usually with a reset. Returns
+    /// the segment if it is to be refused by the host. By default, all segments are returned.
+    ///
+    /// [`Many`](crate::Many) calls this method. The segment's checksum has not been checked.
+    fn refuse_tcp(&mut self, _port: &mut P, segment: Packet) -> Option<Packet> {
+        Some(segment)
+    }
+
     /// Handles a UDP datagram, or returns it if its port is not served. The datagram's checksum has
     /// not been checked, so this method must check it.
     #[inline(always)]

@@ -228,6 +228,10 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
         self.stack.handle_tcp(port, segment, now)
     }
 
+    fn refuse_tcp(&mut self, port: &mut P, segment: Packet) -> Option<Packet> {
+        self.stack.refuse_tcp(port, segment)
+    }
+
     #[inline(always)]
     fn handle_udp(&mut self, port: &mut P, packet: Packet, now: Instant) -> Option<Packet> {
         let hook = self.stack.app_mut().hook_mut();

@@ -251,6 +251,10 @@ impl<A: App, C: CongestionControl, P: Port> Transports<P> for Http<A, C> {
         self.stack.handle_tcp(port, segment, now)
     }
 
+    fn refuse_tcp(&mut self, port: &mut P, segment: Packet) -> Option<Packet> {
+        self.stack.refuse_tcp(port, segment)
+    }
+
     fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
         Transports::<P>::handle_icmp_error(&mut self.stack, error, now)
     }

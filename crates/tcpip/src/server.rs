@@ -26,6 +26,11 @@ impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C
         None
     }
 
+    fn refuse_tcp(&mut self, port: &mut P, segment: Packet) -> Option<Packet> {
+        self.refuse_segment(port, segment);
+        None
+    }
+
     #[inline(always)]
     fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
         let is_about_tcp = error.protocol == PROTOCOL_TCP;

@@ -1,7 +1,7 @@
-use ip::{PROTOCOL_ICMP, PROTOCOL_UDP};
+use ip::{Many, Member, PROTOCOL_ICMP, PROTOCOL_UDP};
 use nmio::Handler;
 use nmio::sim::Sink;
-use testkit::{IcmpError, Route};
+use testkit::{ACK, IcmpError, Layout, RST, Route, SERVER, SYN, Segment, read_segment};
 
 use super::*;
 use crate::Config;
@@ -14,7 +14,7 @@ fn server() -> (Server<App, NewReno>, Rig) {
 }
 
 /// Returns the server's answer to a packet from the peer.
-fn answer(server: &mut Server<App, NewReno>, packet: &[u8]) -> Option<Vec<u8>> {
+fn answer<T: Transports<Sink>>(server: &mut ip::Server<T>, packet: &[u8]) -> Option<Vec<u8>> {
     let mut sink = Sink::new(1500, 8, 0);
     let frame = sink.frame_from(packet);
     server.handle_frame(&mut sink, frame, Instant::ZERO);
@@ -38,6 +38,33 @@ fn tcp_is_served() {
     assert_eq!(syn_ack[14 + 9], PROTOCOL_TCP);
     assert_eq!(server.transports.counters().segments_received, 1);
     assert_eq!(server.host.counters().tcp_not_served, 0);
+}
+
+/// The only stack serves port 80 of one address.
+#[test]
+fn a_segment_that_no_stack_serves_is_reset() {
+    let [v4, v6] = [false, true];
+    for (served, to_v6, port) in [(v4, v4, 81), (v6, v6, 81), (v4, v6, 80), (v6, v4, 80)] {
+        let (server, _) = server();
+        let own = SERVER[usize::from(served)];
+        let stacks = Many::new(vec![Member::new(server.transports, vec![own])]);
+        let mut server = ip::Server::new(server.host, stacks);
+        let route = Route::to_server(to_v6, 40_000, port);
+        let mut reply = |bits, seq, ack, data: &[u8]| {
+            let segment = Segment::of_client(bits, seq, ack, data);
+            let reply = answer(&mut server, &route.segment(&segment, Layout::Usual))?;
+            let reply = read_segment(&reply).unwrap();
+            assert_eq!(reply.route, route.back());
+            Some((reply.segment.bits, reply.segment.seq, reply.segment.ack))
+        };
+        assert_eq!(reply(SYN, 7, 0, b""), Some((RST | ACK, 0, 8)));
+        assert_eq!(reply(ACK, 7, 9, b"data"), Some((RST, 9, 0)));
+        assert_eq!(reply(RST, 7, 0, b""), None);
+        assert_eq!(reply(SYN | RST, 7, 0, b""), None);
+        let stack = server.transports.iter().next().unwrap();
+        assert_eq!(stack.counters().resets_sent, 2);
+        assert_eq!(server.host.counters().tcp_not_served, 0);
+    }
 }
 
 #[test]

@@ -43,6 +43,27 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.handle_valid(port, packet, segment, Moment::from(now));
     }
 
+    /// Handles a segment to an own address on which the application does not serve the segment's port:
+    /// answers with a reset (RFC 9293, section 3.10.7.1).
+    #[cold]
+    pub fn refuse_segment<P: Port>(&mut self, port: &mut P, packet: Packet) {
+        self.cx.counters.segments_received += 1;
+        if !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT) {
+            self.count_bad_checksum(packet.has_partial_checksum(PROTOCOL_TCP, CHECKSUM_AT));
+            return;
+        }
+        let Some(segment) = Segment::parse(packet.payload()) else {
+            self.cx.counters.malformed += 1;
+            return;
+        };
+        let is_reset = segment.control.has(Control::RST);
+        if is_reset || segment.src_port == 0 || !self.config.reset_unknown {
+            self.cx.counters.no_connection += 1;
+        } else {
+            self.reset_unknown(port, packet, &segment);
+        }
+    }
+
     /// Handles a segment with a correct checksum. The fast path is for expected segments that have
     /// no options or only timestamps. Nearly all segments are of this kind.
     ///
