@@ -1,6 +1,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use eth::{Mac, Station};
+use nmio::sim::Sink;
 
 use super::*;
 use crate::testing::{
@@ -124,6 +125,30 @@ fn an_unknown_protocol_is_reported_with_an_icmp_error() {
     // 8200, section 4.7).
     let bytes = packet(to_us(true), 59, b"");
     assert_eq!(answer(&mut host(), &bytes), None);
+}
+
+/// Tap devices and VALE switches deliver such packets.
+#[test]
+fn an_error_quotes_a_packet_of_the_maximum_length() {
+    let sink = Sink::new(65_535, 1, 0);
+    let options = [1, 1, 1, 0];
+    let of = |v6, len| packet(to_us(v6), 253, &vec![7; len]);
+    for (v6, bytes) in [
+        (false, of(false, 65_515)),
+        (false, with_options(of(false, 65_511), &options)),
+        (true, of(true, 65_495)),
+    ] {
+        let input = host().receive(sink.frame_from(&bytes), Instant::ZERO);
+        let Input::Reply(reply) = input else {
+            panic!("no error: {input:?}");
+        };
+        let (start, pointer, quoted) = if v6 {
+            ([4, 1], 6, 1_232)
+        } else {
+            ([3, 2], 0, 548)
+        };
+        assert_eq!(reply[..], error(v6, start, pointer, &bytes[14..][..quoted]));
+    }
 }
 
 #[test]

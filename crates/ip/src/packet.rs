@@ -27,8 +27,9 @@ pub struct Packet {
     ip_at: u16,
     /// Offset of the IP payload in the frame.
     start: u16,
-    /// Offset in the frame at which the received payload ends. Any moved options start there.
-    end: u16,
+    /// Offset in the frame at which the received payload ends. Any moved options start there. With the
+    /// link header, a packet can be longer than 65,535 bytes.
+    end: u32,
     /// Length in bytes of the options or extension headers that were moved behind `end`.
     options_len: u16,
     /// Whether a checksum that covers only the pseudo-header is accepted.
@@ -43,7 +44,7 @@ impl Packet {
     pub(crate) fn new(frame: Frame, ip_at: usize, start: usize, partial_checksum: bool) -> Self {
         debug_assert!(start <= frame.len());
         Self {
-            end: frame.len() as u16,
+            end: frame.len() as u32,
             frame,
             ip_at: ip_at as u16,
             start: start as u16,
@@ -79,7 +80,7 @@ impl Packet {
         let start = usize::from(self.start);
         self.frame[start..].rotate_left(len);
         self.frame.set_len(self.frame.len() - len);
-        self.end = self.frame.len() as u16;
+        self.end = self.frame.len() as u32;
         self.options_len = len as u16;
     }
 
@@ -88,7 +89,7 @@ impl Packet {
     /// options.
     pub(crate) fn restore(mut self) -> Frame {
         let options_len = usize::from(self.options_len);
-        self.frame.set_len(usize::from(self.end) + options_len);
+        self.frame.set_len(self.end as usize + options_len);
         self.frame[usize::from(self.start)..].rotate_right(options_len);
         self.frame
     }
