@@ -20,12 +20,17 @@ pub struct CurrentAddresses {
 impl CurrentAddresses {
     /// Returns the served addresses, each once.
     pub fn distinct(&self) -> Vec<IpAddr> {
-        let mut distinct: Vec<IpAddr> = Vec::new();
-        for one in &self.addresses {
-            if !distinct.contains(&one.address) {
-                distinct.push(one.address);
-            }
-        }
-        distinct
+        distinct(&self.addresses)
     }
+}
+
+/// Returns the addresses, each once. An address with several prefixes occurs several times in `all`.
+pub(super) fn distinct(all: &[AddressPrefix]) -> Vec<IpAddr> {
+    let mut distinct: Vec<IpAddr> = Vec::new();
+    for one in all {
+        if !distinct.contains(&one.address) {
+            distinct.push(one.address);
+        }
+    }
+    distinct
 }

@@ -1,11 +1,11 @@
 //! Tests of the summary lines, warnings and errors about an interface, and of the changes that its
 //! monitor reports.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 
 use nmio::device::{Change, DeviceError, Interface, Monitor};
 
-use crate::rig::{Namespace, Rig, config, run};
+use crate::rig::{Namespace, PORT, Rig, config, run};
 use crate::{eventually, has_xdp, line, refusal};
 
 /// Returns the values of all summary lines named `name`.
@@ -70,6 +70,22 @@ fn a_bridge_port_causes_a_warning() {
     run("ip link set br7 up");
     let bridge = Interface::open(&config("xdp:br7,generic", &[], 1));
     assert!(bridge.is_ok(), "{:?}", bridge.err());
+}
+
+/// The ports are reserved once for each address. When the address is removed with all its prefixes, it
+/// leaves the steering program.
+#[test]
+fn an_address_with_two_prefixes_is_served() {
+    let _rig = Rig::new(1);
+    run("ip address add 10.9.0.1/16 dev srv");
+    let mut interface = open(&[]);
+    assert!(UdpSocket::bind(("10.9.0.1", PORT)).is_err(), "reserved");
+    run("ip -4 address flush dev srv");
+    run("ip address add 10.9.0.3/24 dev srv");
+    let current = interface.follow_addresses().unwrap().unwrap();
+    let expected: IpAddr = "10.9.0.3".parse().unwrap();
+    assert!(current.distinct().contains(&expected), "{current:?}");
+    assert!(UdpSocket::bind(("10.9.0.3", PORT)).is_err(), "reserved");
 }
 
 /// Waits until the monitor reports `change`.

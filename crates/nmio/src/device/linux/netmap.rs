@@ -3,6 +3,7 @@
 use super::held::Held;
 use super::network::{self, Link};
 use super::replaced_queue::ReplacedQueue;
+use crate::device::current_addresses::distinct;
 use crate::device::lines::Lines;
 use crate::device::{DeviceError, Network, NetworkRequest, Transport};
 use crate::sys::Control;
@@ -18,8 +19,7 @@ pub(in crate::device) fn join_network(
     let link = Link::of(&control, request.interface)?;
     lines.push(link.line(request.interface));
     let networks = network::find_addresses(request, &link, lines)?;
-    let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
-    let sockets = network::hold(request, services, &link, &addresses, lines)?;
+    let sockets = network::hold(request, services, &link, &distinct(&networks), lines)?;
     let held = Held {
         sockets,
         replaced: Some(ReplacedQueue::expect(request.interface, link.index, lines)?),

@@ -13,6 +13,7 @@ use super::napi::PolledQueues;
 use super::network::{self, HeldSocket, Link, query_error};
 use super::pfifo::Pfifo;
 use super::{affinity, netlink, queues};
+use crate::device::current_addresses::distinct;
 use crate::device::lines::{Lines, join};
 use crate::device::{
     AddressPrefix, DeviceError, Needs, NetworkRequest, Queues, Transport, XdpOptions,
@@ -80,7 +81,7 @@ impl XdpReady {
         affinity::describe(name, queues, &mut lines);
         check_vlans(&control, request, &mut lines)?;
         let networks = network::find_addresses(&request.network, &link, &mut lines)?;
-        let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
+        let addresses = distinct(&networks);
         check_unused(name, link.index)?;
         let open_sockets = network::hold(
             &request.network,
