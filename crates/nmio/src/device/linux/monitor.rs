@@ -1,8 +1,10 @@
 //! Reports changes of an interface while it is served.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 
+use arrayvec::ArrayVec;
 use libc::{
     IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, RTM_DELADDR, RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK,
 };
@@ -25,6 +27,8 @@ pub struct Monitor {
     buffer: Box<[u8]>,
     unparsed: (usize, usize),
     known: Known,
+    /// Changes that are not returned yet, oldest first.
+    changes: VecDeque<Change>,
 }
 
 impl Monitor {
@@ -53,6 +57,7 @@ impl Monitor {
                 mtu: control.mtu(name)? as u32,
                 is_renamed: false,
             },
+            changes: VecDeque::new(),
         })
     }
 
@@ -80,13 +85,14 @@ impl Monitor {
     /// Fails if reading from the kernel's socket fails.
     pub fn next_change(&mut self) -> io::Result<Option<Change>> {
         loop {
+            if let Some(change) = self.changes.pop_front() {
+                return Ok(Some(change));
+            }
             let (start, end) = self.unparsed;
             if let Ok(message) = NetlinkBuffer::new_checked(&self.buffer[start..end]) {
                 let len = message.length() as usize;
                 self.unparsed.0 += len.next_multiple_of(4).min(end - start);
-                if let Some(change) = apply(&mut self.known, &message) {
-                    return Ok(Some(change));
-                }
+                self.changes.extend(apply(&mut self.known, &message));
                 continue;
             }
             self.unparsed = (0, 0);
@@ -122,6 +128,13 @@ struct Known {
 }
 
 impl Known {
+    /// Forgets the interface, which was removed.
+    fn remove(&mut self) -> Change {
+        self.index = None;
+        self.state = State::default();
+        Change::Removed
+    }
+
     /// Updates the MAC address. Returns the change, or `None` if nothing is new.
     fn set_mac(&mut self, mac: [u8; 6]) -> Option<Change> {
         let is_new = self.mac != Some(mac);
@@ -129,8 +142,8 @@ impl Known {
         is_new.then_some(Change::Mac(mac))
     }
 
-    /// Updates the properties from the attributes of a link. Returns the first change.
-    fn set_properties(&mut self, attributes: &[u8]) -> Option<Change> {
+    /// Updates the properties from the attributes of a link. Returns the changes.
+    fn set_properties(&mut self, attributes: &[u8]) -> [Option<Change>; 3] {
         let mac = attribute(attributes, IFLA_ADDRESS).and_then(<[u8]>::first_chunk);
         let new_mac = mac.and_then(|mac| self.set_mac(*mac));
         let mtu = number(attributes, IFLA_MTU).unwrap_or(self.mtu);
@@ -139,34 +152,42 @@ impl Known {
         let is_renamed = name_in(attributes).is_some_and(|name| name != self.name.as_bytes());
         let new_name = (is_renamed && !self.is_renamed).then_some(Change::Renamed);
         self.is_renamed = is_renamed;
-        new_mac.or(new_mtu).or(new_name)
+        [new_mac, new_mtu, new_name]
     }
 }
 
-/// Updates the state of the interface from a message, and returns the change that the message
-/// reports. Returns `None` if the message concerns another interface or reports nothing new.
-fn apply(known: &mut Known, message: &NetlinkBuffer<&[u8]>) -> Option<Change> {
+/// Maximum number of changes that one message reports: of the link's state, and of its properties.
+const MAX_REPORTED: usize = 4;
+/// The changes that a message reports, in the order in which they are returned.
+type Reported = ArrayVec<Change, MAX_REPORTED>;
+
+/// Updates the state of the interface from a message, and returns the changes that the message
+/// reports. There are none if the message concerns another interface or reports nothing new.
+fn apply(known: &mut Known, message: &NetlinkBuffer<&[u8]>) -> Reported {
     let body = message.payload();
     // RTM_*LINK and RTM_*ADDR messages contain the interface index at this offset.
-    let index = u32_at(body, 4)?;
+    let Some(index) = u32_at(body, 4) else {
+        return Reported::new();
+    };
     let kind = message.message_type();
     if known.index.is_none() && kind == RTM_NEWLINK {
-        return learn_return(known, index, body);
+        return learn_return(known, index, body).into_iter().collect();
     }
     if known.index != Some(index) {
-        return None;
+        return Reported::new();
     }
-    match kind {
-        RTM_NEWLINK => learn_link(known, body),
-        RTM_DELLINK if is_of_no_protocol(body) => {
-            known.index = None;
-            known.state = State::default();
-            Some(Change::Removed)
-        }
-        RTM_NEWADDR => known.state.set_address(address_in(body)?.address, true),
-        RTM_DELADDR => known.state.set_address(address_in(body)?.address, false),
+    let change = match kind {
+        RTM_NEWLINK => return learn_link(known, body),
+        RTM_DELLINK if is_of_no_protocol(body) => Some(known.remove()),
+        RTM_NEWADDR => learn_address(known, body, true),
+        RTM_DELADDR => learn_address(known, body, false),
         _ => None,
-    }
+    };
+    change.into_iter().collect()
+}
+
+fn learn_address(known: &mut Known, body: &[u8], added: bool) -> Option<Change> {
+    known.state.set_address(address_in(body)?.address, added)
 }
 
 /// Returns true if a message about a link is about the interface itself. A bridge also announces the
@@ -182,17 +203,23 @@ fn learn_return(known: &mut Known, index: u32, body: &[u8]) -> Option<Change> {
         return None;
     }
     known.index = Some(index);
-    // The state of the link is part of this change.
+    // The state and the properties of the link are part of this change.
     learn_link(known, body);
     Some(Change::Returned)
 }
 
-fn learn_link(known: &mut Known, body: &[u8]) -> Option<Change> {
-    let flags = u32_at(body, 8)?.cast_signed();
+fn learn_link(known: &mut Known, body: &[u8]) -> Reported {
+    let (Some(flags), Some(attributes)) = (u32_at(body, 8), body.get(INTERFACE_MESSAGE..)) else {
+        return Reported::new();
+    };
+    let flags = flags.cast_signed();
     let is_up = flags & libc::IFF_UP != 0;
     let has_carrier = flags & libc::IFF_RUNNING != 0;
     let link = known.state.set_link(is_up, has_carrier);
-    link.or_else(|| known.set_properties(body.get(INTERFACE_MESSAGE..)?))
+    let properties = known.set_properties(attributes);
+    link.into_iter()
+        .chain(properties.into_iter().flatten())
+        .collect()
 }
 
 /// Returns the name among the attributes of a link.
@@ -213,7 +240,9 @@ mod tests {
     const HEADER: usize = 16;
 
     fn apply(state: &mut Known, message: &[u8]) -> Option<Change> {
-        super::apply(state, &NetlinkBuffer::new_checked(message).ok()?)
+        let changes = super::apply(state, &NetlinkBuffer::new_checked(message).ok()?);
+        assert!(changes.len() <= 1, "{changes:?}");
+        changes.first().copied()
     }
 
     fn state() -> Known {
@@ -351,6 +380,17 @@ mod tests {
         assert_eq!(apply(&mut state, &back), Some(Change::Returned));
         assert!(state.state.is_up && state.index == Some(8));
         assert_eq!(apply(&mut state, &link(7, 0, [4; 6])), None, "the old one");
+        let moved = apply(&mut state, &link(8, running, [2; 6]));
+        assert_eq!(moved, Some(Change::Mac([2; 6])), "as at first");
+    }
+
+    #[test]
+    fn a_message_can_report_several_changes() {
+        let mut state = state();
+        let message = link(7, 0, [4; 6]);
+        let changes = super::apply(&mut state, &NetlinkBuffer::new_checked(&*message).unwrap());
+        assert_eq!(changes[..], [Change::Down, Change::Mac([4; 6])]);
+        assert_eq!(apply(&mut state, &message), None);
     }
 
     proptest! {
@@ -361,12 +401,17 @@ mod tests {
                 bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
                 bytes[20..24].copy_from_slice(&7u32.to_ne_bytes());
             }
-            apply(&mut state(), &bytes);
+            let parse = |bytes: &[u8]| {
+                if let Ok(message) = NetlinkBuffer::new_checked(bytes) {
+                    super::apply(&mut state(), &message);
+                }
+            };
+            parse(&bytes);
             // Most random length fields are wrong, so also try the correct length.
             if bytes.len() >= HEADER {
                 let len = (bytes.len() as u32).to_ne_bytes();
                 bytes[..4].copy_from_slice(&len);
-                apply(&mut state(), &bytes);
+                parse(&bytes);
             }
         }
     }
