@@ -27,7 +27,8 @@ pub enum Change {
     Removed,
     /// An interface with the name of the removed one exists.
     Returned,
-    /// The kernel dropped messages about changes, because the monitor's receive buffer was full.
+    /// The kernel dropped messages about changes, because the monitor's receive buffer was full. The
+    /// removal and the return of the interface are reported nevertheless, before this change.
     Missed,
 }
 

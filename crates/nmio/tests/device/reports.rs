@@ -122,6 +122,27 @@ fn the_monitor_reports_changes() {
     wait_for_change(&mut monitor, Change::Mac([2, 0, 0, 0, 0, 0x77]));
 }
 
+/// The kernel drops the messages about the removal and the return, because the monitor does not read.
+#[test]
+fn the_monitor_notices_a_removal_after_the_kernel_has_dropped_messages() {
+    let rig = Rig::new(1);
+    let interface = open(&[]);
+    let mut monitor = interface.monitor().unwrap().unwrap();
+    for _ in 0..100 {
+        run("ip link add other type bridge");
+        run("ip link delete other");
+    }
+    run("ip link delete srv");
+    rig.connect(1);
+    let mut changes = Vec::new();
+    changes.extend(std::iter::from_fn(|| monitor.next_change().unwrap()));
+    let expected = [Change::Removed, Change::Returned, Change::Missed];
+    assert!(changes.starts_with(&expected), "{changes:?}");
+    assert!(monitor.is_usable(true), "it has an address again");
+    run("ip link set srv address 02:00:00:00:00:77");
+    wait_for_change(&mut monitor, Change::Mac([2, 0, 0, 0, 0, 0x77]));
+}
+
 #[test]
 fn the_monitor_works_in_a_private_namespace() {
     Namespace::unshare();

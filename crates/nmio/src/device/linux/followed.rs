@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::netlink;
 use super::network::{self, HeldSocket, query_error};
 use crate::device::{AddressPrefix, CurrentAddresses, DeviceError, MAX_ADDRESSES, Transport};
+use crate::sys;
 use crate::xdp::steer::Steering;
 
 /// An interface whose addresses may change.
@@ -48,7 +49,8 @@ impl Followed {
 
     /// Reads the addresses that the interface has now, and reserves the ports on them.
     fn read(&self, sockets: &mut Vec<HeldSocket>) -> Result<CurrentAddresses, DeviceError> {
-        let found = netlink::addresses(self.index).map_err(query_error(&self.interface))?;
+        let found = sys::route_socket().and_then(|socket| netlink::addresses(&socket, self.index));
+        let found = found.map_err(query_error(&self.interface))?;
         let mut now = CurrentAddresses::default();
         for one in found {
             match self.reserve(one, &now.addresses, sockets) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem;
 
 use arrayvec::ArrayVec;
 use libc::{
@@ -10,7 +11,7 @@ use libc::{
 };
 use netlink_packet_core::NetlinkBuffer;
 
-use super::netlink::{INTERFACE_MESSAGE, RECEIVE_BUFFER, address_in, attribute, number};
+use super::netlink::{self, INTERFACE_MESSAGE, RECEIVE_BUFFER, address_in, attribute, number};
 use crate::device::Change;
 use crate::device::change::State;
 use crate::sys::{self, Control};
@@ -22,6 +23,11 @@ use crate::sys::{self, Control};
 #[derive(Debug)]
 pub struct Monitor {
     socket: File,
+    /// Asks the kernel for the state of the interface after it has dropped messages. A thread with the
+    /// system calls of a server cannot open a socket.
+    requests: File,
+    /// Whether the kernel has dropped messages since the state was last known.
+    has_missed: bool,
     /// The messages that were last read from the kernel. `unparsed` is the start and end of the
     /// bytes that are not parsed yet.
     buffer: Box<[u8]>,
@@ -43,6 +49,8 @@ impl Monitor {
         let own = addresses.into_iter().filter(|a| a.interface == name);
         Ok(Self {
             socket,
+            requests: sys::route_socket()?,
+            has_missed: false,
             buffer: vec![0; RECEIVE_BUFFER].into_boxed_slice(),
             unparsed: (0, 0),
             known: Known {
@@ -79,10 +87,10 @@ impl Monitor {
         self.is_present() && state.is_up && (!needs_address || !state.addresses.is_empty())
     }
 
-    /// Returns the next change, or `None` if no change is waiting. Never blocks.
+    /// Returns the next change, or `None` if no change is waiting. Never waits for a change.
     ///
     /// # Errors
-    /// Fails if reading from the kernel's socket fails.
+    /// Fails if reading from the kernel's sockets fails.
     pub fn next_change(&mut self) -> io::Result<Option<Change>> {
         loop {
             if let Some(change) = self.changes.pop_front() {
@@ -98,14 +106,45 @@ impl Monitor {
             self.unparsed = (0, 0);
             match self.socket.read(&mut self.buffer) {
                 Ok(len) => self.unparsed = (0, len),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if sys::is_errno(&error, libc::ENOBUFS) => {
-                    return Ok(Some(Change::Missed));
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !mem::take(&mut self.has_missed) {
+                        return Ok(None);
+                    }
+                    self.catch_up()?;
                 }
+                // The kernel drops further messages until all of those before are read.
+                Err(error) if sys::is_errno(&error, libc::ENOBUFS) => self.has_missed = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Reads the state of the interface, after the kernel has dropped messages about it.
+    fn catch_up(&mut self) -> io::Result<()> {
+        let Self {
+            requests,
+            known,
+            changes,
+            ..
+        } = self;
+        if let Some(index) = known.index {
+            match netlink::find_link(requests, index, "")? {
+                Some(link) => changes.extend(learn_link(known, &link)),
+                None => changes.push_back(known.remove()),
+            }
+        }
+        if known.index.is_none()
+            && let Some(link) = netlink::find_link(requests, 0, &known.name)?
+        {
+            changes.extend(u32_at(&link, 4).and_then(|index| learn_return(known, index, &link)));
+        }
+        if let Some(index) = known.index {
+            let addresses = netlink::addresses(requests, index)?;
+            known.state.addresses = addresses.into_iter().map(|one| one.address).collect();
+        }
+        changes.push_back(Change::Missed);
+        Ok(())
     }
 }
 

@@ -244,6 +244,22 @@ pub(super) fn mac(index: u32) -> io::Result<Option<[u8; 6]>> {
     Ok(mac.and_then(|mac| mac.try_into().ok()))
 }
 
+/// Requests the link of interface number `index` from the kernel, or of the one named `name` if the number
+/// is 0. Returns the body of the message about it, or `None` if there is no such interface.
+pub(super) fn find_link(socket: &File, index: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let name = (index == 0).then(|| name_value(name));
+    match exchange(
+        socket,
+        libc::RTM_GETLINK,
+        0,
+        &interface(index),
+        name.as_slice(),
+    ) {
+        Err(error) if sys::is_errno(&error, libc::ENODEV) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Requests the attributes of interface number `index` from the kernel.
 fn link_attributes(socket: &File, index: u32) -> io::Result<Vec<u8>> {
     let response = exchange(socket, libc::RTM_GETLINK, 0, &interface(index), &[])?;
@@ -253,10 +269,15 @@ fn link_attributes(socket: &File, index: u32) -> io::Result<Vec<u8>> {
         .to_vec())
 }
 
+/// Returns the attribute with the name of an interface.
+fn name_value(name: &str) -> DefaultNla {
+    value(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat())
+}
+
 /// Returns the attributes for creating one end of a veth pair.
 fn end(name: &str, queues: u32) -> Vec<DefaultNla> {
     vec![
-        value(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat()),
+        name_value(name),
         value(libc::IFLA_NUM_TX_QUEUES, &queues.to_ne_bytes()),
         value(libc::IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes()),
     ]
@@ -331,9 +352,9 @@ const ADDRESS_MESSAGE: usize = 8;
 
 /// Returns the addresses of interface number `index`, in the kernel's order. An address with several
 /// prefixes occurs several times.
-pub(super) fn addresses(index: u32) -> io::Result<Vec<AddressPrefix>> {
+pub(super) fn addresses(socket: &File, index: u32) -> io::Result<Vec<AddressPrefix>> {
     let any = [0; ADDRESS_MESSAGE];
-    let list = dump(&sys::route_socket()?, libc::RTM_GETADDR, &any, &[])?;
+    let list = dump(socket, libc::RTM_GETADDR, &any, &[])?;
     let ours = list
         .iter()
         .filter(|body| body.get(4..8) == Some(&index.to_ne_bytes()));
