@@ -318,7 +318,8 @@ pub trait Port {
     }
 
     /// Goes on with a queue of another interface, which has taken the place of the port's own one. The
-    /// packets in flight are lost. The capabilities stay as they are.
+    /// packets in flight are lost. The capabilities stay as they are. If the other interface was removed,
+    /// too, the port goes on waiting.
     ///
     /// Call this method on a port of [`wait_for_return`](crate::device::QueueSource::wait_for_return)
     /// whose interface was removed. Other ports fail.

@@ -645,16 +645,22 @@ impl Port for XdpPort {
             _ => ZeroCopy::Off,
         };
         let counts = self.rings.kernel_counts();
-        self.rings.attach(&config).map_err(io::Error::other)?;
+        match self.rings.attach(&config) {
+            Err(error) if Removal::prevents(&error) => return Ok(()),
+            attached => attached.map_err(io::Error::other)?,
+        }
+        self.removal.keep_counts(counts);
         // The kernel accepts the budget if it did so for the first socket.
         let _ = self.rings.raise_budget();
-        if let Runs::Supers(packets) = &mut self.runs {
-            packets.attach(config.index)?;
+        if let Runs::Supers(packets) = &mut self.runs
+            && let Err(error) = packets.attach(config.index)
+        {
+            return self.fail(error);
         }
         self.busy_polling = BusyPolling::of(&self.rings, config.wait);
         self.napi_id_queries = 0;
         (self.config.index, self.config.socket) = (config.index, config.socket);
-        self.removal.end(counts);
+        self.removal.end();
         (self.bypasses_ring, self.unflushed) = (false, false);
         Ok(())
     }

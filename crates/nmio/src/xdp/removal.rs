@@ -5,7 +5,10 @@
 //! ([`Port::attach`](crate::Port::attach)). The packet memory stays, with the
 //! resident packets in it. So connections can go on, if the interface gets its addresses back.
 
+use std::error::Error as _;
 use std::io;
+
+use crate::device::DeviceError;
 
 /// Whether the interface was removed.
 #[derive(Debug)]
@@ -48,14 +51,27 @@ impl Removal {
         self.is_gone
     }
 
+    /// Returns true if a new queue could not be used because its interface was removed, too.
+    pub(super) fn prevents(error: &DeviceError) -> bool {
+        let source = error
+            .source()
+            .and_then(<dyn std::error::Error>::downcast_ref);
+        let errno = source.and_then(io::Error::raw_os_error);
+        matches!(errno, Some(libc::ENODEV | libc::ENXIO))
+    }
+
     /// Returns true if the port may wait for the interface's return.
     pub(super) fn is_expected(&self) -> bool {
         self.is_expected
     }
 
     /// Notes that the port has another socket. `counts` are the kernel's counts for the former one.
-    pub(super) fn end(&mut self, counts: (u64, u64)) {
+    pub(super) fn keep_counts(&mut self, counts: (u64, u64)) {
         self.earlier = self.with_earlier(counts);
+    }
+
+    /// Notes that the port no longer waits.
+    pub(super) fn end(&mut self) {
         self.is_gone = false;
     }
 }

@@ -134,6 +134,47 @@ fn a_port_goes_on_when_its_interface_returns() {
     }
 }
 
+/// The helper process opens an interface, which is gone before the worker uses its queue.
+#[test]
+fn a_port_goes_on_waiting_if_the_new_interface_is_removed_too() {
+    let rig = Rig::new(1);
+    let client = rig.client_socket("10.9.0.2:4000");
+    client.set_nonblocking(true).unwrap();
+    let config = config("xdp:srv,offload=on", &[], 1);
+    let open = || Interface::open(&config).unwrap_or_else(|error| panic!("{error}"));
+    let interface = open();
+    let source = interface.queue(0).wait_for_return();
+    let mut echo = Echo {
+        port: source.open(MemoryPlan::default()).unwrap(),
+        reflector: Reflector::default(),
+    };
+    assert!(echo.answers(&client, "before"));
+    run("ip link delete srv");
+    eventually("the port notices", || {
+        echo.pass();
+        echo.send().unwrap();
+        echo.port.counters().tx_lost > 0
+    });
+    drop(interface);
+
+    rig.connect(1);
+    let interface = open();
+    let queue = interface.new_queue(0).expect("a queue of AF_XDP");
+    run("ip link delete srv");
+    echo.port.attach(queue).unwrap();
+    let lost = echo.port.counters().tx_lost;
+    echo.send().unwrap();
+    assert!(echo.port.flush().unwrap());
+    assert_eq!(echo.port.counters().tx_lost, lost + 1);
+    drop(interface);
+
+    rig.connect(1);
+    let interface = open();
+    let queue = interface.new_queue(0).expect("a queue of AF_XDP");
+    echo.port.attach(queue).unwrap();
+    assert!(echo.answers(&client, "after"));
+}
+
 #[test]
 fn only_a_port_that_waits_for_it_takes_another_queue() {
     let _rig = Rig::new(1);
