@@ -206,6 +206,17 @@ fn a_pfifo_queue_lasts_as_long_as_the_server() {
     settle();
     assert!(queue().contains("noqueue"), "{}", queue());
 
+    let (interface, port) = open("xdp:srv,qdisc=pfifo", &["10.9.0.9/24"]);
+    run("tc qdisc replace dev srv root bfifo limit 77777");
+    drop((port, interface));
+    settle();
+    assert!(
+        queue().contains("bfifo"),
+        "the administrator's: {}",
+        queue()
+    );
+    run("tc qdisc del dev srv root");
+
     run("tc qdisc add dev srv root pfifo limit 77");
     let (interface, port) = open("xdp:srv,qdisc=pfifo", &["10.9.0.9/24"]);
     assert!(line(interface.summary(), "TX queue").contains("stays as it is"));

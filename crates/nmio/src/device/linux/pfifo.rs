@@ -1,5 +1,7 @@
 //! The packet queue that `qdisc=pfifo` adds to an interface.
 
+use std::io;
+
 use super::netlink;
 use crate::device::DeviceError;
 use crate::device::lines::Lines;
@@ -7,7 +9,11 @@ use crate::device::lines::Lines;
 /// Maximum number of packets in the queue. This is the kernel's default for network cards.
 pub(super) const QUEUE_LEN: u32 = 1_000;
 
-/// A packet queue that this process has added to an interface. Dropping this value removes it.
+/// The kernel's name of the queue.
+const KIND: &str = "pfifo";
+
+/// A packet queue that this process has added to an interface. Dropping this value removes it, unless
+/// somebody has replaced it by a queueing discipline of another kind.
 pub(super) struct Pfifo {
     interface: String,
     index: u32,
@@ -42,9 +48,18 @@ impl Pfifo {
     }
 }
 
+impl Pfifo {
+    fn remove(&self) -> io::Result<()> {
+        if netlink::queue_kind(self.index)? == KIND {
+            netlink::remove_queue(self.index)?;
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Pfifo {
     fn drop(&mut self) {
-        if let Err(error) = netlink::remove_queue(self.index) {
+        if let Err(error) = self.remove() {
             let interface = &self.interface;
             tracing::debug!(
                 target: "nmio::device", "cannot remove the pfifo queue of {interface}: {error}"
