@@ -45,6 +45,19 @@ fn device_auto_is_a_link_to_this_host() {
 }
 
 #[test]
+fn device_auto_removes_only_its_own_interface() {
+    Namespace::unshare();
+    let interface = Interface::open(&config("auto", &[], 1)).unwrap_or_else(|e| panic!("{e}"));
+    run("ip link set nmiotest0 down");
+    run("ip link set nmiotest0 name renamed");
+    run("ip link add nmiotest0 type bridge");
+    drop(interface);
+    let links = run("ip -br link");
+    assert!(links.contains("nmiotest0"), "another one: {links}");
+    assert!(!links.contains("renamed"), "{links}");
+}
+
+#[test]
 fn device_auto_works_if_ipv6_is_disabled() {
     Namespace::unshare();
     // New interfaces in the namespace inherit this setting, so IPv6 is off on the new pair.

@@ -9,6 +9,8 @@ use crate::sys::Control;
 /// This host's end of a veth pair. Dropping this value removes the pair.
 pub(super) struct VethPair {
     name: String,
+    /// The interface's number, which stays the same when it gets another name.
+    index: u32,
 }
 
 impl VethPair {
@@ -21,7 +23,8 @@ impl VethPair {
         namespace: BorrowedFd<'_>,
     ) -> io::Result<Self> {
         netlink::create_veth(&name, peer, queues, namespace)?;
-        Ok(Self { name })
+        let index = Control::new()?.index(&name)?;
+        Ok(Self { name, index })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -33,10 +36,7 @@ impl Drop for VethPair {
     fn drop(&mut self) {
         // The kernel would also remove the pair together with the namespace, but only after a
         // delay.
-        let removed = Control::new()
-            .and_then(|control| control.index(&self.name))
-            .and_then(netlink::delete_link);
-        if let Err(error) = removed {
+        if let Err(error) = netlink::delete_link(self.index) {
             tracing::debug!(target: "nmio::device", "cannot remove {}: {error}", self.name);
         }
     }
