@@ -110,6 +110,14 @@ impl QueuedPacket {
     fn is_long(&self) -> bool {
         matches!(self, Self::Super(packet) if packet.len() > MAX_RELIABLE_LEN + ETHERNET_HEADER)
     }
+
+    /// Returns the number of frames that the packet counts as.
+    fn frames(&self) -> usize {
+        match self {
+            Self::Frame(_) => 1,
+            Self::Super(packet) => packet.segments(),
+        }
+    }
 }
 
 /// The packet socket, its queue, and the state of the device.
@@ -319,11 +327,9 @@ impl PacketSocket {
         )
     }
 
-    /// Drops all queued packets. Returns their number.
+    /// Drops all queued packets. Returns the number of frames.
     pub(super) fn clear(&mut self) -> usize {
-        let queued = self.queue.len();
-        self.queue.clear();
-        queued
+        self.queue.drain(..).map(|packet| packet.frames()).sum()
     }
 
     /// Sends on the interface with this index from now on. It has taken the place of a removed one.

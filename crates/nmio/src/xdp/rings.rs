@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::mem;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
@@ -50,6 +51,8 @@ pub(super) struct Rings {
     fill_level: FillLevel,
     overdue_check: OverdueCheck,
     lost: u64,
+    /// Number of packets that former sockets did not complete, because their interfaces were removed.
+    lost_in_removals: u64,
     invalid: u64,
     copying: Copying,
 }
@@ -112,6 +115,7 @@ impl Rings {
             fill_level: FillLevel::new(),
             overdue_check: OverdueCheck::default(),
             lost: 0,
+            lost_in_removals: 0,
             invalid: 0,
             copying,
         };
@@ -139,6 +143,8 @@ impl Rings {
         }
         let socket = Socket::with_memory(config, &self.umem, true)?;
         socket.bind(config)?;
+        self.reap();
+        self.count_lost_in_removal();
         self.socket = socket;
         // SAFETY: the old socket has no queue, so the kernel uses none of the frames for it. The new
         // rings are empty. No `Sending` exists, because each packet becomes its index.
@@ -506,9 +512,19 @@ impl Rings {
         }
     }
 
+    /// Counts the packets in flight, whose interface was removed. In zero-copy mode, those that are
+    /// overdue are counted already.
+    fn count_lost_in_removal(&mut self) {
+        let mut lost = u64::from(self.in_flight);
+        if matches!(self.copying, Copying::Never) {
+            lost = lost.max(mem::take(&mut self.lost));
+        }
+        self.lost_in_removals += lost;
+    }
+
     /// Returns the number of sent frames that the kernel never completed.
     pub(super) fn lost(&self) -> u64 {
-        self.lost
+        self.lost + self.lost_in_removals
     }
 
     /// Returns how full the packet memory and the rings are.

@@ -133,6 +133,8 @@ fn frames_that_a_zero_copy_driver_holds_are_only_counted() {
             assert_eq!((rings.lost(), rings.in_flight), (lost, 3));
             assert_eq!(rings.pool().available(), available - 3);
         }
+        rings.count_lost_in_removal();
+        assert_eq!(rings.lost(), 3, "overdue frames count once");
         // The driver completes the frames after all.
         let mut completed = Completed {
             pool: &rings.pool,

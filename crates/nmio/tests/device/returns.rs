@@ -6,8 +6,8 @@ use std::time::Duration;
 use nmio::device::{Interface, MemoryPlan, PacketMemory};
 use nmio::{Batch, Handler as _, Instant, Port, SendError};
 
-use crate::eventually;
 use crate::rig::{PORT, Reflector, Rig, config, run, settle};
+use crate::{eventually, supers};
 
 /// Number of packets that are sent while there is no interface.
 const LOST: u64 = 5_000;
@@ -120,6 +120,8 @@ fn a_port_goes_on_when_its_interface_returns() {
         }
         let queue = interface.new_queue(0).expect("a queue of AF_XDP");
         let received = echo.port.counters().rx_frames;
+        echo.pass();
+        let lost = lost + u64::from(echo.port.levels().sending);
         echo.port.attach(queue).unwrap();
         assert_eq!(echo.port.levels(), levels, "all frames are back");
         for text in ["after", "resident", "after that"] {
@@ -131,6 +133,43 @@ fn a_port_goes_on_when_its_interface_returns() {
             (counters.tx_lost, counters.bad_descriptors),
             (lost + LOST, 0)
         );
+    }
+}
+
+/// Packets that the kernel has not taken when the interface is removed are lost. Each segment counts.
+#[test]
+fn packets_that_were_queued_before_the_removal_are_lost() {
+    const QUEUED: u64 = 5;
+    let rig = Rig::new(1);
+    for has_super in [false, true] {
+        let config = config("xdp:srv,offload=on", &["10.9.0.9/24"], 1);
+        let open = || Interface::open(&config).unwrap_or_else(|error| panic!("{error}"));
+        let interface = open();
+        let source = interface.queue(0).wait_for_return();
+        let mut echo = Echo {
+            port: source.open(MemoryPlan::default()).unwrap(),
+            reflector: Reflector::default(),
+        };
+        for _ in 0..QUEUED {
+            echo.send().unwrap();
+        }
+        let mut queued = QUEUED;
+        if has_super {
+            let bytes = vec![0; 5_000].into();
+            let packet = supers::run(&supers::path(false), &bytes, 4_000, Some(supers::ACK));
+            queued += packet.segments() as u64;
+            echo.port.send_super(packet).unwrap();
+        }
+        run("ip link delete srv");
+        echo.port.wait(Duration::from_millis(1), None).unwrap();
+        drop(interface);
+        rig.connect(1);
+        let interface = open();
+        let queue = interface.new_queue(0).expect("a queue of AF_XDP");
+        echo.port.attach(queue).unwrap();
+        assert_eq!(echo.port.counters().tx_lost, queued);
+        drop((echo, interface));
+        settle();
     }
 }
 
