@@ -531,6 +531,12 @@ impl Port for XdpPort {
     }
 
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        // Without a packet socket there is no room either, and the caller would try for ever.
+        assert!(
+            matches!(self.runs, Runs::Supers(_)),
+            "{}",
+            super_segment::NO_SUPER_SEGMENTS
+        );
         if self.removal.is_gone() {
             self.dropped += packet.segments() as u64;
             return Ok(());

@@ -127,6 +127,15 @@ pub(crate) fn send_frame(port: &mut XdpPort, bytes: &[u8]) {
 }
 
 #[test]
+#[should_panic(expected = "accepts no super-segments")]
+fn a_port_without_super_segments_does_not_take_one() {
+    let _rig = Rig::new(1);
+    let (_interface, mut port) = open("xdp:srv,offload=off", &["10.9.0.9/24"]);
+    let bytes = vec![0; 4_000].into();
+    let _ = port.send_super(run(&path(false), &bytes, 3_000, Some(ACK)));
+}
+
+#[test]
 fn kernel_segmentation_equals_ours_and_keeps_the_order() {
     let rig = Rig::new(1);
     compare_segmentation(
