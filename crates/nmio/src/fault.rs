@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use crate::device::NewQueue;
+use crate::device::{NewQueue, PacketMemory};
 use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::port::{
@@ -230,6 +230,10 @@ impl<P: Port> Port for Fault<P> {
 
     fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
         self.inner.attach(queue)
+    }
+
+    fn shared_memory(&self) -> Option<PacketMemory> {
+        self.inner.shared_memory()
     }
 
     fn counters(&self) -> PortCounters {

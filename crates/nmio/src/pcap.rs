@@ -26,7 +26,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::device::NewQueue;
+use crate::device::{NewQueue, PacketMemory};
 use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError};
@@ -229,6 +229,10 @@ impl<P: Port> Port for Pcap<P> {
 
     fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
         self.inner.attach(queue)
+    }
+
+    fn shared_memory(&self) -> Option<PacketMemory> {
+        self.inner.shared_memory()
     }
 
     fn counters(&self) -> PortCounters {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use nmio::device::NewQueue;
+use nmio::device::{NewQueue, PacketMemory};
 use nmio::{
     Batch, Bell, Capabilities, Frame, IdleResident, Pool, Port, PortCounters, PortHints,
     PortLevels, SendError, SuperSegment,
@@ -131,6 +131,10 @@ impl<P: Port> Port for Traced<P> {
 
     fn attach(&mut self, queue: NewQueue) -> io::Result<()> {
         self.inner.attach(queue)
+    }
+
+    fn shared_memory(&self) -> Option<PacketMemory> {
+        self.inner.shared_memory()
     }
 
     fn counters(&self) -> PortCounters {

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use nmio::device::{Interface, MemoryPlan, PacketMemory};
-use nmio::{Batch, Handler as _, Instant, Port, SendError};
+use nmio::{Batch, Fault, Handler as _, Instant, Pcap, Port, SendError};
 
 use crate::rig::{PORT, Reflector, Rig, config, run, settle};
 use crate::{eventually, supers};
@@ -212,6 +212,16 @@ fn a_port_goes_on_waiting_if_the_new_interface_is_removed_too() {
     let queue = interface.new_queue(0).expect("a queue of AF_XDP");
     echo.port.attach(queue).unwrap();
     assert!(echo.answers(&client, "after"));
+}
+
+#[test]
+fn a_wrapped_port_shares_its_packet_memory() {
+    let _rig = Rig::new(1);
+    let interface = Interface::open(&config("xdp:srv", &[], 1)).unwrap();
+    let port = interface.queue(0).open(MemoryPlan::default()).unwrap();
+    let captured = Pcap::new(port, None).unwrap();
+    assert!(captured.shared_memory().is_some());
+    assert!(Fault::new(captured, None).shared_memory().is_some());
 }
 
 #[test]

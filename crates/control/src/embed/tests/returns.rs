@@ -7,10 +7,13 @@ use std::os::fd::AsRawFd as _;
 use std::process::Command;
 
 use nix::sched::setns;
+use nmio::Wait;
+use nmio::device::{Interface, InterfaceConfig, MemoryPlan};
 
 use super::echo::{connect, expect_echo, start_echo};
 use super::*;
 use crate::status::Phase;
+use crate::trace::port::Traced;
 
 /// The network namespace of the client.
 struct Client(File);
@@ -148,4 +151,24 @@ fn a_server_that_waits_for_its_interface_stops_at_once() {
     handle.stop();
     ended(server).unwrap();
     assert!(start.elapsed() < Duration::from_secs(2), "without a drain");
+}
+
+#[test]
+fn a_traced_port_shares_its_packet_memory() {
+    if !enter_namespace() {
+        return;
+    }
+    let client = Client::new();
+    client.add_pair(1500);
+    let config = InterfaceConfig {
+        device: "xdp:srv".parse().unwrap(),
+        own_addresses: Vec::new(),
+        services: Vec::new(),
+        workers: Some(1),
+        wait: Wait::Block,
+        program: "control",
+    };
+    let interface = Interface::open(&config).unwrap();
+    let port = interface.queue(0).open(MemoryPlan::default()).unwrap();
+    assert!(Traced::new(port).shared_memory().is_some());
 }
