@@ -345,6 +345,7 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
             partial_checksums: self.partial_checksums,
             segmentation: self.max_super_len,
             min_segment: CUT_LEN,
+            min_run: 0,
             resident_frames: self.pool.layout().resident_frames,
         }
     }

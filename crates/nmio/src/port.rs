@@ -40,6 +40,9 @@ pub struct Capabilities {
     /// [`segment_len`](crate::SuperSegment::segment_len) says. So do not send super-segments to a
     /// peer, or over a path, that accepts only shorter packets.
     pub min_segment: usize,
+    /// Minimum number of segments from which a super-segment costs less than its segments as single
+    /// frames. Up to 1: each super-segment does.
+    pub min_run: usize,
     /// Number of resident packets that the port's memory can hold.
     pub resident_frames: u32,
 }

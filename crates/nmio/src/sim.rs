@@ -348,6 +348,7 @@ impl Port for SimPort {
             partial_checksums: self.config.partial_checksums,
             segmentation: self.config.segmentation.map_or(0, |how| how.largest),
             min_segment: 0,
+            min_run: 0,
             resident_frames: self.config.resident_frames,
         }
     }

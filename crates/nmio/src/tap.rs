@@ -164,6 +164,7 @@ impl Port for TapPort {
             partial_checksums: false,
             segmentation: MAX_PACKET,
             min_segment: 0,
+            min_run: 0,
             resident_frames: self.config.memory.resident_frames,
         }
     }

@@ -150,8 +150,9 @@ impl XdpPort {
             mtu: config.mtu,
             zero_copy: matches!(rings.copying(), Copying::Never),
             partial_checksums: config.options.partial_checksums,
-            // `capabilities()` fills in the current value.
+            // `capabilities()` fills in the current values.
             segmentation: 0,
+            min_run: 0,
             min_segment: 0,
             resident_frames: config.memory.resident_frames,
         };
@@ -466,6 +467,7 @@ impl Port for XdpPort {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             segmentation: self.runs.max_super_len(),
+            min_run: self.runs.min_run(),
             ..self.capabilities
         }
     }

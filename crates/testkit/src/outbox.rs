@@ -29,6 +29,8 @@ pub struct Outbox {
     pub segmentation: usize,
     /// Minimum length of the packets that receivers of super-segments must accept, in bytes.
     pub min_segment: usize,
+    /// Value of [`Capabilities::min_run`].
+    pub min_run: usize,
     cut: Cut,
     /// Length in bytes of the longest super-segment sent so far, as an IP packet.
     pub longest: usize,
@@ -50,6 +52,7 @@ impl Outbox {
             mtu,
             segmentation: 0,
             min_segment: 0,
+            min_run: 0,
             cut,
             longest: 0,
         }
@@ -80,6 +83,7 @@ impl Port for Outbox {
             partial_checksums: false,
             segmentation: self.segmentation,
             min_segment: self.min_segment,
+            min_run: self.min_run,
             resident_frames: self.pool.layout().resident_frames,
         }
     }

@@ -17,15 +17,15 @@ use serde::{Deserialize, Serialize};
 /// super-segments in software, and computes all checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offload {
-    /// Sends super-segments if the device segments TCP in hardware and `AF_XDP` copies packets
-    /// anyway. A port of a switch sends none.
+    /// Sends super-segments if `AF_XDP` copies packets anyway. If the device does not segment TCP, the
+    /// kernel does, unless the device has several TX queues. A port of a switch sends none.
     ///
     /// In zero-copy mode, no super-segments are sent. Frames then need no copy, and super-segments
     /// could overtake them.
     #[default]
     Auto,
-    /// Sends super-segments even if the kernel must segment them in software. If the port cannot
-    /// send them, for example in zero-copy mode, opening it fails.
+    /// Sends super-segments even if the kernel must segment them and the device drops some. If the
+    /// port cannot send them, for example in zero-copy mode, opening it fails.
     On,
     /// Never sends super-segments.
     Off,

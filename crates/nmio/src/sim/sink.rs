@@ -84,6 +84,7 @@ impl Port for Sink {
             partial_checksums: false,
             segmentation: 0,
             min_segment: 0,
+            min_run: 0,
             resident_frames: self.pool.layout().resident_frames,
         }
     }

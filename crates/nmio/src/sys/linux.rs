@@ -20,8 +20,8 @@ use crate::vnet::VNET_HEADER;
 pub(crate) use control::Control;
 pub(crate) use napi::NapiPoller;
 pub(crate) use packet::{
-    Gather, MAX_PACKETS, bind_packet_sender, bypass_queueing, packet_sender, read_packet,
-    send_packets, write_packet,
+    Gather, MAX_PACKETS, bind_packet_sender, bypass_queueing, has_sent_all, packet_sender,
+    read_packet, send_packets, write_packet,
 };
 pub(crate) use queues::Channels;
 use socket::{bind, socket};

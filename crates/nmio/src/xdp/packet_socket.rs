@@ -10,10 +10,10 @@
 //! # Order
 //!
 //! Packets queued before the first super-segment are sent through the TX ring. All later packets go
-//! through the packet socket until its queue is empty. After that, the TX ring is used again, with
-//! two exceptions. If the kernel segments, packets may wait in the queueing discipline. If the
-//! device has several TX queues, packets may wait in a TX queue other than the ring's. In these two
-//! cases, all packets go through the packet socket permanently after its first use.
+//! through the packet socket until its queue is empty. After that, the TX ring is used again. If the
+//! kernel segments, packets may wait in the queueing discipline, so the kernel must have sent all of
+//! them before. If the device has several TX queues, packets may wait in a TX queue other than the
+//! ring's. Then all packets go through the packet socket permanently after its first use.
 //!
 //! # A packet that is never accepted
 //!
@@ -42,8 +42,11 @@
 //!
 //! # When super-segments are used
 //!
-//! With `offload=auto`, super-segments are used if the port is in copy mode and the device segments
-//! TCP over both IPv4 and IPv6.
+//! With `offload=auto`, super-segments are used if the port is in copy mode. If the device does not
+//! segment TCP over both IPv4 and IPv6, the kernel does, from 8 segments on. For the kernel to take
+//! one long packet is cheaper than to take its segments, each with a system call's work and a pass of
+//! the receiver. A device without a queueing discipline may drop a part of such a packet. When it
+//! does so, single frames are used from then on, which are sent again at their place.
 //!
 //! Some devices receive a flow on the queue that sent the flow's last packet. The kernel chooses the
 //! packet socket's TX queue by the CPU on which the worker runs, and the ring has its own TX queue.
@@ -64,7 +67,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::config::XdpConfig;
 use super::socket::Copying;
-use crate::device::{DeviceError, Offload, longest_supers};
+use crate::device::{DeviceError, Offload, dropped_without_queue, longest_supers};
 use crate::frame::Frame;
 use crate::super_segment::{MAX_OVER_V6, SuperSegment};
 use crate::sys::{self, Control, Gather, MAX_PACKETS};
@@ -83,11 +86,17 @@ const MAX_RELIABLE_LEN: usize = MAX_OVER_V6;
 /// follows the first failure. While the kernel segments, a packet is dropped after as many failed
 /// tries.
 const TRIES_PER_QUERY: u32 = 64;
+/// Number of system calls between two looks at the packets that the device has dropped. A look costs
+/// about 5 µs.
+const CALLS_PER_QUERY: u64 = 64;
 /// Number of consecutive failed tries after which the socket stops using long super-segments or, if
 /// it uses none, segmentation by the device.
 const TRIES_UNTIL_FALLBACK: u32 = 1_024;
 /// Maximum number of packets that wait for a flush: two calls of `sendmmsg`.
 const MAX_QUEUED: usize = 2 * MAX_PACKETS;
+/// Number of segments from which the kernel cuts a super-segment for less than single frames cost. Runs of
+/// 4 segments cost more on a veth pair, and runs of 12 cost less.
+const MIN_RUN_FOR_KERNEL: usize = 8;
 /// Drivers of devices that receive a flow on the queue that sent the flow's last packet. In virtio
 /// 1.2, section 5.1.6.5.6, this is automatic receive steering. Intel calls it Application Targeted
 /// Routing.
@@ -132,6 +141,10 @@ pub(super) struct PacketSocket {
     failed_tries: u32,
     /// Whether the device has only one TX queue, so that the ring and the packet socket share it.
     one_queue: bool,
+    /// Whether the operator has asked for super-segments.
+    is_chosen: bool,
+    /// Number of packets that the device had dropped at the last look, if it has no queue.
+    known_drops: Option<u64>,
     device: Device,
     /// Number of system calls made to send packets.
     pub(super) calls: u64,
@@ -167,19 +180,21 @@ impl Runs {
         }
         let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
         let device_segments = control.segments_tcp(&config.options.interface);
-        if !device_segments && config.options.offload == Offload::Auto {
-            return refuse(format!(
-                "{} does not segment TCP itself (see ethtool -k: tx-tcp-segmentation, \
-                 tx-tcp6-segmentation)",
-                config.options.interface
-            ));
-        }
         let device = match Device::open(control, config) {
             Ok(device) => device,
             Err(error) => return refuse(format!("the device's features cannot be read: {error}")),
         };
         if let Some(why) = device.queue_conflict() {
             return refuse(why);
+        }
+        let one_queue = device.has_one_queue();
+        let is_chosen = config.options.offload == Offload::On;
+        if !device_segments && !is_chosen && !one_queue {
+            return refuse(format!(
+                "{} has several TX queues, and does not segment TCP itself (see ethtool -k: \
+                 tx-tcp-segmentation, tx-tcp6-segmentation)",
+                config.options.interface
+            ));
         }
         let max_super_len = match device.max_super_len() {
             Ok(max_super_len) => max_super_len,
@@ -208,7 +223,11 @@ impl Runs {
             max_super_len,
             device_segments,
             failed_tries: 0,
-            one_queue: device.has_one_queue(),
+            one_queue,
+            is_chosen,
+            known_drops: dropped_without_queue(&device.route, device.index)
+                .ok()
+                .flatten(),
             device,
             calls: 0,
             dropped: 0,
@@ -224,10 +243,23 @@ impl Runs {
         }
     }
 
+    /// Returns the value for [`Capabilities::min_run`](crate::Capabilities::min_run).
+    #[inline]
+    pub(super) fn min_run(&self) -> usize {
+        match self {
+            Self::Supers(packets) if !packets.device_segments => MIN_RUN_FOR_KERNEL,
+            _ => 0,
+        }
+    }
+
     /// Describes for people how runs are sent.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Frames(why) => format!("each segment is sent as a frame: {why}"),
+            Self::Supers(packets) if packets.max_super_len == 0 => format!(
+                "each segment is sent as a frame: {} has dropped packets while its ring was full",
+                packets.device.name
+            ),
             Self::Supers(packets) => format!(
                 "super-segments of up to {} KB are sent through a packet socket, {}{}",
                 packets.max_super_len.div_ceil(1024),
@@ -306,9 +338,10 @@ impl PacketSocket {
                 "segmented by the device if necessary; after the first one all packets go through \
                  this socket, because the device has several TX queues"
             }
-            (false, _) => {
+            (false, true) => "segmented by the kernel if necessary",
+            (false, false) => {
                 "segmented by the kernel if necessary; after the first one all packets go through \
-                 this socket"
+                 this socket, because the device has several TX queues"
             }
         }
     }
@@ -337,7 +370,7 @@ impl PacketSocket {
         sys::bind_packet_sender(self.socket.as_fd(), index)?;
         self.device.index = index;
         self.one_queue = self.device.has_one_queue();
-        self.failed_tries = 0;
+        (self.failed_tries, self.known_drops) = (0, None);
         if self.device_segments {
             self.still_segments();
         }
@@ -347,7 +380,8 @@ impl PacketSocket {
     /// Returns true if the TX ring may be used again after this queue has become empty. Returns
     /// false if that could reorder packets.
     pub(super) fn can_return_to_ring(&self) -> bool {
-        self.device_segments && self.one_queue
+        // What the kernel segments may wait in the queueing discipline.
+        self.one_queue && (self.device_segments || sys::has_sent_all(self.socket.as_fd()))
     }
 
     /// Queries the device. Returns true if it still segments packets of the maximum length.
@@ -431,6 +465,30 @@ impl PacketSocket {
         true
     }
 
+    /// Stops using super-segments if the device has dropped packets because it has no queueing
+    /// discipline. A single frame that it drops is sent again at its place. But the kernel does not say
+    /// which segments of a super-segment it has dropped.
+    #[cold]
+    fn stop_supers_after_drops(&mut self) {
+        let dropped = dropped_without_queue(&self.device.route, self.device.index);
+        let Ok(Some(dropped)) = dropped else {
+            return;
+        };
+        if self
+            .known_drops
+            .replace(dropped)
+            .is_none_or(|known| known == dropped)
+        {
+            return;
+        }
+        tracing::info!(
+            target: "nmio::xdp",
+            "{} drops packets while its ring is full: from now on each segment is sent as a frame",
+            self.device.name
+        );
+        self.max_super_len = 0;
+    }
+
     /// Permanently stops using long super-segments, and drops those in the queue. Returns false if
     /// long super-segments were not in use.
     #[cold]
@@ -496,6 +554,10 @@ impl PacketSocket {
             };
             self.failed_tries = 0;
             self.queue.drain(..sent);
+            let may_stop = !self.device_segments && !self.is_chosen && self.max_super_len > 0;
+            if may_stop && self.calls.is_multiple_of(CALLS_PER_QUERY) {
+                self.stop_supers_after_drops();
+            }
         }
         Ok(true)
     }

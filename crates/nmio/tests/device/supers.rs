@@ -244,6 +244,71 @@ fn compare_segmentation(
     drop((port, interface));
 }
 
+/// Returns true if a frame is queued in the TX ring, which has more room than the packet socket's queue.
+fn uses_the_ring(port: &mut XdpPort) -> bool {
+    port.room() > 128
+}
+
+#[test]
+fn the_ring_is_used_again_when_the_kernel_has_sent_what_it_segments() {
+    let _rig = Rig::new(1);
+    let (interface, mut port) = open("xdp:srv", &["10.9.0.9/24"]);
+    let bytes: Arc<[u8]> = vec![7; 21_000].into();
+    let send = |port: &mut XdpPort| {
+        port.send_super(run(&path(false), &bytes, 20_000, Some(ACK)))
+            .unwrap();
+        assert!(!uses_the_ring(port));
+        assert!(port.flush().unwrap());
+    };
+    send(&mut port);
+    assert!(uses_the_ring(&mut port), "without a queue, nothing waits");
+    // 20,000 bytes wait for some 0.3 s in this queue.
+    crate::rig::run("tc qdisc add dev srv root tbf rate 500kbit burst 2000 limit 100000");
+    send(&mut port);
+    assert!(!uses_the_ring(&mut port), "packets wait in the kernel");
+    send_frame(&mut port, &[2; 60]);
+    let end = Instant::now() + Duration::from_secs(5);
+    while !(port.flush().unwrap() && uses_the_ring(&mut port)) {
+        assert!(Instant::now() < end, "the queue becomes empty");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop((port, interface));
+}
+
+#[test]
+fn a_device_that_drops_without_a_queue_gets_frames_from_then_on() {
+    Namespace::unshare();
+    let tap = Interface::open(&config("tap:tap9", &["10.9.0.1/24"], 1)).unwrap();
+    let AnyPort::Tap(mut receiver) = tap.queue(0).open(MemoryPlan::default()).unwrap() else {
+        panic!("tap:tap9 must open a tap port");
+    };
+    crate::rig::run("ip link set tap9 txqueuelen 8");
+    crate::rig::run("tc qdisc replace dev tap9 root noqueue");
+    crate::rig::run("ethtool -K tap9 tso off");
+    let bytes: Arc<[u8]> = vec![7; 61_000].into();
+    for (device, stays) in [("xdp:tap9,offload=on", true), ("xdp:tap9", false)] {
+        let (interface, mut port) = open(device, &["10.9.0.9/24"]);
+        assert_eq!(port.capabilities().segmentation, ORDINARY, "{device}");
+        let mut batch = Batch::new();
+        // The port looks at the dropped packets from time to time.
+        for _ in 0..100 {
+            if port.capabilities().segmentation > 0 {
+                let packet = run(&path(false), &bytes, 60_000, Some(ACK));
+                port.send_super(packet).unwrap();
+            }
+            port.flush().unwrap();
+            receiver.receive(&mut batch, MAX_BATCH).unwrap();
+            batch.clear();
+        }
+        assert_eq!(port.capabilities().segmentation > 0, stays, "{device}");
+        let summary = port.summary();
+        let segmentation = line(&summary, "segmentation");
+        assert_eq!(segmentation.contains("as a frame"), !stays, "{summary:?}");
+        drop((port, interface));
+        crate::rig::settle();
+    }
+}
+
 #[test]
 fn packets_without_room_in_the_kernel_wait_in_order() {
     let rig = Rig::new(1);
@@ -296,7 +361,7 @@ fn the_summary_shows_what_performs_segmentation() {
     for (device, expected_text) in [
         ("xdp:srv,offload=off", "offload=off was given"),
         // The rig turns off checksum offload, which also turns off TSO.
-        ("xdp:srv", "does not segment TCP"),
+        ("xdp:srv", "segmented by the kernel"),
         ("xdp:srv,generic,offload=on", "segmented by the kernel"),
     ] {
         let (interface, port) = open(device, &["10.9.0.9/24"]);
@@ -311,7 +376,7 @@ fn the_summary_shows_what_performs_segmentation() {
     crate::rig::run("ethtool -K srv tx on sg on tso on");
     for (kind, expected_text) in [
         ("on", "segmented by the device"),
-        ("off", "does not segment"),
+        ("off", "segmented by the kernel"),
     ] {
         crate::rig::run(&format!("ethtool -K srv tx-tcp6-segmentation {kind}"));
         let (interface, port) = open("xdp:srv", &["10.9.0.9/24"]);

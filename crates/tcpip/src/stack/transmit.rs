@@ -124,8 +124,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let mut room = port.room().min(limit);
+        let min_run = port.capabilities().min_run;
         let (mut conn, mut emitter) = self.conn_and_emitter(id);
-        let mut burst = conn.begin_burst(segmentation, now);
+        let mut burst = conn.begin_burst(segmentation, min_run, now);
         let mut is_refused = false;
         while let Some(plan) = conn.next_segment(&mut burst, room, now) {
             if emitter.send(port, conn.tcb, plan, conn.cx).is_err() {

@@ -52,6 +52,8 @@ const SIOCGIFFLAGS: u64 = 0x8913;
 /// argument.
 const NIOCTXSYNC: u64 = 0x6994;
 const NIOCRXSYNC: u64 = 0x6995;
+/// Tells how much a socket has not sent yet.
+const SIOCOUTQ: u64 = 0x5411;
 const SIOCGIFMTU: u64 = 0x8921;
 const SIOCGIFHWADDR: u64 = 0x8927;
 const SIOCGIFINDEX: u64 = 0x8933;
@@ -149,7 +151,10 @@ const WORKER: &[Call] = &[
     any(libc::SYS_bind),
     only(
         libc::SYS_ioctl,
-        Argument::OneOf(1, &[SIOCETHTOOL, SIOCGIFFLAGS, NIOCTXSYNC, NIOCRXSYNC]),
+        Argument::OneOf(
+            1,
+            &[SIOCETHTOOL, SIOCGIFFLAGS, SIOCOUTQ, NIOCTXSYNC, NIOCRXSYNC],
+        ),
     ),
 ];
 

@@ -30,6 +30,10 @@ const IFLA_XDP_ATTACHED: u16 = 2;
 const NOT_IN_SOFTWARE: [u8; 2] = [0, 3];
 const VETH_INFO_PEER: u16 = 1;
 const TC_H_ROOT: u32 = u32::MAX;
+/// Name of the queueing discipline of an interface that has none.
+const NO_QUEUE: &str = "noqueue";
+/// Place of the field `tx_dropped` in `rtnl_link_stats64`, in bytes.
+const TX_DROPPED: usize = 7 * size_of::<u64>();
 
 /// Size of a message header, in bytes.
 const HEADER: usize = 16;
@@ -201,13 +205,23 @@ pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
 /// Returns true if the queueing discipline of interface number `index` is `noqueue`. Such an
 /// interface drops packets that it cannot send immediately.
 pub(super) fn is_without_queue(index: u32) -> io::Result<bool> {
-    queue_kind(index).map(|kind| kind == "noqueue")
+    queue_kind(index).map(|kind| kind == NO_QUEUE)
 }
 
 /// Returns the name of the queueing discipline of interface number `index`.
 pub(super) fn queue_kind(index: u32) -> io::Result<String> {
     let attributes = link_attributes(&sys::route_socket()?, index)?;
     Ok(text(&attributes, libc::IFLA_QDISC).unwrap_or_default())
+}
+
+/// Returns the number of packets that interface number `index` has dropped instead of sending them.
+/// Returns `None` if it has a queueing discipline, which makes senders wait.
+pub(crate) fn dropped_without_queue(route: &File, index: u32) -> io::Result<Option<u64>> {
+    let attributes = link_attributes(route, index)?;
+    let has_none = text(&attributes, libc::IFLA_QDISC).is_some_and(|kind| kind == NO_QUEUE);
+    let stats = attribute(&attributes, libc::IFLA_STATS64).filter(|_| has_none);
+    let dropped = stats.and_then(|stats| stats.get(TX_DROPPED..)?.first_chunk());
+    Ok(dropped.map(|bytes| u64::from_ne_bytes(*bytes)))
 }
 
 /// Returns the names of all queueing disciplines of interface number `index`, also those of its

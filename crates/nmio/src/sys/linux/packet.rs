@@ -58,6 +58,14 @@ pub(crate) fn bypass_queueing(socket: BorrowedFd<'_>, bypass: bool) -> io::Resul
     set_option(socket, libc::SOL_PACKET, PACKET_QDISC_BYPASS, bypass)
 }
 
+/// Returns true if no packet of this socket waits in the kernel, such as in a queueing discipline.
+pub(crate) fn has_sent_all(socket: BorrowedFd<'_>) -> bool {
+    let mut waiting: libc::c_int = 0;
+    // SAFETY: `TIOCOUTQ` (`SIOCOUTQ`) writes one int.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
+    result == 0 && waiting == 0
+}
+
 /// Sends up to [`MAX_PACKETS`] packets in one system call that never blocks. Returns the number of
 /// packets sent, which is at least one.
 pub(crate) fn send_packets<'a>(

@@ -433,7 +433,7 @@ impl Bench {
             conn.has_sent(&plan, now);
             plans.push(plan);
         }
-        let mut burst = conn.begin_burst(segmentation, now);
+        let mut burst = conn.begin_burst(segmentation, 0, now);
         while let Some(plan) = conn.next_segment(&mut burst, room, now) {
             conn.has_sent_segment(&mut burst, plan, now);
             plans.push(plan);

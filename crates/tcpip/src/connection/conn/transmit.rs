@@ -28,6 +28,8 @@ pub(crate) struct Burst {
     is_paced: bool,
     /// Maximum payload of a super-segment in bytes, or 0 if super-segments are not possible.
     max_run: u32,
+    /// Payload in bytes below which single segments are cheaper than a super-segment.
+    min_run: u32,
     window: u16,
     ecn: Ecn,
     control: Control,
@@ -43,9 +45,15 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Begins a burst of new data. `segmentation` is the maximum size in bytes of a super-segment
-    /// over IPv4 that the port accepts, or 0 if the port accepts none.
+    /// over IPv4 that the port accepts, or 0 if the port accepts none. `min_run` is the number of segments
+    /// from which a super-segment is worth its cost.
     #[inline(always)]
-    pub(crate) fn begin_burst(&mut self, segmentation: usize, now: Moment) -> Burst {
+    pub(crate) fn begin_burst(
+        &mut self,
+        segmentation: usize,
+        min_run: usize,
+        now: Moment,
+    ) -> Burst {
         let reach = if self.tcb.recovery == NONE {
             self.congestion.window()
         } else {
@@ -68,6 +76,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             rate,
             is_paced,
             max_run: max_run(segmentation, tcb),
+            min_run: min_run as u32 * u32::from(tcb.mss),
             window: self.window_field(),
             ecn: if tcb.negotiated.ecn() {
                 Ecn::Ect0
@@ -323,7 +332,12 @@ impl Tcb {
             let sends_cwr = self.flags.intersects(Flags::SEND_CWR) && self.negotiated.ecn();
             if burst.max_run > 0 && !sends_cwr {
                 let max_len = burst.max_run.min(burst.usable - flight);
-                return self.run_at(burst.seq, max_len, lists);
+                let run = self.run_at(burst.seq, max_len, lists)?;
+                return Some(if run < burst.min_run {
+                    segment.len
+                } else {
+                    run
+                });
             }
             return Some(segment.len);
         }

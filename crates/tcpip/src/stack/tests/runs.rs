@@ -88,6 +88,21 @@ fn a_peer_that_accepts_only_shorter_packets_than_the_port_cuts_gets_frames() {
 }
 
 #[test]
+fn a_run_that_is_too_short_for_the_port_is_sent_as_frames() {
+    for (segments, has_runs) in [(1, false), (7, false), (8, true), (9, true)] {
+        let mut rig = Rig::new(&Config::default());
+        rig.port.segmentation = 65_535;
+        rig.port.min_run = 8;
+        rig.load(&noise(segments * MSS), None);
+        rig.open(Some(MSS as u16 + 12));
+        rig.recv(1, 1, "PA", b"g");
+        assert_eq!(rig.sent_all().len(), segments);
+        let runs = rig.stack.counters().sent_runs;
+        assert_eq!(runs > 0, has_runs, "{segments}");
+    }
+}
+
+#[test]
 fn over_ipv4_a_super_segment_may_exceed_the_length_field() {
     for (v6, max_size) in [(false, 100_000), (true, MAX_OVER_V6)] {
         let (frames, _) = fetch_all(3_000_000, None, v6, 0);
