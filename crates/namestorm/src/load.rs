@@ -264,7 +264,11 @@ impl<'p> Loader<'p> {
             (None, None) => Apex::Guessed(origin_of_file(path)),
         };
         let origin = self.apex.clone().into_name();
-        let state = State { origin, ttl: None };
+        let state = State {
+            origin,
+            ttl: None,
+            last_ttl: None,
+        };
         self.read_text(path, text, &state, skip_line);
     }
 

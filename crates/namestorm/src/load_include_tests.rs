@@ -64,6 +64,18 @@ fn included_files_are_read_where_they_are_included() {
 }
 
 #[test]
+fn an_included_file_begins_with_the_ttl_stated_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("zone", &format!("{START}x 90 TXT y\n$INCLUDE hosts\n"));
+    write("hosts", "w A 192.0.2.7\n");
+    let loaded = load(&spec_of(&folder.path().join("zone")), &mut |_| {}).unwrap();
+    assert!(loaded.report.findings().is_empty(), "{}", loaded.report);
+    let host = loaded.zone.find(b"w\0").unwrap();
+    assert_eq!(host.rrset(rtype::A).unwrap().ttl(), 90);
+}
+
+#[test]
 fn only_files_below_the_zones_folder_are_included() {
     let folder = tempfile::tempdir().unwrap();
     let zones = folder.path().join("zones");

@@ -10,6 +10,7 @@ use crate::check_files::check;
 use crate::compile::compile;
 use crate::key::{Form, Key};
 use crate::report::{Finding, Severity};
+use crate::zone::{NameRef, RrsetRef};
 use crate::zones::Zones;
 
 pub(super) const START: &str =
@@ -482,6 +483,31 @@ fn times_with_units_and_entries_in_any_layout_are_read() {
     assert_eq!(ttl(b"\x07example\x03org\x00", 2), 3_600);
     assert_eq!(ttl(b"\x02ns\x07example\x03org\x00", 1), 300);
     assert_eq!(ttl(b"\x03www\x07example\x03org\x00", 28), 3_600);
+}
+
+/// The `domain` crate refuses the names of algorithms, so such a record is read by a new parser.
+#[test]
+fn the_ttl_stated_last_holds_until_the_next_one() {
+    let start = "@ 86400 SOA ns host 1 2 3 4 60\n@ NS ns.x.\nsub NS ns.x.\n";
+    let last = "sub DS 1 ECDSAP256SHA256 2 00112233445566778899AABBCCDDEEFF00112233445566778899AABBCCDDEEFF\n \
+                DS 2 ECDSAP256SHA256 2 00112233445566778899AABBCCDDEEFF00112233445566778899AABBCCDDEEFF\n\
+                www A 192.0.2.1\n5 30 A 192.0.2.2\n  TXT x\n";
+    let ttls = |text: &str| {
+        let loaded = load_text("f", Some("example.org"), text).unwrap();
+        assert!(loaded.report.findings().is_empty(), "{}", loaded.report);
+        let rrsets = loaded.zone.names().flat_map(NameRef::rrsets);
+        rrsets.map(RrsetRef::ttl).collect::<Vec<_>>()
+    };
+    // The names in their order: the apex, "5" with two types, "sub" with two types, and "www".
+    assert_eq!(
+        ttls(&format!("{start}{last}")),
+        [86_400, 86_400, 30, 30, 86_400, 86_400, 86_400]
+    );
+    // A `$TTL` holds instead, also before records with a TTL of their own.
+    assert_eq!(
+        ttls(&format!("{start}$TTL 60\n{last}")),
+        [86_400, 86_400, 30, 60, 86_400, 60, 60]
+    );
 }
 
 /// Checks that two texts load as the same zone.

@@ -48,6 +48,9 @@ pub(super) struct State {
     pub(super) origin: Option<Vec<u8>>,
     /// The TTL set by `$TTL`, in seconds.
     pub(super) ttl: Option<u32>,
+    /// The TTL that a record stated last, in seconds. It holds for records that state none if there is no
+    /// `$TTL`.
+    pub(super) last_ttl: Option<u32>,
 }
 
 pub(super) enum Parsed {
@@ -81,6 +84,8 @@ pub(super) struct EntryParser {
     zonefile: Zonefile,
     /// The TTL set by `$TTL`, in seconds.
     ttl: Option<u32>,
+    /// The TTL that a record stated last, in seconds, as long as there is no `$TTL`.
+    last_ttl: Option<u32>,
     has_ttl: bool,
     last_owner: Option<ScannedDname>,
     /// Number of lines that the `domain` crate has got before the present entry.
@@ -97,12 +102,16 @@ impl EntryParser {
         let mut parser = Self {
             zonefile,
             ttl: state.ttl,
-            has_ttl: state.ttl.is_some(),
+            last_ttl: state.last_ttl,
+            has_ttl: state.ttl.or(state.last_ttl).is_some(),
             last_owner: None,
             lines: 0,
         };
         if let Some(ttl) = state.ttl {
             let _ = parser.read(&format!("$TTL {ttl}"), 0);
+        } else if let Some(ttl) = state.last_ttl {
+            // Only a record sets this TTL. It is ignored, and the next record needs an owner.
+            let _ = parser.read(&format!(". {ttl} IN A 192.0.2.1"), 0);
         }
         parser
     }
@@ -118,6 +127,7 @@ impl EntryParser {
         State {
             origin: origin.or_else(|| self.origin()),
             ttl: self.ttl,
+            last_ttl: self.last_ttl,
         }
     }
 
@@ -263,6 +273,9 @@ impl EntryParser {
                 if !prepared.text.starts_with(INDENT) {
                     self.last_owner = Some(record.owner().clone());
                 }
+                if self.has_ttl && self.ttl.is_none() {
+                    self.last_ttl = Some(record.ttl().as_secs());
+                }
                 let assumed_ttl = (!self.has_ttl).then_some(DEFAULT_TTL);
                 Parsed::Record {
                     record: Box::new(record),
@@ -303,7 +316,7 @@ impl EntryParser {
     }
 
     /// Replaces the `domain` crate's parser, because an error leaves its state undefined. The new
-    /// parser starts with the same origin, TTL and owner.
+    /// parser starts with the same origin, TTLs and owner.
     fn reset_parser(&mut self) {
         let state = self.state(None);
         let last_owner = self.last_owner.take();
