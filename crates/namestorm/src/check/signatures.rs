@@ -6,7 +6,7 @@ use super::problems::Problems;
 use crate::dnssec;
 use crate::name::{self, Shown};
 use crate::report::Report;
-use crate::rtype::{self, DS, RRSIG};
+use crate::rtype::{self, DS, NSEC3, RRSIG};
 use crate::zone::{NameRef, NameStatus, Zone};
 
 /// Warns of RRsets without signatures, and of signatures that are not valid now. Reports the first of each
@@ -45,7 +45,7 @@ pub(super) fn check(zone: &Zone, report: &mut Report) {
 fn check_fields(zone: &Zone, report: &mut Report) {
     let (mut foreign, mut misplaced) = (Problems::default(), Problems::default());
     for name in zone.names() {
-        if !matches!(name.status(), NameStatus::Authoritative | NameStatus::Cut) {
+        if name.status() == NameStatus::BelowCut {
             continue;
         }
         let Some(rrset) = name.rrset(RRSIG) else {
@@ -86,6 +86,8 @@ fn must_be_signed(name: NameRef<'_>, rtype: u16) -> bool {
     match name.status() {
         NameStatus::Authoritative => rtype != RRSIG,
         NameStatus::Cut => rtype == DS,
-        NameStatus::BelowCut | NameStatus::BelowDname => false,
+        NameStatus::BelowCut => false,
+        // Only proofs may be there.
+        NameStatus::BelowDname => rtype == NSEC3,
     }
 }
