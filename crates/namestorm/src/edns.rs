@@ -63,6 +63,11 @@ impl OptionCodes {
         }
     }
 
+    /// Removes all options but this one.
+    pub(crate) fn keep_only(&mut self, code: u16) {
+        self.0 &= 1 << code;
+    }
+
     /// Returns the set of these codes.
     #[cfg(test)]
     pub(crate) fn of(codes: &[u16]) -> Self {

@@ -169,6 +169,11 @@ impl RawQuestion {
             &message[QUESTION_AT..][..self.name_len]
         }
     }
+
+    /// Returns true if the question is longer without compression.
+    pub(crate) fn grows(&self) -> bool {
+        QUESTION_AT + self.name_len + QUESTION_REST > self.end
+    }
 }
 
 /// Parses the question of `message`, and sets `key` to the key of the qname. If the qname is

@@ -8,6 +8,7 @@ use crate::bare::BareReply;
 use crate::body::Body;
 use crate::cookie::Checked;
 use crate::counters::Counters;
+use crate::edns::COOKIE;
 use crate::groups::NO_GROUP;
 use crate::query::{Header, TC};
 use crate::rate_limit::Exemption;
@@ -58,6 +59,9 @@ impl Responder {
     /// Answers a query over the rate limit. A query with a cookie gets BADCOOKIE, so that the client comes
     /// again with the right one. Other queries get a truncated reply. Messages that are no queries get
     /// none.
+    ///
+    /// The reply has no other option than the cookie, so that it exceeds the query at most by the server's
+    /// part of it. A query whose compressed name is longer in the reply gets none.
     #[cold]
     #[inline(never)]
     pub(crate) fn respond_limited(
@@ -67,10 +71,14 @@ impl Responder {
         client: IpAddr,
     ) -> Option<Reply<'_>> {
         let header = receive(message, &mut self.counters)?;
-        let Some(query) = self.read_query(message, &header, transport) else {
+        let query = self.read_query(message, &header, transport);
+        let Some(mut query) = query.filter(|query| !query.question.grows()) else {
             self.counters.limited += 1;
             return None;
         };
+        if let Some(edns) = &mut query.edns {
+            edns.options.keep_only(COOKIE);
+        }
         self.counters.slipped += 1;
         let choose = |cookie: Option<Checked>, counters: &mut Counters| {
             if cookie.is_some() {

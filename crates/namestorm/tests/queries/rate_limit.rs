@@ -7,8 +7,8 @@ use crate::harness::{Client, FORMS, MODES, PORT, Query, datagram, name, prepare}
 use eth::{Mac, Station};
 use ip::Host;
 use namestorm::{
-    Cookies, Dns, DnsOverTcp, IDLE_TIMEOUT, NoHook, RateLimit, ReplyMode, Server, TcpSettings,
-    UdpAndTcp,
+    Cookies, Dns, DnsOverTcp, IDLE_TIMEOUT, Identity, NoHook, RateLimit, ReplyMode, Server,
+    TcpSettings, UdpAndTcp,
 };
 use nmio::{Handler as _, Instant, Port as _};
 use testkit::{SERVER, SERVER_MAC};
@@ -16,12 +16,14 @@ use testkit::{SERVER, SERVER_MAC};
 const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
 const START: Instant = Instant::from_millis(10_000);
 
-/// Returns a client of a server with this limit, and with cookies.
+/// Returns a client of a server with this limit, with a long name, and with cookies.
 fn client(limit: &RateLimit, mode: ReplyMode, v6: bool) -> Client {
     let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
     let mut client = Client::new(&answers, mode, v6);
     let mut dns = Dns::new(Arc::clone(&answers), mode);
     dns.set_rate_limit(limit, [1, 2, 3, 4]);
+    let identity = Identity::new("a".repeat(128).parse().ok().as_ref(), None, None);
+    dns.set_identity(Arc::new(identity));
     let over_tcp = DnsOverTcp::with_hook(answers, IDLE_TIMEOUT, NoHook);
     let capabilities = client.sink.capabilities();
     let config = TcpSettings::default().stack;
@@ -173,6 +175,32 @@ fn a_compressed_question_is_expanded_in_a_short_reply() {
     let reply = ask(&mut client, query, START).unwrap();
     let expected = b"\0\x01\x83\0\0\x01\0\0\0\0\0\0\x02ns\0\0\x01\0\x01";
     assert_eq!(reply, expected);
+}
+
+#[test]
+fn a_short_reply_exceeds_its_query_at_most_by_a_server_cookie() {
+    let mut client = client(&limit(1, 1), ReplyMode::Turnaround, false);
+    let nsid = query(b"\0\x03\0\0").bytes();
+    assert!(ask(&mut client, &nsid, START).unwrap().len() > nsid.len() + 128);
+    let reply = ask(&mut client, &nsid, START).unwrap();
+    assert_eq!(
+        (reply[2] & 2, reply.len()),
+        (2, nsid.len() - 4),
+        "truncated"
+    );
+    let both = query(b"\0\x03\0\0\0\x0a\0\x08myCookie").bytes();
+    let reply = ask(&mut client, &both, START).unwrap();
+    assert_eq!(
+        (reply[3], reply.len()),
+        (7, both.len() - 4 + 16),
+        "BADCOOKIE"
+    );
+    // The second label begins in the ID, and has the bytes of the first one again.
+    let mut grows = b"\0\x3e\x01\0\0\x01\0\0\0\0\0\0\x3e".to_vec();
+    grows.extend([b'a'; 62]);
+    grows[1 + 63] = 0;
+    grows.extend(*b"\xc0\x01\0\x01\0\x01");
+    assert_eq!(ask(&mut client, &grows, START), None);
 }
 
 #[test]
