@@ -83,6 +83,11 @@ impl ReadFile {
         &self.path
     }
 
+    /// Same as [`path`](Self::path), without a borrow.
+    pub(crate) fn into_path(self) -> PathBuf {
+        self.path
+    }
+
     /// Returns true if there is still the same version of the file.
     pub(crate) fn is_unchanged(&self, versions: &mut FileVersions) -> bool {
         self.version.is_some() && versions.at(&self.path).ok() == self.version
@@ -96,6 +101,8 @@ pub struct Broken {
     pub apex: Option<Vec<u8>>,
     /// What is wrong with the zone: at least one error.
     pub report: Report,
+    /// The files that the zone was read from, also those that could not be read.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// Loads a zone. After every 10,000 records, calls `progress` with the number of records read so
@@ -194,7 +201,7 @@ struct Loader<'p> {
     folder: PathBuf,
     /// The files that are being read, without symbolic links. Each includes the next one.
     open: Vec<PathBuf>,
-    /// The files that have been read so far.
+    /// The files that have been read so far, also those that could not be read.
     files: Vec<ReadFile>,
     /// Number of records made by `$GENERATE` so far.
     generated: u64,
@@ -415,7 +422,10 @@ impl<'p> Loader<'p> {
                 "files are included more than {MAX_INCLUDE_DEPTH} levels deep"
             ));
         }
-        let real = fs::canonicalize(path).map_err(|error| error.to_string())?;
+        let real = fs::canonicalize(path).map_err(|error| {
+            self.files.push(ReadFile::unread(path));
+            error.to_string()
+        })?;
         if self.folder.as_os_str().is_empty() || !real.starts_with(&self.folder) {
             return Err(format!(
                 "it is not below the folder of the zone's file, {}; move it there",
@@ -425,10 +435,13 @@ impl<'p> Loader<'p> {
         if self.open.contains(&real) {
             return Err("it includes itself, perhaps through other files; remove this line".into());
         }
-        let (text, version) = source::read(&real, &mut self.text_left)?;
+        let read = source::read(&real, &mut self.text_left);
         // Links may lead to another file later.
-        self.files.push(ReadFile::new(path, version));
-        Ok((text, real))
+        self.files.push(match &read {
+            Ok((_, version)) => ReadFile::new(path, *version),
+            Err(_) => ReadFile::unread(path),
+        });
+        Ok((read?.0, real))
     }
 
     /// Checks one record and adds it to the zone.
@@ -556,6 +569,7 @@ impl<'p> Loader<'p> {
                     apex => apex.into_name(),
                 },
                 report: self.report,
+                files: self.files.into_iter().map(ReadFile::into_path).collect(),
             }),
         }
     }

@@ -8,10 +8,10 @@ mod news;
 mod reading;
 mod unserved;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ahash::HashMap;
@@ -51,6 +51,8 @@ pub(crate) struct ZoneFiles {
     example: Option<String>,
     /// Number of zones that were read, not kept.
     read: usize,
+    /// The files of zones with errors in readings that have changed nothing.
+    tried: BTreeSet<PathBuf>,
 }
 
 impl ZoneFiles {
@@ -65,6 +67,7 @@ impl ZoneFiles {
             group_labels: GroupLabels::default(),
             example: None,
             read: 0,
+            tried: BTreeSet::new(),
         }
     }
 
@@ -146,8 +149,7 @@ impl ZoneFiles {
         let (spec, apex) = (self.good[at].facts.spec(), self.good[at].facts.apex());
         let read = read_zone(spec, &self.hashing, self.keeps_records).map_err(|broken| {
             say_findings(&broken.report, say);
-            let error = broken.report.first_error().cloned();
-            Box::new(UnservedFile::broken(spec.clone(), broken.apex, error))
+            Box::new(UnservedFile::broken(spec.clone(), broken))
         })?;
         if *read.apex != *apex {
             return Ok(None);
@@ -156,7 +158,7 @@ impl ZoneFiles {
         let mut good = self.good.clone();
         let mut group_labels = self.group_labels.clone();
         good[at] = Arc::new(GoodZone::new(spec.clone(), read, &mut group_labels));
-        Ok(Some(Self {
+        let mut files = Self {
             hashing: self.hashing.clone(),
             keeps_records: self.keeps_records,
             good,
@@ -165,7 +167,10 @@ impl ZoneFiles {
             group_labels,
             example: self.example.clone(),
             read: 1,
-        }))
+            tried: self.tried.clone(),
+        };
+        files.note_tried(&self.stale);
+        Ok(Some(files))
     }
 
     /// Returns the answers of all zones. Queries for zones with errors get SERVFAIL.
@@ -325,11 +330,20 @@ impl ZoneFiles {
         })
     }
 
-    /// Returns the files that the zones were read from.
+    /// Returns the files that the zones were read from, also those of zones with errors. A file may come
+    /// several times.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
-        self.good
-            .iter()
-            .flat_map(|zone| zone.files.iter().map(ReadFile::path))
+        let good = self.good.iter();
+        let good = good.flat_map(|zone| zone.files.iter().map(ReadFile::path));
+        let wrong = self.stale.iter().chain(self.unserved.iter());
+        let wrong = wrong.flat_map(UnservedFile::files).chain(&self.tried);
+        good.chain(wrong.map(PathBuf::as_path))
+    }
+
+    /// Notes that a reading had these zones with errors, even if it changes nothing else.
+    pub(crate) fn note_tried<'f>(&mut self, wrong: impl IntoIterator<Item = &'f UnservedFile>) {
+        let files = wrong.into_iter().flat_map(UnservedFile::files);
+        self.tried.extend(files.cloned());
     }
 
     /// Returns the files with errors whose zones stay as they were.
@@ -445,10 +459,8 @@ impl<'z> Gatherer<'z> {
 
     /// Adds a zone as it was before, because its file has errors now.
     fn add_stale(&mut self, broken: Broken, old: Arc<GoodZone>) {
-        let error = broken.report.first_error().cloned();
         let spec = old.facts.spec().clone();
-        self.stale
-            .push(UnservedFile::broken(spec, broken.apex, error));
+        self.stale.push(UnservedFile::broken(spec, broken));
         self.add(old);
     }
 
@@ -476,15 +488,14 @@ impl<'z> Gatherer<'z> {
         self.keep_moved();
         // The reasons why broken zones are not served are determined only now, because a good zone
         // may follow a broken zone of the same name.
-        for (spec, broken) in mem::take(&mut self.broken) {
-            let error = broken.report.first_error().cloned();
-            let apex = broken.apex.map(|apex| apex.to_ascii_lowercase());
-            let by = apex.as_ref();
+        for (spec, mut broken) in mem::take(&mut self.broken) {
+            broken.apex = broken.apex.map(|apex| apex.to_ascii_lowercase());
+            let by = broken.apex.as_ref();
             let by = by.and_then(|apex| self.by_apex().get(&**apex).copied());
             let by = by.map(|at| self.good[at].facts.file().display().to_string());
-            self.unserved.push(match (apex, by) {
-                (Some(apex), Some(by)) => UnservedFile::duplicate(spec, &apex, by),
-                (apex, _) => UnservedFile::broken(spec, apex, error),
+            self.unserved.push(match (&broken.apex, by) {
+                (Some(apex), Some(by)) => UnservedFile::duplicate(spec, apex, by),
+                _ => UnservedFile::broken(spec, broken),
             });
         }
         ZoneFiles {
@@ -496,6 +507,7 @@ impl<'z> Gatherer<'z> {
             group_labels: self.group_labels,
             example: self.example,
             read,
+            tried: BTreeSet::new(),
         }
     }
 }

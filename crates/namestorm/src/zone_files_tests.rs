@@ -515,7 +515,8 @@ fn a_zone_in_a_new_file_with_errors_keeps_its_old_answers() {
         moved = again;
     }
     // The file is watched, and read as soon as it is right.
-    assert_eq!(moved.files().collect::<Vec<_>>(), [&*new.file]);
+    let watched: HashSet<_> = moved.files().collect();
+    assert_eq!(watched, HashSet::from([&*new.file]));
     zone("new", &wrong.replace("nonsense", "192.0.2.2"));
     let mended = moved.read(&specs, 1, &mut |_| {});
     assert!(mended.stale().is_empty() && answers(&mended) != answers(&first));

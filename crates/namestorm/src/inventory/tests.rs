@@ -2,7 +2,8 @@ use std::fs;
 
 use super::*;
 use crate::key::{Form, Hashing};
-use crate::load::ZoneSpec;
+use crate::load::{Broken, ZoneSpec};
+use crate::report::Report;
 
 const GOOD: &str = "@ 60 IN SOA ns host 7 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
 
@@ -227,7 +228,12 @@ fn a_list_that_has_begun_goes_on_while_zones_change() {
 fn lines_for_people_are_columns() {
     let mut row = {
         let apex = b"\x01x\x07example\0".to_vec();
-        let file = UnservedFile::broken("x.zone".parse().unwrap(), Some(apex), None);
+        let broken = Broken {
+            apex: Some(apex),
+            report: Report::default(),
+            files: Vec::new(),
+        };
+        let file = UnservedFile::broken("x.zone".parse().unwrap(), broken);
         Row::unserved(&file, State::Broken)
     };
     assert_eq!(

@@ -25,7 +25,7 @@ where
     fn read_again(
         &self,
         given: &Given,
-        known: &ZoneFiles,
+        known: &mut ZoneFiles,
         apex: Option<&[u8]>,
     ) -> Result<(ZoneFiles, Vec<String>), StartError> {
         let mut say = |line: String| tracing::warn!("{line}");
@@ -33,6 +33,7 @@ where
         if let Some(at) = apex.and_then(position) {
             let one = known.read_one(at, &mut say).map_err(|file| {
                 self.note(|inventory| inventory.note_stale_file(&file));
+                known.note_tried([&*file]);
                 faulty_files([&*file]).unwrap_or_default()
             })?;
             if let Some(files) = one {
@@ -65,7 +66,8 @@ where
             Some(_) => source.given(),
             None => source.newest(),
         };
-        let (files, warnings) = self.read_again(&given, &known, apex.as_deref())?;
+        let (files, warnings) = self.read_again(&given, &mut known, apex.as_deref())?;
+        known.note_tried(files.stale().iter().chain(files.unserved().iter()));
         let before: HashSet<_> = known.unserved().iter().map(UnservedFile::spec).collect();
         let is_new = |file: &&UnservedFile| !before.contains(file.spec());
         let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
@@ -175,7 +177,7 @@ mod tests {
     use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
     use clap::Parser;
-    use control::{Program as _, Readers, Tally};
+    use control::{Program as _, Readers, Tally, Watched};
     use domain::base::Message;
     use domain::rdata::Soa;
     use nmio::device::Device;
@@ -240,6 +242,38 @@ mod tests {
         }
         let error = done(None).unwrap_err().to_string();
         assert!(error.contains("no zone file matches"), "{error}");
+    }
+
+    /// A correction may be in a file that only a zone with errors includes, even in one that was missing.
+    #[test]
+    fn the_files_of_zones_with_errors_are_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        let include = |name: &str| format!("{GOOD}$INCLUDE parts/{name}\n");
+        let wrong = "x 60 A nonsense\n";
+        fs::create_dir(path("parts")).unwrap();
+        write("a.test.zone", GOOD);
+        write("b.test.zone", &include("first"));
+        write("parts/first", wrong);
+        let files = ["a", "b"].map(|name| path(&format!("{name}.test.zone")));
+        let [a, b] = files.each_ref().map(|file| file.to_str().unwrap());
+        let zones = Options::parse_from(["", "--zone", a, "--zone", b]).zones;
+        let program = Namestorm::load_from(zones, Form::Wire, false, &mut |_| {}).unwrap();
+        let is_watched = |name: &str| {
+            let file = Watched::Entry(path("parts").join(name));
+            program.watched().contains(&file)
+        };
+        assert!(is_watched("first"), "a zone that is not served");
+        write("a.test.zone", &include("missing"));
+        assert!(program.reload(None).is_err() && is_watched("missing"));
+        write("parts/alone", wrong);
+        write("a.test.zone", &include("alone"));
+        assert!(program.reload(Some("a.test")).is_err() && is_watched("alone"));
+        // The files are no longer of interest once another reading has other ones.
+        write("a.test.zone", &format!("{GOOD}new 60 A 192.0.2.2\n"));
+        program.reload(None).unwrap();
+        assert!(is_watched("first") && !is_watched("missing") && !is_watched("alone"));
     }
 
     #[test]

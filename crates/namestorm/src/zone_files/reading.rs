@@ -102,6 +102,7 @@ pub(super) fn read_zone(
         return Err(Broken {
             apex: Some(apex),
             report,
+            files: files.into_iter().map(ReadFile::into_path).collect(),
         });
     };
     if keeps_records {

@@ -1,10 +1,11 @@
 //! Files that are not served, and why.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use control::report::count;
 
-use crate::load::ZoneSpec;
+use crate::load::{Broken, ZoneSpec};
 use crate::name;
 use crate::report::Finding;
 
@@ -16,6 +17,8 @@ pub(crate) struct UnservedFile {
     reason: Reason,
     /// The first error in a broken zone.
     error: Option<Finding>,
+    /// The files of a broken zone, also those that could not be read.
+    files: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -60,15 +63,17 @@ impl UnservedFile {
             spec,
             reason: Reason::Duplicate { apex, by },
             error: None,
+            files: Vec::new(),
         }
     }
 
-    /// A file whose zone could not be loaded. `apex` is the zone's name, if it is known.
-    pub(crate) fn broken(spec: ZoneSpec, apex: Option<Vec<u8>>, error: Option<Finding>) -> Self {
+    /// A file whose zone could not be loaded.
+    pub(crate) fn broken(spec: ZoneSpec, broken: Broken) -> Self {
         Self {
             spec,
-            reason: apex.map_or(Reason::Nameless, Reason::Broken),
-            error,
+            error: broken.report.first_error().cloned(),
+            reason: broken.apex.map_or(Reason::Nameless, Reason::Broken),
+            files: broken.files,
         }
     }
 
@@ -91,6 +96,11 @@ impl UnservedFile {
     /// The zone and its file, as they are given.
     pub(crate) fn spec(&self) -> &ZoneSpec {
         &self.spec
+    }
+
+    /// The files of a zone that could not be loaded. A correction may be in any of them.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// The file's path.
