@@ -507,8 +507,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         true
     }
 
-    /// Adds the answer for the chain's last name, with the proofs before its additional section. If the
-    /// message has no room for that answer, the client must query the name separately.
+    /// Adds the answer for the chain's last name, with the proofs before its additional section.
     fn finish(&mut self, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
         let piece = self.piece(&answer.variant(self.wanted.signatures));
         let answer = &piece.answer;
@@ -521,10 +520,14 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         if self.wanted.one_rrset && answers > 0 {
             let (count, len) = first_rrset(answer.tail().bytes, answers, true);
             let fits = self.append_part(&piece, 0..len, [count, 0, 0], start);
-            return self.end(if fits { rcode } else { rcode::NOERROR });
+            return if fits {
+                self.end(rcode)
+            } else {
+                self.without_last()
+            };
         }
         if !self.append(&piece) {
-            return self.end(rcode::NOERROR);
+            return self.without_last();
         }
         let is_longer = self.len - start > answer.tail().bytes.len();
         self.required = answer.required().map(|(tail, count)| {
@@ -557,7 +560,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         let end = records_len(bytes, answers + authority);
         let before = self.len;
         if !self.append_part(piece, 0..end, [answers, authority, 0], before) {
-            return self.end(rcode::NOERROR);
+            return self.without_last();
         }
         if !self.append_proofs() {
             return self.no_room();
@@ -589,6 +592,16 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     #[cold]
     fn cut(&mut self) -> Body<'a> {
         self.counters.chains_cut += 1;
+        self.end(rcode::NOERROR)
+    }
+
+    /// Returns the answer built so far, if the message has no room for that of the last name. The client must
+    /// query the name separately, unless it is the qname.
+    #[cold]
+    fn without_last(&mut self) -> Body<'a> {
+        if self.names.steps() == 0 {
+            return self.no_room();
+        }
         self.end(rcode::NOERROR)
     }
 

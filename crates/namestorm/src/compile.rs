@@ -32,7 +32,7 @@ use crate::index::{ArenaFull, At};
 use crate::key::{Form, Hashing};
 use crate::name;
 use crate::rtype::{self, CNAME, DNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA};
-use crate::tail::{Base, FIELDS, POINTER, TailWriter, TooLong};
+use crate::tail::{Base, FIELDS, MAX_TCP_MESSAGE, POINTER, TailWriter, TooLong};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 use crate::zone_records::ZoneRecords;
 use crate::zones::Zones;
@@ -378,6 +378,24 @@ impl<'z> Compiler<'z> {
         self.rrset_for((name, rrset), rrset.ttl(), signatures)
     }
 
+    /// Like [`rrset`](Self::rrset), for one of several RRsets. The loader has checked that each of them fits
+    /// every message alone. Writes nothing and returns 0 if some message has no room for all so far.
+    fn rrset_with_room(
+        &mut self,
+        name: NameRef<'_>,
+        rrset: RrsetRef<'_>,
+        signatures: Signatures,
+    ) -> u16 {
+        let mark = self.writer.mark();
+        match self.rrset(name, rrset, signatures) {
+            Ok(count) if self.writer.longest_message_len() + OPT_LEN <= MAX_TCP_MESSAGE => count,
+            _ => {
+                self.writer.rewind(mark);
+                0
+            }
+        }
+    }
+
     /// Like [`rrset`](Self::rrset), with this TTL.
     fn rrset_for(
         &mut self,
@@ -521,7 +539,7 @@ impl<'z> Compiler<'z> {
             let mut count = 0;
             for rrset in first.chain(others) {
                 if this.is_data(&rrset) {
-                    count += this.rrset(name, rrset, signatures).unwrap_or(0);
+                    count += this.rrset_with_room(name, rrset, signatures);
                 }
             }
             Written {
@@ -562,7 +580,7 @@ impl<'z> Compiler<'z> {
         let mut authority = self.rrset(cut, servers, Signatures::Without).unwrap_or(0);
         let signers = cut.rrset(DS).filter(|_| signatures == Signatures::With);
         if let Some(signers) = signers {
-            authority += self.rrset(cut, signers, signatures).unwrap_or(0);
+            authority += self.rrset_with_room(cut, signers, signatures);
         }
         let mut present = Vec::new();
         let mut glue_count = 0;
@@ -575,7 +593,7 @@ impl<'z> Compiler<'z> {
             for (name, addresses) in self.zone.addresses(server) {
                 let entry = (server.to_ascii_lowercase(), addresses.rtype());
                 if !present.contains(&entry) {
-                    glue_count += self.rrset(name, addresses, signatures).unwrap_or(0);
+                    glue_count += self.rrset_with_room(name, addresses, signatures);
                     present.push(entry);
                 }
             }

@@ -147,6 +147,15 @@ impl TailWriter {
         self.tail_at() + self.bytes.len()
     }
 
+    /// Returns the length of the whole message so far with the longest qname that the tail answers, in bytes.
+    pub(crate) fn longest_message_len(&self) -> usize {
+        let growth = match self.base {
+            Base::Exact => 0,
+            Base::Above | Base::Wildcard => name::MAX_NAME - self.qname.len(),
+        };
+        self.message_len() + growth
+    }
+
     /// Returns the current position.
     pub(crate) fn mark(&self) -> Mark {
         Mark {

@@ -87,17 +87,31 @@ mod tests {
         )
     }
 
+    /// Returns the longest name below another one.
+    fn longest_below(name: &str) -> String {
+        let label = "x".repeat(59);
+        let longest = format!("{label}.{label}.{label}.{label}.{name}");
+        assert_eq!(name::parse(&longest).unwrap().len(), 255);
+        longest
+    }
+
     /// Returns the number of records in the answer to a query with EDNS over TCP.
     fn answers(zone: &str, owner: &str, qtype: u16) -> u16 {
+        counts(zone, owner, qtype, 0)[0]
+    }
+
+    /// Returns the number of records in each section of the reply to a query over TCP. The query's OPT record
+    /// has these flags, and the reply must have NOERROR.
+    fn counts(zone: &str, owner: &str, qtype: u16, flags: u8) -> [u16; 3] {
         let answers = prepare_text(zone, Form::Wire).unwrap();
         let mut responder = Responder::new(Arc::new(answers));
         let mut query = vec![0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
         query.extend(name::parse(owner).unwrap());
         query.extend(qtype.to_be_bytes());
-        query.extend(b"\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0");
+        query.extend([0, 1, 0, 0, 41, 4, 208, 0, 0, flags, 0, 0, 0]);
         let reply = responder.respond(&mut query, Transport::Tcp).unwrap();
-        assert!(reply.len() <= 65_535 && query[2] & 2 == 0);
-        u16::from_be_bytes([query[6], query[7]])
+        assert!(reply.len() <= 65_535 && query[2] & 2 == 0 && query[3] == 0);
+        [6, 8, 10].map(|at| u16::from_be_bytes([query[at], query[at + 1]]))
     }
 
     /// Checks that `most` records are served at `owner`, and that one more is refused.
@@ -119,12 +133,44 @@ mod tests {
         // Around the records of 16 bytes, there are 12 + 17 + 4 + 11 bytes.
         check("big", 4_093, ("big.example.org", 1), address);
         // The qname may have 255 bytes.
-        let label = "x".repeat(59);
-        let longest = format!("{label}.{label}.{label}.{label}.w.example.org");
-        assert_eq!(name::parse(&longest).unwrap().len(), 255);
-        check("*.w", 4_078, (&longest, 1), address);
+        check("*.w", 4_078, (&longest_below("w.example.org"), 1), address);
         // Compressed names count as they are.
         let exchange = |number| format!("MX {number} x.{}.far.net.", "y".repeat(60));
         check("mx", 4_088, ("mx.example.org", 15), exchange);
+    }
+    /// Returns a zone with signatures of these records at the name `*.w`.
+    fn signed(wildcard: &str, rtype: &str) -> String {
+        let times = "60 20400101000000 20200101000000 1 example.org. QQ==";
+        format!(
+            "{wildcard}@ NSEC *.w NS SOA RRSIG NSEC\n@ RRSIG SOA 13 2 {times}\n@ RRSIG NSEC 13 2 {times}\n\
+             *.w NSEC @ {rtype} RRSIG NSEC\n*.w RRSIG {rtype} 13 3 {times}\n*.w RRSIG NSEC 13 3 {times}\n"
+        )
+    }
+
+    #[test]
+    fn a_signed_wildcard_beyond_the_reach_of_pointers_is_served() {
+        let longest = longest_below("w.example.org");
+        for count in [1_000, 1_200, 3_000] {
+            let exchange = |number| format!("MX {number} x.far.net.");
+            let zone = signed(&zone("*.w", count, exchange), "MX");
+            assert_eq!(counts(&zone, &longest, 15, 0x80), [count as u16 + 1, 2, 1]);
+        }
+    }
+
+    #[test]
+    fn several_rrsets_leave_room_for_the_longest_qname() {
+        let longest = longest_below("w.example.org");
+        // The addresses are 400 bytes, and the text is 65,036.
+        let text = format!("*.w TXT{}\n", format!(" {}", "y".repeat(255)).repeat(254));
+        let wildcard = zone("*.w", 25, address) + &text;
+        assert_eq!(counts(&wildcard, &longest, 255, 0), [25, 0, 1]);
+        assert_eq!(counts(&wildcard, &longest, 16, 0), [1, 0, 1]);
+        assert_eq!(counts(&wildcard, "*.w.example.org", 255, 0), [25, 0, 1]);
+        let signed = signed(&wildcard, "A");
+        assert_eq!(counts(&signed, &longest, 255, 0x80), [26, 2, 1]);
+        assert_eq!(counts(&signed, &longest, 255, 0), [25, 0, 1]);
+        let mut glue = zone("ns.w", 4_000, address) + "w NS ns.w\n";
+        (0..45).for_each(|number| writeln!(glue, "ns.w AAAA 2001:db8::{number}").unwrap());
+        assert_eq!(counts(&glue, &longest, 1, 0), [0, 1, 4_001]);
     }
 }
