@@ -75,6 +75,8 @@ pub struct Counters {
     pub(crate) exempt_clients: u64,
     /// Queries over the rate limit that were answered because of a valid server cookie.
     pub(crate) exempt_cookies: u64,
+    /// Queries over the rate limit that were answered because of a valid signature (TSIG).
+    pub(crate) exempt_signatures: u64,
     /// Messages dropped because of the rate limit.
     pub limited: u64,
     /// Messages dropped because they are shorter than a DNS header.
@@ -102,10 +104,11 @@ impl Counters {
     }
 
     /// Returns the number of queries over the rate limit that were answered, by the reason.
-    pub fn exempt(&self) -> [(&'static str, u64); 2] {
+    pub fn exempt(&self) -> [(&'static str, u64); 3] {
         [
             ("client", self.exempt_clients),
             ("cookie", self.exempt_cookies),
+            ("signature", self.exempt_signatures),
         ]
     }
 

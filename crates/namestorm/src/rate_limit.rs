@@ -57,6 +57,8 @@ pub(crate) enum Exemption {
     Client,
     /// The query has a valid server cookie.
     Cookie,
+    /// The query has a valid signature (TSIG).
+    Signature,
 }
 
 /// What happens to a query over the limit.
@@ -100,17 +102,21 @@ impl RateLimiter {
         self.accounts.charge(key, now.as_nanos())
     }
 
-    /// Decides about a query that is not [admitted](Self::admits). `has_cookie` returns whether the
-    /// query has a valid cookie.
+    /// Decides about a query that is not [admitted](Self::admits). `proof` returns why the query has no
+    /// limit, if it proves that.
     #[cold]
     #[inline(never)]
-    pub(crate) fn excess(&mut self, client: IpAddr, has_cookie: impl FnOnce() -> bool) -> Excess {
+    pub(crate) fn excess(
+        &mut self,
+        client: IpAddr,
+        proof: impl FnOnce() -> Option<Exemption>,
+    ) -> Excess {
         let is_allowed = self.allowed.iter().any(|prefix| prefix.contains(client));
         if client.is_loopback() || is_allowed {
             return Excess::Answered(Exemption::Client);
         }
-        if has_cookie() {
-            return Excess::Answered(Exemption::Cookie);
+        if let Some(exemption) = proof() {
+            return Excess::Answered(exemption);
         }
         let key = self.key(client);
         if self.accounts.slips(key, self.slip) {
@@ -120,7 +126,7 @@ impl RateLimiter {
         }
     }
 
-    /// Takes back the charge for a reply to a query with a valid cookie, which has no limit.
+    /// Takes back the charge for a reply to a query with a valid cookie or signature, which has no limit.
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back(&mut self, client: IpAddr) {

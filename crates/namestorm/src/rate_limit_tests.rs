@@ -110,7 +110,7 @@ fn every_nth_query_over_the_limit_slips_for_each_network() {
         for _ in 0..6 {
             for (client, found) in ["192.0.2.7", "198.51.100.7"].into_iter().zip(&mut found) {
                 assert!(!limiter.admits(ip(client), START));
-                found.push(match limiter.excess(ip(client), || false) {
+                found.push(match limiter.excess(ip(client), || None) {
                     Excess::Slipped => 's',
                     Excess::Dropped => '-',
                     Excess::Answered(_) => 'a',
@@ -122,7 +122,7 @@ fn every_nth_query_over_the_limit_slips_for_each_network() {
 }
 
 #[test]
-fn allowed_networks_loopback_addresses_and_cookies_have_no_limit() {
+fn allowed_networks_loopback_addresses_cookies_and_signatures_have_no_limit() {
     let limit = RateLimit {
         allowed: vec![
             "192.0.2.0/25".parse().unwrap(),
@@ -131,16 +131,17 @@ fn allowed_networks_loopback_addresses_and_cookies_have_no_limit() {
         ..RateLimit::default()
     };
     let mut limiter = RateLimiter::new(&limit, SECRET);
-    for (client, has_cookie, is_answered) in [
-        ("192.0.2.7", false, true),
-        ("192.0.2.128", false, false),
-        ("192.0.2.128", true, true),
-        ("2001:db8::1", false, true),
-        ("2001:db8::2", false, false),
-        ("127.0.0.1", false, true),
-        ("::1", false, true),
+    for (client, proof, is_answered) in [
+        ("192.0.2.7", None, true),
+        ("192.0.2.128", None, false),
+        ("192.0.2.128", Some(Exemption::Cookie), true),
+        ("192.0.2.128", Some(Exemption::Signature), true),
+        ("2001:db8::1", None, true),
+        ("2001:db8::2", None, false),
+        ("127.0.0.1", None, true),
+        ("::1", None, true),
     ] {
-        let excess = limiter.excess(ip(client), || has_cookie);
+        let excess = limiter.excess(ip(client), || proof);
         assert_eq!(
             matches!(excess, Excess::Answered(_)),
             is_answered,

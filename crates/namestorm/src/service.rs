@@ -20,7 +20,7 @@ use crate::query::HEADER_LEN;
 use crate::query_log::QueryLogger;
 use crate::rate_limit::{Excess, Exemption, RateLimit, RateLimiter};
 use crate::respond::{Parts, Reply, Responder, Transport};
-use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict};
+use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict, may_be_signed};
 use crate::udp_size::{MAX_UDP_SIZE, UdpSizes};
 
 /// How UDP replies are sent.
@@ -199,7 +199,7 @@ impl Dns {
             && let client = datagram.peer().ip()
             && !limiter.admits(client, now)
         {
-            match self.excess(client, datagram.payload_mut()) {
+            match self.excess(client, datagram.payload()) {
                 Excess::Answered(_) => is_charged = false,
                 Excess::Slipped => return self.slip(datagram, transport),
                 Excess::Dropped => return,
@@ -258,12 +258,27 @@ impl Dns {
     /// Decides about a query over the rate limit, and counts it unless it gets a short reply.
     #[cold]
     #[inline(never)]
-    fn excess(&mut self, client: IpAddr, message: &mut [u8]) -> Excess {
-        let responder = &mut self.responder;
-        let Some(limiter) = &mut self.rate_limiter else {
+    fn excess(&mut self, client: IpAddr, message: &[u8]) -> Excess {
+        let Self {
+            responder,
+            rate_limiter,
+            keys,
+            signing,
+            ..
+        } = self;
+        let Some(limiter) = rate_limiter else {
             return Excess::Answered(Exemption::Client);
         };
-        let excess = limiter.excess(client, || responder.has_valid_cookie(message, client));
+        let excess = limiter.excess(client, || {
+            if responder.has_valid_cookie(message, client) {
+                return Some(Exemption::Cookie);
+            }
+            // Forged queries must not keep a secondary server from its questions.
+            let is_signed = !keys.is_empty()
+                && may_be_signed(message)
+                && signing.signer.has_valid_signature(keys, message);
+            is_signed.then_some(Exemption::Signature)
+        });
         match excess {
             Excess::Answered(exemption) => responder.count_exempt(exemption),
             Excess::Slipped => {}
@@ -307,6 +322,12 @@ impl Dns {
         };
         let signature = self.signing.signer.receive(&self.keys, message);
         if let Some(signature) = signature {
+            if let Some(limiter) = &mut self.rate_limiter
+                && signature.1 == Verdict::Valid
+                && is_charged
+            {
+                limiter.give_back(peer.ip());
+            }
             return self.answer_signed(datagram, signature, transport, context);
         }
         let responder = &mut self.responder;

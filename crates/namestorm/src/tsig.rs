@@ -203,6 +203,23 @@ impl Signer {
         Some((at, verdict))
     }
 
+    /// Returns true if a message has a valid signature. Changes neither the message nor the next reply.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn has_valid_signature(&mut self, keys: &TsigKeys, message: &[u8]) -> bool {
+        let Ok(Some(record)) = record::find(message, &mut self.names) else {
+            return false;
+        };
+        let key = keys.get(self.names.key.bytes());
+        let Some(key) = key.filter(|key| key.algorithm() == self.names.algorithm.bytes()) else {
+            return false;
+        };
+        self.clock = keys.clock;
+        let additional = record::additional_without(message);
+        let fault = record.check(key, &self.names, [&[]; 2], message, additional);
+        fault == Ok(None) && self.untimely(&record).is_none()
+    }
+
     /// Returns the fault of a signature that is too old, or from the future.
     fn untimely(&self, record: &Record<'_>) -> Option<Fault> {
         let (time, fudge) = record.times();

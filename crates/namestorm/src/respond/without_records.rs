@@ -53,6 +53,7 @@ impl Responder {
         match exemption {
             Exemption::Client => self.counters.exempt_clients += 1,
             Exemption::Cookie => self.counters.exempt_cookies += 1,
+            Exemption::Signature => self.counters.exempt_signatures += 1,
         }
     }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::harness::tcp::{Connection, framed};
 use crate::harness::{Client, FORMS, MODES, Query, name};
 use namestorm::{
-    Dns, DnsOverTcp, IDLE_TIMEOUT, TransferClients, TsigKeys, Zones, compile, load_text, rcode,
+    Dns, DnsOverTcp, IDLE_TIMEOUT, RateLimit, TransferClients, TsigKeys, Zones, compile, load_text,
+    rcode,
 };
 use testkit::tsig::{KEY_FILE, NAME, NO_ERROR, Signature, code_of, take_off};
 
@@ -24,6 +25,11 @@ fn clock() -> SystemTime {
 /// Returns a client of a server for `example.org.` with the keys. The clients in `allowed` may ask for
 /// transfers.
 fn client(zone: &str, allowed: &[&str]) -> Client {
+    client_with(zone, allowed, |_| {})
+}
+
+/// Like [`client`], with settings of the service for UDP.
+fn client_with(zone: &str, allowed: &[&str], set: impl FnOnce(&mut Dns)) -> Client {
     let zone = load_text("zone", Some("example.org."), zone).unwrap().zone;
     let mut zones = Zones::new(vec![zone]).unwrap();
     zones.keep_records();
@@ -31,7 +37,9 @@ fn client(zone: &str, allowed: &[&str]) -> Client {
     let rules: Vec<_> = allowed.iter().map(|text| text.parse().unwrap()).collect();
     let mut over_tcp = DnsOverTcp::new(Arc::clone(&answers), IDLE_TIMEOUT);
     over_tcp.set_transfer_clients(TransferClients::new(&rules).unwrap());
-    let mut client = Client::of_services(Dns::new(answers, MODES[0]), over_tcp, false);
+    let mut dns = Dns::new(answers, MODES[0]);
+    set(&mut dns);
+    let mut client = Client::of_services(dns, over_tcp, false);
     let keys = TsigKeys::parse(&format!("{KEY_FILE}{OTHER}"))
         .unwrap()
         .with_clock(clock);
@@ -125,6 +133,48 @@ fn a_reply_leaves_room_for_its_signature_or_is_truncated() {
     assert_eq!(of(20), (false, 20));
     // 28 addresses fit 512 bytes without a signature.
     assert_eq!(of(28), (true, 0));
+}
+
+/// Forged queries use up the limit of a network. They must not stop a secondary server of it.
+#[test]
+fn queries_with_valid_signatures_have_no_rate_limit() {
+    let mut client = client_with(ZONE, &[], |dns| {
+        let limit = RateLimit {
+            rate: 1,
+            slip: 0,
+            ..RateLimit::default()
+        };
+        dns.set_rate_limit(&limit, [1, 2, 3, 4]);
+    });
+    let query = Query::new(&name("ns.example.org"), 1).bytes();
+    let (signed, mac) = signature().sign(&query);
+    // A signed query takes nothing from the limit of its network.
+    for _ in 0..3 {
+        verified(&client.ask(&signed).unwrap(), &mac);
+    }
+    assert!(client.ask(&query).is_some());
+    for _ in 0..3 {
+        assert!(client.ask(&query).is_none());
+        verified(&client.ask(&signed).unwrap(), &mac);
+    }
+    let mut wrong = signed.clone();
+    let len = wrong.len();
+    wrong[len - 7] ^= 1;
+    let short = Signature {
+        mac_len: 16,
+        ..signature()
+    };
+    let late = Signature::at(NOW + 301);
+    let unknown = Signature {
+        key: name("unknown"),
+        ..signature()
+    };
+    let others = [short, late, unknown].map(|signature| signature.sign(&query).0);
+    for message in [wrong].into_iter().chain(others) {
+        assert!(client.ask(&message).is_none());
+    }
+    let counters = client.server.transports.dns().counters();
+    assert_eq!(counters.exempt()[2], ("signature", 3));
 }
 
 #[test]
