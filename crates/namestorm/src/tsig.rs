@@ -185,6 +185,8 @@ impl Signer {
         let additional = record::additional_without(message);
         let checked = match &self.key {
             Some(key) => record.check(key, &self.names, [&[]; 2], message, additional),
+            // A forged message must not get a long reply by names of its own.
+            None if record.grows => Err(()),
             None => Ok(Some(Fault::Key)),
         };
         let Ok(fault) = checked else {

@@ -36,6 +36,8 @@ pub(super) enum Fault {
 pub(super) struct Record<'m> {
     /// Offset in the message.
     pub(super) at: usize,
+    /// Whether its names are compressed, so that they are longer in a reply.
+    pub(super) grows: bool,
     /// Seconds since 1970, and how far the clocks may differ, in seconds. As they are in the message.
     pub(super) timers: &'m [u8; 8],
     pub(super) mac: &'m [u8],
@@ -191,10 +193,13 @@ pub(super) fn find<'m>(
     if data.len() < data_len || other.len() != usize::from(u16::from_be_bytes(*other_len)) {
         return Err(Malformed);
     }
+    let key_grows = at + names.key.bytes().len() > fields_at;
+    let algorithm_grows = fields_at + FIELDS + names.algorithm.bytes().len() > names_end;
     names.key.make_lower();
     names.algorithm.make_lower();
     Ok(Some(Record {
         at,
+        grows: key_grows || algorithm_grows,
         timers,
         mac,
         original_id: *original_id,

@@ -284,6 +284,47 @@ fn a_signature_that_is_malformed_or_not_the_last_record_gets_formerr() {
     }
 }
 
+/// The names of an unknown key are in the reply, without compression.
+#[test]
+fn a_signature_of_an_unknown_key_with_compressed_names_gets_formerr() {
+    let label = "x".repeat(61);
+    let long = name(&format!("{label}.{label}.{label}.{label}"));
+    let query = Query::new(&long, 1).bytes();
+    let [qname, root, other]: [&[u8]; 3] = [b"\xc0\x0c", b"\0", b"\x01k\0"];
+    let end = [&[0; 6][..], &[1, 44], &[0, 0], &query[..2], &[0; 4]].concat();
+    let signed = |key: &[u8], algorithm: &[u8]| {
+        let fields = [
+            0,
+            250,
+            0,
+            255,
+            0,
+            0,
+            0,
+            0,
+            0,
+            (algorithm.len() + end.len()) as u8,
+        ];
+        let mut message = [&query[..], key, &fields, algorithm, &end].concat();
+        message[11] = 1;
+        message
+    };
+    for (key, algorithm) in [(qname, qname), (qname, root), (other, qname)] {
+        let message = signed(key, algorithm);
+        for reply in [
+            client(ZONE, &[]).ask(&message).unwrap(),
+            ask_over_tcp(&mut client(ZONE, &[]), &message),
+        ] {
+            assert_eq!((reply[3] & 15, reply[11]), (1, 0));
+            assert!(reply.len() <= message.len());
+        }
+    }
+    // Without compression, the reply is that to an unknown key.
+    let message = signed(other, root);
+    let reply = client(ZONE, &[]).ask(&message).unwrap();
+    assert_eq!((reply[3] & 15, reply.len()), (9, message.len()));
+}
+
 #[test]
 fn a_rule_with_a_key_allows_transfers_only_with_a_signature_of_it() {
     let query = Query::new(&name("example.org"), AXFR).bytes();
