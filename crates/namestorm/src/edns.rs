@@ -123,6 +123,14 @@ impl Edns {
     }
 }
 
+/// Returns true if the record at offset `at` is an OPT record with the DO bit.
+pub(crate) fn begins_with_dnssec_ok(message: &[u8], at: usize) -> bool {
+    let record = message.get(at..).and_then(|rest| rest.first_chunk());
+    let [owner, fixed @ ..]: &[u8; 11] = record.unwrap_or(&[0; 11]);
+    let is_opt = *owner == 0 && fixed[..2] == rtype::OPT.to_be_bytes();
+    is_opt && Edns::of(fixed, OptionCodes::default()).dnssec_ok
+}
+
 /// Finds the OPT record among the `count` records that start at `at`.
 ///
 /// Notes the codes of options, and skips their data. Also skips records of other types. Ignores any

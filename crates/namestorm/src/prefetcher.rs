@@ -20,6 +20,7 @@ use nmio::MAX_BATCH;
 use self::parsed_question::ParsedQuestion;
 use self::searches::{Missing, Scratch};
 use crate::answers::{Answers, Foreseen};
+use crate::edns;
 use crate::hashed_question::HashedQuestion;
 use crate::query::NameBuf;
 
@@ -99,6 +100,7 @@ impl Prefetcher {
             {
                 let is_signed = zone.denial().is_some() && may_want_proofs(&inputs[packet]);
                 if !zone.fetch_answer(question.hash, is_signed) {
+                    let is_signed = is_signed && wants_proofs(&inputs[packet], question);
                     missing.push(Missing { packet, is_signed });
                 }
             }
@@ -122,6 +124,14 @@ impl Prefetcher {
 #[inline(always)]
 fn may_want_proofs(input: &Input) -> bool {
     message(input).is_some_and(|message| message[ARCOUNT_AT] != 0)
+}
+
+/// Returns true if a query without a prepared answer asks for proofs. The first record after its question
+/// is then an OPT record with the DO bit.
+#[cold]
+fn wants_proofs(input: &Input, question: &HashedQuestion) -> bool {
+    message(input)
+        .is_some_and(|message| edns::begins_with_dnssec_ok(message, question.question.end))
 }
 
 /// Prefetches the zones of questions, and the slots of their answers, one memory access after another
@@ -148,5 +158,54 @@ fn message(input: &Input) -> Option<&[u8]> {
     match input {
         Input::Udp(datagram) => datagram.payload().get(udpip::HEADER_LEN..),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eth::{Mac, Station};
+    use ip::Host;
+    use nmio::Instant;
+    use nmio::sim::Sink;
+    use testkit::dnssec::{Denial, large_zone};
+    use testkit::{Route, SERVER, SERVER_MAC};
+
+    use super::*;
+    use crate::key::Form;
+    use crate::{name, prepare_text};
+
+    /// Returns whether the proof for a name that does not exist is searched in advance, if the query has this
+    /// additional record.
+    fn searches(denial: Denial, additional: &[u8]) -> bool {
+        let zone = large_zone("example.org.", denial);
+        let answers = prepare_text(&format!("$ORIGIN example.org.\n{zone}"), Form::Wire).unwrap();
+        let qname = name::parse("none.example.org").unwrap();
+        let header = [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+        let query = [&header[..], &qname, &[0, 1, 0, 1], additional].concat();
+        let mut host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
+        let sink = Sink::new(1500, 0, 4);
+        let frame = sink.frame_from(&Route::to_server(false, 4_000, 53).datagram(&query));
+        let input = host.receive(frame, Instant::from_millis(1));
+        let mut prefetcher = Prefetcher::new(&answers);
+        prefetcher.fetch(&answers, &[input]);
+        let foreseen = prefetcher.question(0).unwrap().foreseen;
+        foreseen.covering.is_some()
+    }
+
+    /// The search is before the rate limit, so forged queries must not make it hash without need or often.
+    #[test]
+    fn a_name_is_hashed_in_advance_only_once_and_for_a_query_that_wants_proofs() {
+        let opt = |flags| [0, 0, 41, 4, 208, 0, 0, flags, 0, 0, 0];
+        let mut other = opt(0x80);
+        other[2] = 250;
+        for (denial, is_searched) in [
+            (Denial::Nsec, true),
+            (Denial::Nsec3, true),
+            // These names are hashed twice.
+            (Denial::OptOut, false),
+        ] {
+            assert_eq!(searches(denial, &opt(0x80)), is_searched, "{denial:?}");
+            assert!(!searches(denial, &opt(0)) && !searches(denial, &other));
+        }
     }
 }

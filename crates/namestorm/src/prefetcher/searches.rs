@@ -263,6 +263,8 @@ impl<'z> Search<'z> {
                     descent: names.descend(),
                 }
             }
+            // The rate limit has not seen the query yet, so it must not cost more than one round.
+            (Denial::Nsec3(hashes), Some(_)) if hashes.params().iterations > 0 => State::Over,
             (Denial::Nsec3(hashes), Some(start)) => {
                 let form = zone.hashing().form();
                 let hash = hashes.params().hash_ancestor(form, (name, key), start);
