@@ -71,6 +71,11 @@ fn validity(signature: &[u8]) -> Option<[u32; 2]> {
     Some(times.map(u32::from_be_bytes))
 }
 
+/// Compares two times as serial numbers.
+fn is_not_after(a: u32, b: u32) -> bool {
+    b.wrapping_sub(a).cast_signed() >= 0
+}
+
 /// Returns the number of labels in a signature with this data, and the name of its signer.
 pub(crate) fn labels_and_signer(signature: &[u8]) -> Option<(u8, &[u8])> {
     let rest = signature.get(SIGNER_AT..)?;
@@ -81,7 +86,6 @@ pub(crate) fn labels_and_signer(signature: &[u8]) -> Option<(u8, &[u8])> {
 /// Returns true if a signature with this data is valid at a time in seconds since 1970, modulo 2^32.
 /// Times are compared as serial numbers (RFC 4034, section 3.1.5).
 pub(crate) fn is_valid_at(signature: &[u8], now: u32) -> bool {
-    let is_not_after = |a: u32, b: u32| b.wrapping_sub(a).cast_signed() >= 0;
     validity(signature).is_some_and(|[from, to]| is_not_after(from, now) && is_not_after(now, to))
 }
 
@@ -91,12 +95,21 @@ pub(crate) fn is_signed(zone: &Zone) -> bool {
     apex.is_some_and(|apex| signatures(apex, SOA).next().is_some())
 }
 
-/// Returns the time at which the first signature of a signed zone expires.
+/// Returns the time at which the first RRset of a signed zone loses its last signature.
 pub(crate) fn signed_until(zone: &Zone) -> Option<u32> {
-    let sets = zone.names().filter_map(|name| name.rrset(RRSIG));
-    let times = sets.flat_map(RrsetRef::data).filter_map(validity);
-    let first = times.map(|[_, end]| end).min();
-    first.filter(|_| is_signed(zone))
+    if !is_signed(zone) {
+        return None;
+    }
+    let is_served = |name: &NameRef<'_>| is_proven(*name) || is_hashed(*name);
+    let names = zone.names().filter(is_served);
+    let ends = names.flat_map(|name| {
+        name.rrsets().filter_map(move |rrset| {
+            let times = signatures(name, rrset.rtype()).filter_map(validity);
+            let ends = times.map(|[_, end]| end);
+            ends.reduce(|a, b| if is_not_after(a, b) { b } else { a })
+        })
+    });
+    ends.reduce(|a, b| if is_not_after(a, b) { a } else { b })
 }
 
 /// Returns the chain of a signed zone, or `None` if the zone is not signed.
