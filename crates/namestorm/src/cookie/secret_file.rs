@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::{SECRET_LEN, Secret};
-use crate::secret_text;
+use crate::secret_text::{self, NoText};
 
 /// Maximum number of secrets in a file. An exchange needs two of them at a time.
 pub const MAX_SECRETS: usize = 4;
@@ -18,6 +18,9 @@ pub enum CookieFileError {
     /// The file cannot be read.
     #[error("cannot be read: {0}; name a file that the server's user can read")]
     Unreadable(#[from] io::Error),
+    /// The file has changed while it was read.
+    #[error("changed while they were read; try again when the file is complete")]
+    Changed,
     /// A line is not a secret.
     #[error(
         "have a mistake in line {line}: write 32 hexadecimal digits, such as openssl rand -hex 16 prints"
@@ -36,13 +39,23 @@ pub enum CookieFileError {
     Long,
 }
 
+impl From<NoText> for CookieFileError {
+    fn from(why: NoText) -> Self {
+        match why {
+            NoText::Unreadable(error) => Self::Unreadable(error),
+            NoText::Long => Self::Long,
+            NoText::Changed => Self::Changed,
+        }
+    }
+}
+
 /// Reads a file with one secret in each line, in hexadecimal. Empty lines and lines that begin with
 /// `#` do not count.
 ///
 /// # Errors
 /// If the file cannot be read, or is not such a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<Secret>, CookieFileError> {
-    let text = secret_text::read(path, MAX_FILE_LEN)?.ok_or(CookieFileError::Long)?;
+    let text = secret_text::read(path, MAX_FILE_LEN)?;
     let mut secrets = Vec::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();

@@ -7,7 +7,7 @@ use data_encoding::BASE64;
 
 use super::key::Key;
 use crate::name::Name;
-use crate::secret_text;
+use crate::secret_text::{self, NoText};
 
 /// Maximum number of keys in a file.
 pub const MAX_KEYS: usize = 256;
@@ -21,6 +21,9 @@ pub enum KeyFileError {
     /// The file cannot be read.
     #[error("cannot be read: {0}; name a file that the server's user can read")]
     Unreadable(#[from] io::Error),
+    /// The file has changed while it was read.
+    #[error("changed while they were read; try again when the file is complete")]
+    Changed,
     /// The text is not that of keys.
     #[error(
         "have {found} in line {line}, column {column}, where {wanted} must be: write keys as tsig-keygen \
@@ -47,12 +50,22 @@ pub enum KeyFileError {
     Twice(String),
 }
 
+impl From<NoText> for KeyFileError {
+    fn from(why: NoText) -> Self {
+        match why {
+            NoText::Unreadable(error) => Self::Unreadable(error),
+            NoText::Long => Self::Long,
+            NoText::Changed => Self::Changed,
+        }
+    }
+}
+
 /// Reads the keys of a file.
 ///
 /// # Errors
 /// If the file cannot be read, or is not such a file.
 pub(super) fn read(path: &Path) -> Result<Vec<Key>, KeyFileError> {
-    let text = secret_text::read(path, MAX_FILE_LEN)?.ok_or(KeyFileError::Long)?;
+    let text = secret_text::read(path, MAX_FILE_LEN)?;
     parse(&String::from_utf8_lossy(&text))
 }
 
