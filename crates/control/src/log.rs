@@ -1,8 +1,11 @@
 //! The log on standard error, and blocks of lines on standard output. The data path logs nothing.
 
+mod stream;
+
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal as _, Write, stderr};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
@@ -11,7 +14,8 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
-use crate::report::Block;
+use crate::report::{Block, counted};
+use stream::Stream;
 
 /// Whether the log is JSON. Like the subscriber of log events, this belongs to the whole process.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
@@ -67,6 +71,8 @@ pub fn init(level: LogLevel, format: LogFormat) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))
         .with_writer(|| Stderr)
+        // A message about such an error would go to the same place, and fail too.
+        .log_internal_errors(false)
         .with_target(false);
     // An error means that the process already has a subscriber, for example in a test. The existing
     // subscriber stays in use.
@@ -147,21 +153,37 @@ pub(crate) fn share_line(has_spinner: bool) {
 }
 
 /// Standard error. Each write is a whole line, and it replaces a spinner's line, which is then
-/// drawn again.
+/// drawn again. A write never fails: lines that are lost are counted, and told later.
 struct Stderr;
+
+static STDERR: Stream = Stream::new();
 
 impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if SHARES_LINE.load(Ordering::Relaxed) {
-            stderr().write_all(&[CLEAR_LINE, line].concat())?;
-            return Ok(line.len());
+            STDERR.write(stderr().as_fd(), &[CLEAR_LINE, line].concat(), lost);
+        } else {
+            STDERR.write(stderr().as_fd(), line, lost);
         }
-        stderr().write(line)
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        stderr().flush()
+        Ok(())
     }
+}
+
+/// Returns the line of the log about so many lost ones.
+fn lost(lines: u64) -> Vec<u8> {
+    let lines = counted(lines, "line");
+    let message = format!("standard error could not be written: lost {lines} of the log");
+    let mut line = Vec::new();
+    if is_json() {
+        write_json(&mut line, Level::Warn, &message, None);
+    } else {
+        line = format!("{}  WARN {message}\n", now()).into_bytes();
+    }
+    line
 }
 
 fn is_json() -> bool {
@@ -177,7 +199,7 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
         BacktraceStatus::Captured => format!("thread {name}: {panic}\n{backtrace}"),
         _ => format!("thread {name}: {panic}"),
     };
-    write_json(&mut stderr(), Level::Error, &message, None);
+    write_json(&mut Stderr, Level::Error, &message, None);
 }
 
 /// The severities of events that this module writes itself, as `tracing` names them.
@@ -187,6 +209,14 @@ enum Level {
     Error,
     Warn,
     Info,
+}
+
+/// Returns the present time, in the form in which `tracing` writes it.
+fn now() -> String {
+    let mut timestamp = String::new();
+    // Writing to a string cannot fail.
+    let _: fmt::Result = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    timestamp
 }
 
 /// An event, in the form in which `tracing` writes events as JSON.
@@ -201,11 +231,8 @@ struct Event<'a> {
 
 /// Writes an event as one line, in one call, so that lines of several threads do not mix.
 fn write_json(out: &mut impl Write, level: Level, message: &str, block: Option<&Block>) {
-    let mut timestamp = String::new();
-    // Writing to a string cannot fail.
-    let _: fmt::Result = SystemTime.format_time(&mut Writer::new(&mut timestamp));
     let event = Event {
-        timestamp: &timestamp,
+        timestamp: &now(),
         level,
         message,
         block,

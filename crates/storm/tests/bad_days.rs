@@ -64,6 +64,15 @@ fn metric(socket: &str, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("{all}")).parse().unwrap()
 }
 
+/// Waits until a metric is more than this.
+fn wait_for_more(socket: &str, name: &str, than: u64) {
+    let start = Instant::now();
+    while metric(socket, name) <= than {
+        assert!(start.elapsed() < TIMEOUT, "{name} stays {than}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Sends requests on one connection, each with a line of 2 kB for the log.
 fn ask_often(address: IpAddr, times: usize) {
     let mut stream = TcpStream::connect((address, 80)).unwrap();
@@ -175,21 +184,31 @@ fn logs_that_cannot_be_written_cost_only_their_lines() {
     arguments.extend(["--query-log", "/dev/full"]);
     let storm = start(&log, &arguments);
     serves(&storm);
-    let wait_for_more = |name, than| {
-        let start = Instant::now();
-        while metric(socket, name) <= than {
-            assert!(start.elapsed() < TIMEOUT, "{name} stays {than}");
-            thread::sleep(Duration::from_millis(20));
-        }
-    };
     storm.beside(|| ask_often(storm.addresses[0], 4_000));
-    wait_for_more("sandstorm_access_log_lines_lost_total", 0);
+    wait_for_more(socket, "sandstorm_access_log_lines_lost_total", 0);
     // The stuck log does not keep lines from the other one.
     let name = "namestorm_query_log_lines_lost_total";
-    wait_for_more(name, 0);
+    wait_for_more(socket, name, 0);
     let before = metric(socket, name);
     serves(&storm);
-    wait_for_more(name, before);
+    wait_for_more(socket, name, before);
+    storm.stop();
+}
+
+/// Standard error cannot be written. Its lines are lost, and no thread ends.
+#[test]
+fn a_server_without_a_log_serves_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let mut arguments = vec!["--web", www, "--zone", zone, "--control-socket", socket];
+    arguments.extend(["--log", "info", "--access-log", "/dev/full"]);
+    let storm = start("/dev/full".as_ref(), &arguments);
+    storm.cause_line();
+    let name = "sandstorm_access_log_lines_lost_total";
+    for before in 0..2 {
+        serves(&storm);
+        wait_for_more(socket, name, before);
+    }
     storm.stop();
 }
 

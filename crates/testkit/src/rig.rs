@@ -97,6 +97,11 @@ impl Server {
         kill_process(Pid::from_child(&self.child), Signal::USR1).unwrap();
     }
 
+    /// Sends SIGUSR2, which causes only a line of the log, at level `info`.
+    pub fn cause_line(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::USR2).unwrap();
+    }
+
     /// Asks the server to stop, and does not wait.
     pub fn ask_to_stop(&self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
