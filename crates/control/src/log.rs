@@ -4,7 +4,7 @@ mod stream;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::{self, Display};
-use std::io::{self, IsTerminal as _, Write, stderr};
+use std::io::{self, IsTerminal as _, Write, stderr, stdout};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -68,6 +68,15 @@ pub enum LogFormat {
 /// Writes log lines of `level` and above to standard error. Only the first call of a process has an
 /// effect.
 pub fn init(level: LogLevel, format: LogFormat) {
+    stream::limit_waits();
+    for (stream, is_terminal) in [
+        (&STDERR, stderr().is_terminal()),
+        (&STDOUT, stdout().is_terminal()),
+    ] {
+        if is_terminal {
+            stream.set_terminal();
+        }
+    }
     let builder = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))
         .with_writer(|| Stderr)
@@ -123,15 +132,26 @@ pub fn finding(message: &str) {
     }
 }
 
-/// Prints a block to standard output. As JSON, it is one event with this message. Errors are
-/// ignored, because standard output may be closed.
+/// Prints a block to standard output. As JSON, it is one event with this message. A block is lost if
+/// standard output is closed, or if its reader is stuck.
 pub(crate) fn print(message: &str, block: &Block) {
-    let mut out = io::stdout().lock();
+    let mut text = Vec::new();
     if is_json() {
-        write_json(&mut out, Level::Info, message, Some(block));
+        write_json(&mut text, Level::Info, message, Some(block));
     } else {
-        let _ = write!(out, "{block}").and_then(|()| out.flush());
+        text = block.to_string().into_bytes();
     }
+    STDOUT.write(stdout().as_fd(), &text, |blocks| {
+        let blocks = counted(blocks, "block");
+        let message = format!("standard output took nothing, so it has lost {blocks}");
+        let mut line = Vec::new();
+        if is_json() {
+            write_json(&mut line, Level::Warn, &message, None);
+        } else {
+            line = format!("lost: {message}\n").into_bytes();
+        }
+        line
+    });
 }
 
 /// Writes a line about the progress of a load, unless the log's level is `off` or `error`.
@@ -153,10 +173,12 @@ pub(crate) fn share_line(has_spinner: bool) {
 }
 
 /// Standard error. Each write is a whole line, and it replaces a spinner's line, which is then
-/// drawn again. A write never fails: lines that are lost are counted, and told later.
+/// drawn again. A write never fails, and a server's write soon ends: lines that are lost are counted, and
+/// told later.
 struct Stderr;
 
 static STDERR: Stream = Stream::new();
+static STDOUT: Stream = Stream::new();
 
 impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
@@ -176,7 +198,7 @@ impl Write for Stderr {
 /// Returns the line of the log about so many lost ones.
 fn lost(lines: u64) -> Vec<u8> {
     let lines = counted(lines, "line");
-    let message = format!("standard error could not be written: lost {lines} of the log");
+    let message = format!("standard error took nothing, so the log has lost {lines}");
     let mut line = Vec::new();
     if is_json() {
         write_json(&mut line, Level::Warn, &message, None);

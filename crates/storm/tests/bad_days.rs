@@ -6,6 +6,7 @@ mod content;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use content::content;
+use rustix::fs::OFlags;
 use testkit::rig::Server;
 
 /// Maximum time to wait for something, after which a test fails.
@@ -32,6 +34,12 @@ fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{program}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Makes a pipe that has a name.
+fn make_pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
 }
 
 /// Checks that both servers answer.
@@ -165,13 +173,7 @@ fn logs_that_cannot_be_written_cost_only_their_lines() {
     let folder = tempfile::tempdir().unwrap();
     let [www, zone, socket] = &content(folder.path(), "www");
     let fifo = folder.path().join("fifo");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
+    make_pipe(&fifo);
     // The other end stays open, and nobody reads from it.
     let _stuck = OpenOptions::new()
         .read(true)
@@ -209,6 +211,35 @@ fn a_server_without_a_log_serves_on() {
         serves(&storm);
         wait_for_more(socket, name, before);
     }
+    storm.stop();
+}
+
+/// Nobody reads standard error, and its pipe is full. The control thread goes on.
+#[test]
+fn a_reader_of_the_log_that_is_stuck_holds_up_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let path = folder.path().join("log");
+    make_pipe(&path);
+    let mut pipe = OpenOptions::new();
+    pipe.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let mut pipe = pipe.read(true).write(true).open(&path).unwrap();
+    while pipe.write(&[b'x'; 4_096]).is_ok() {}
+    let mut arguments = vec!["--web", www, "--zone", zone, "--control-socket", socket];
+    arguments.extend(["--log", "info"]);
+    let storm = start(&path, &arguments);
+    storm.cause_line();
+    thread::sleep(Duration::from_millis(500));
+    let at = ["--unix-socket", socket, "http://localhost/health"];
+    let health = output("curl", &[&["-s", "-m", "10"][..], &at].concat());
+    assert_eq!(health, "ok\n");
+    let mut text = vec![0; 1 << 20];
+    while pipe.read(&mut text).is_ok() {}
+    storm.cause_line();
+    thread::sleep(Duration::from_millis(500));
+    let len = pipe.read(&mut text).unwrap();
+    let text = String::from_utf8_lossy(&text[..len]);
+    assert!(text.contains("the log has lost"), "{text}");
     storm.stop();
 }
 
@@ -273,8 +304,7 @@ fn a_long_load_is_logged() {
     let folder = tempfile::tempdir().unwrap();
     let [www, zone, socket] = &content(folder.path(), "www");
     let fifo = folder.path().join("fifo");
-    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
-    assert!(made.success());
+    make_pipe(&fifo);
     let mut storm = Command::new("unshare");
     storm.args(["--net", STORM, "serve", "--web", www, "--zone", zone]);
     storm

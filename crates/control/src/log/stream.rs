@@ -1,14 +1,37 @@
-//! A standard stream that may fail.
+//! A standard stream that may fail, or whose reader may be stuck.
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, write};
+
+/// Maximum time for which a line of a server waits for room.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Maximum length of a write to a pipe that has room, so that the write does not block.
+const PIPE_PIECE: usize = libc::PIPE_BUF;
+/// The same for a terminal. Linux gives room to it in blocks of 256 bytes, and a line feed takes two.
+const TERMINAL_PIECE: usize = 128;
+
+/// Whether this process is a server, which waits only for a short time.
+static IS_SERVER: AtomicBool = AtomicBool::new(false);
+
+/// From now on, a line that finds no room is lost. The threads of a server have more to do than to write.
+/// Other commands wait, for example until a person reads on in a pager.
+pub(super) fn limit_waits() {
+    IS_SERVER.store(true, Ordering::Relaxed);
+}
 
 /// A standard stream. Lines that cannot be written are counted, and the next line that can be written
 /// comes after one about them.
 #[derive(Debug)]
-pub(super) struct Stream(Mutex<State>);
+pub(super) struct Stream {
+    state: Mutex<State>,
+    /// Maximum length of a write.
+    piece: AtomicUsize,
+}
 
 #[derive(Debug)]
 struct State {
@@ -16,14 +39,25 @@ struct State {
     lost: u64,
     /// Whether the stream ends with a part of a line.
     is_cut: bool,
+    /// Whether the last line found no room.
+    is_stuck: bool,
 }
 
 impl Stream {
     pub(super) const fn new() -> Self {
-        Self(Mutex::new(State {
-            lost: 0,
-            is_cut: false,
-        }))
+        Self {
+            state: Mutex::new(State {
+                lost: 0,
+                is_cut: false,
+                is_stuck: false,
+            }),
+            piece: AtomicUsize::new(PIPE_PIECE),
+        }
+    }
+
+    /// Says that the stream is a terminal. A thread in the sandbox cannot ask.
+    pub(super) fn set_terminal(&self) {
+        self.piece.store(TERMINAL_PIECE, Ordering::Relaxed);
     }
 
     /// Writes a line to this stream, which is open at `out`. `describe` is the line about so many lost
@@ -34,27 +68,61 @@ impl Stream {
         line: &[u8],
         describe: impl FnOnce(u64) -> Vec<u8>,
     ) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let piece = self.piece.load(Ordering::Relaxed);
         let lost = state.lost;
-        if lost > 0 && state.write(out, &describe(lost)) {
+        if lost > 0 && state.write(out, &describe(lost), piece) {
             state.lost = 0;
         }
-        if state.lost > 0 || !state.write(out, line) {
+        if state.lost > 0 || !state.write(out, line, piece) {
             state.lost += 1;
         }
     }
 }
 
 impl State {
-    /// Writes a line. Returns `false` if a part of it could not be written.
-    fn write(&mut self, out: BorrowedFd<'_>, line: &[u8]) -> bool {
+    /// Writes a line. Returns `false` if a part of it could not be written. While a reader is stuck, only
+    /// the first line waits for it.
+    fn write(&mut self, out: BorrowedFd<'_>, line: &[u8], piece: usize) -> bool {
         let end = if self.is_cut { &b"\n"[..] } else { b"" };
         let line = [end, line].concat();
-        let written = write_some(out, &line);
+        let is_server = IS_SERVER.load(Ordering::Relaxed);
+        let patience = if self.is_stuck {
+            Duration::ZERO
+        } else {
+            PATIENCE
+        };
+        let until = is_server.then(|| Instant::now() + patience);
+        let mut written = 0;
+        self.is_stuck = false;
+        for piece in line.chunks(piece) {
+            self.is_stuck = !has_room(out, until);
+            if self.is_stuck {
+                break;
+            }
+            let len = write_some(out, piece);
+            written += len;
+            if len < piece.len() {
+                break;
+            }
+        }
         if let Some(last) = line[..written].last() {
             self.is_cut = *last != b'\n';
         }
         written == line.len()
+    }
+}
+
+/// Waits for room, at most until then. Also returns true if a write shows what is wrong.
+fn has_room(out: BorrowedFd<'_>, until: Option<Instant>) -> bool {
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(&out, PollFlags::OUT)], left.as_ref()) {
+            Ok(ready) => return ready > 0,
+            Err(Errno::INTR) => {}
+            Err(_) => return true,
+        }
     }
 }
 
@@ -75,7 +143,7 @@ fn write_some(out: BorrowedFd<'_>, bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::io::{Read as _, pipe};
+    use std::io::{PipeReader, Read as _, pipe};
     use std::os::fd::AsFd as _;
 
     use super::*;
@@ -84,18 +152,42 @@ mod tests {
         format!("{lost} lost\n").into_bytes()
     }
 
+    fn rest(mut reader: PipeReader) -> String {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    }
+
     #[test]
     fn lines_that_a_full_disk_loses_are_told_later() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let (mut reader, writer) = pipe().unwrap();
+        let (reader, writer) = pipe().unwrap();
         let stream = Stream::new();
         stream.write(full.as_fd(), b"one\n", describe);
         stream.write(full.as_fd(), b"two\n", describe);
         stream.write(writer.as_fd(), b"three\n", describe);
         stream.write(writer.as_fd(), b"four\n", describe);
         drop(writer);
-        let mut text = String::new();
-        reader.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "2 lost\nthree\nfour\n");
+        assert_eq!(rest(reader), "2 lost\nthree\nfour\n");
+    }
+
+    #[test]
+    fn a_reader_that_is_stuck_costs_one_short_wait() {
+        limit_waits();
+        let (mut reader, writer) = pipe().unwrap();
+        let stream = Stream::new();
+        // Longer than the pipe, whose size is 64 kB.
+        let long = [vec![b'x'; 100_000], b"\n".to_vec()].concat();
+        let start = Instant::now();
+        for _ in 0..100 {
+            stream.write(writer.as_fd(), &long, describe);
+        }
+        assert!(start.elapsed() < 50 * PATIENCE);
+        let mut part = vec![0; 50_000];
+        reader.read_exact(&mut part).unwrap();
+        stream.write(writer.as_fd(), b"last\n", describe);
+        drop(writer);
+        let text = rest(reader);
+        assert!(text.ends_with("x\n100 lost\nlast\n"), "{text}");
     }
 }

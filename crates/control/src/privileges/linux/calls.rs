@@ -84,6 +84,8 @@ const EVERYWHERE: &[Call] = &[
     any(libc::SYS_read),
     any(libc::SYS_write),
     any(libc::SYS_writev),
+    // A line of the log waits for room.
+    any(libc::SYS_ppoll),
     any(libc::SYS_close),
     only(libc::SYS_fcntl, Argument::OneOf(1, &[libc::F_GETFD as u64])),
     any(libc::SYS_brk),
@@ -131,11 +133,10 @@ pub(super) const REFUSED: &[Call] = &[
     any(libc::SYS_readlinkat),
 ];
 
-/// Calls that a port makes to wait, to use a TAP device or netmap, and to send super-segments. A port
+/// Calls that a port makes to use a TAP device or netmap, and to send super-segments. A port
 /// also checks whether its device can still cut super-segments. It goes on with another queue if its
 /// interface was removed.
 const WORKER: &[Call] = &[
-    any(libc::SYS_ppoll),
     // A port's io_uring can only watch descriptors, and no other can be created.
     any(libc::SYS_io_uring_enter),
     any(libc::SYS_readv),
@@ -215,9 +216,6 @@ const STORE: &[Call] = &[
     any(libc::SYS_renameat2),
     any(libc::SYS_unlinkat),
 ];
-
-/// Calls to wait for datagrams. Those that send and receive them are allowed everywhere.
-const EXCHANGE: &[Call] = &[any(libc::SYS_ppoll)];
 
 /// Calls to open the files of logs again.
 const LOG: &[Call] = &[
@@ -358,7 +356,8 @@ pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
         Kind::Control => &[CONTROL],
         Kind::Reload | Kind::Read => &[RELOAD],
         Kind::StoringReload => &[RELOAD, STORE],
-        Kind::Exchange => &[EXCHANGE],
+        // The calls that wait for datagrams, send and receive them are allowed everywhere.
+        Kind::Exchange => &[],
         Kind::Log => &[LOG],
         Kind::ConnectingLog => &[CONNECTING_LOG],
         Kind::Watch => &[RELOAD, WATCH],
