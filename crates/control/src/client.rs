@@ -20,6 +20,7 @@ use socket::{Wait, ask, unknown};
 use trace::TraceArgs;
 
 use crate::config::print;
+use crate::log::tell;
 use crate::status::{LastReload, ReloadResult, Status};
 use crate::terminal;
 
@@ -89,7 +90,7 @@ impl ControlCommand {
             Self::Trace(args) => args.run(program),
         };
         outcome.unwrap_or_else(|message| {
-            eprintln!("{program}: {message}");
+            tell(format_args!("{program}: {message}"));
             ExitCode::FAILURE
         })
     }

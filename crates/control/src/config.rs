@@ -90,7 +90,7 @@ impl<S: Args> ConfigCommand<S> {
                 Ok(()) => String::new(),
                 Err(error) => {
                     let (program, folder) = (command.get_name(), folder.display());
-                    eprintln!("{program}: cannot write to {folder}: {error}");
+                    log::tell(format_args!("{program}: cannot write to {folder}: {error}"));
                     return ExitCode::FAILURE;
                 }
             },
@@ -139,7 +139,8 @@ pub fn print_check<L: fmt::Display, E: fmt::Display>(
 pub(crate) fn print(program: &str, text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("{program}: cannot write to standard output: {error}");
+            let message = format!("cannot write to standard output: {error}");
+            log::error(program, message);
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,

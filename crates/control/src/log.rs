@@ -106,16 +106,24 @@ pub fn init(level: LogLevel, format: LogFormat) {
 pub fn error(program: &str, message: impl Display) {
     let message = message.to_string();
     if is_json() {
-        write_json(&mut stderr(), Level::Error, &message, None);
+        write_json(&mut Stderr, Level::Error, &message, None);
     } else {
         for line in message.lines() {
             if line.starts_with(' ') {
-                eprintln!("{line}");
+                tell(line);
             } else {
-                eprintln!("{program}: {line}");
+                tell(format_args!("{program}: {line}"));
             }
         }
     }
+}
+
+/// Writes a text and a line feed to standard error. Unlike with `eprintln`, it is no error if standard error
+/// cannot be written: there is no better place for the text. One write for each text keeps those of
+/// several threads apart.
+pub fn tell(text: impl Display) {
+    // This write never fails.
+    let _ = Stderr.write_all(format!("{text}\n").as_bytes());
 }
 
 /// Writes findings about the content to standard error, whatever the level of the log is. Each line
@@ -125,9 +133,7 @@ pub fn finding(message: &str) {
         if is_json() {
             write_json(&mut Stderr, Level::Warn, line, None);
         } else {
-            // If standard error cannot be written, there is no better place for the message. One
-            // write for each line keeps lines of several threads apart.
-            let _ = Stderr.write_all(format!("{line}\n").as_bytes());
+            tell(line);
         }
     }
 }
@@ -162,8 +168,7 @@ pub(crate) fn note(message: &str) {
     if is_json() {
         write_json(&mut Stderr, Level::Info, message, None);
     } else {
-        // If standard error cannot be written, there is no better place for the message.
-        let _ = Stderr.write_all(format!("{message}\n").as_bytes());
+        tell(message);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use control::log::error;
 use control::{ListLine, SocketArgs};
 
 use crate::inventory::{Heading, Line, ZONES};
@@ -29,11 +30,12 @@ impl ZonesArgs {
         match self.print(program) {
             Ok(unknown) if unknown.is_empty() => ExitCode::SUCCESS,
             Ok(unknown) => {
-                eprintln!("{program}: no zone is called {}", unknown.join(", "));
+                let unknown = unknown.join(", ");
+                error(program, format!("no zone is called {unknown}"));
                 ExitCode::FAILURE
             }
             Err(message) => {
-                eprintln!("{program}: {message}");
+                error(program, message);
                 ExitCode::FAILURE
             }
         }

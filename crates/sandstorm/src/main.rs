@@ -110,7 +110,7 @@ fn serve(args: &Serve, more: &[&Serve], parsed: &Parsed<Cli>) -> ExitCode {
             .site
             .serve_only::<NewReno, _>(&sites, &rereading, site_args),
         Err(error) => {
-            eprintln!("sandstorm: {error}");
+            control::log::error("sandstorm", error);
             ExitCode::from(2)
         }
     }

@@ -294,7 +294,7 @@ fn main() -> ExitCode {
             Ok(Congestion::Bbr) => args.serve::<Bbr>(&more, dns(args), &parsed),
             Ok(Congestion::Reno) => args.serve::<NewReno>(&more, dns(args), &parsed),
             Err(error) => {
-                eprintln!("storm: {error}");
+                control::log::error("storm", error);
                 ExitCode::from(2)
             }
         },

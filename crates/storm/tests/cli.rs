@@ -1,5 +1,8 @@
 //! Tests the command line of the finished program.
 
+use std::fs::{self, File};
+use std::process::Command;
+
 use testkit::cli::{expect, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_storm");
@@ -51,5 +54,24 @@ fn each_server_has_its_own_port_option() {
         let end = rest.find("--").unwrap();
         let default = format!("Defaults to {port}");
         assert!(rest[..end].contains(&default), "{help}");
+    }
+}
+
+#[test]
+fn a_status_is_the_same_although_nobody_can_read_why() {
+    let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+    fs::write(file.path(), "[web]\nfolde = \"/none\"\n").unwrap();
+    let wrong = format!("{VALID} --config {}", file.path().display());
+    for (line, expected) in [
+        (VALID, 1),
+        (&wrong, 2),
+        ("check --web /none --zone /none.zone", 1),
+        ("status --control-socket /none/socket", 1),
+        ("zones --control-socket /none/socket", 1),
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut program = Command::new(PROGRAM);
+        let program = program.args(line.split(' ')).stderr(full);
+        assert_eq!(program.status().unwrap().code(), Some(expected), "{line}");
     }
 }

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::socket::{SocketArgs, Wait, cut, read, runtime};
 use crate::args::host_address;
+use crate::log::tell;
 use crate::report;
 use crate::trace::session::{DROPPED, MAX_SECONDS, MAX_SNAP, MIN_SNAP, NUMBER, PACKETS, STALLED};
 use crate::units::{self, seconds, size};
@@ -87,9 +88,9 @@ impl TraceArgs {
             Ok(ending) if ending.code == StatusCode::OK => {
                 let summary = Summary::of(&ending.trailers).ok_or_else(|| output.cut())?;
                 if self.json {
-                    eprintln!("{}", summary.to_json());
+                    tell(summary.to_json());
                 } else {
-                    eprintln!("{program}: {summary}");
+                    tell(format_args!("{program}: {summary}"));
                 }
                 Ok(match summary.stalled {
                     None => ExitCode::SUCCESS,
@@ -126,7 +127,7 @@ fn obey_signals(
                 Err(error) => format!("cannot wait for Ctrl-C: {error}"),
             };
             // Standard error may be the same pipe as the capture's.
-            let told = spawn_blocking(move || eprintln!("{program}: {why}"));
+            let told = spawn_blocking(move || tell(format_args!("{program}: {why}")));
             let _ = timeout(LAST_WORDS, told).await;
             // The other thread may never come back from its write.
             std::process::exit(1)

@@ -11,6 +11,7 @@ use super::command::prepared;
 use super::file::{self, File};
 use super::keys::{Key, keys};
 use super::origin::{self, Origins};
+use crate::log::tell;
 
 /// A parsed command line, with the origin of each value.
 #[derive(Debug)]
@@ -90,7 +91,11 @@ fn parse_process<T: FromArgMatches>(
     let name = command.get_name().to_owned();
     let words: Vec<_> = std::env::args_os().collect();
     let is_check = words.get(1).is_some_and(|word| word == "check");
-    let say = |message| eprintln!("{name}: the configuration is wrong\n{message}");
+    let say = |message| {
+        tell(format_args!(
+            "{name}: the configuration is wrong\n{message}"
+        ));
+    };
     let line = Arc::new(Line {
         command: prepared(command),
         words,
