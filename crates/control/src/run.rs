@@ -206,7 +206,12 @@ impl Start<'_> {
                     never = housekeeping(supervisor, program, &server) => match never {},
                 }
             });
-            conclude::<P>(workers.outcome(), !watch.finish())
+            let mut outcome = workers.outcome();
+            let (is_done, lost) = watch.finish();
+            if let Some(summary) = &mut outcome.summary {
+                summary.add(lost);
+            }
+            conclude::<P>(outcome, !is_done)
         })
     }
 }
@@ -338,7 +343,7 @@ struct Watch<'a> {
     signals: Signals,
     helper: Life,
     reloader: Option<Reloader>,
-    writers: Writers,
+    writers: Writers<'a>,
     watcher: Option<Watcher>,
     reading: Reading<'a>,
     server: Arc<Observed>,
@@ -434,9 +439,12 @@ impl Watch<'_> {
     }
 
     /// Ends the other threads, except those of workers. Returns `false` if one of them is busy with
-    /// something that nobody needs any more: new content, or lines for a reader that is stuck.
-    fn finish(&mut self) -> bool {
-        self.writers.finish() && !self.reloader.as_ref().is_some_and(Reloader::is_busy)
+    /// something that nobody needs any more: new content, or lines for a reader that is stuck. Also
+    /// returns lines for the summary about what the logs have lost at the end.
+    fn finish(&mut self) -> (bool, Vec<(&'static str, String)>) {
+        let (have_written, lost) = self.writers.finish();
+        let is_busy = self.reloader.as_ref().is_some_and(Reloader::is_busy);
+        (have_written && !is_busy, lost)
     }
 
     /// Prints a line about the drain that begins, if the server has TCP connections.

@@ -15,7 +15,7 @@ pub struct Summary {
     uptime: Duration,
     port: PortCounters,
     tally: Tally,
-    /// Lines about `--fault` and `--pcap`, each a label and a value.
+    /// Lines about `--fault`, `--pcap` and logs that lost lines at the end, each a label and a value.
     diagnosis: Vec<(&'static str, String)>,
 }
 
@@ -44,6 +44,11 @@ impl Summary {
             tally,
             diagnosis,
         }
+    }
+
+    /// Adds lines, each a label and a value.
+    pub(crate) fn add(&mut self, lines: Vec<(&'static str, String)>) {
+        self.diagnosis.extend(lines);
     }
 
     /// Time for which the workers served.

@@ -50,6 +50,8 @@ pub struct RecordLog {
     opened: Instant,
     /// Milliseconds from then until the write that goes on began, plus 1. 0 if there is none.
     writing: AtomicU64,
+    /// Number of records in this write.
+    in_flight: AtomicU64,
 }
 
 /// The open destination, and what is known of its errors.
@@ -111,6 +113,7 @@ impl RecordLog {
             output: Output::new(sink),
             opened: Instant::now(),
             writing: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
         })
     }
 
@@ -165,6 +168,7 @@ impl RecordLog {
             output: Output::new(Sink::Frames(stream)),
             opened: Instant::now(),
             writing: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
         })
     }
 
@@ -208,6 +212,25 @@ impl RecordLog {
         };
         let lines = report::counted(records, "line");
         format!("{}: {}: lost {lines}, because {why}", self.name, self.place)
+    }
+
+    /// Gives up the records that wait, because the server ends. Also counts those in a write that does not
+    /// end. Returns a line for the summary if there are any.
+    pub(super) fn give_up(&self) -> Option<(&'static str, String)> {
+        let mut lost = self.in_flight.load(Ordering::Relaxed);
+        let why = if lost > 0 { "is stuck" } else { "is not there" };
+        let mut record = Vec::new();
+        for reader in &mut *self.readers() {
+            while reader.take(&mut record) {
+                lost += 1;
+            }
+        }
+        let lines = report::counted(lost, if self.has_frames { "message" } else { "line" });
+        let line = format!(
+            "lost {lines} at the end, because whoever reads {} {why}",
+            self.place
+        );
+        (lost > 0).then_some((self.name, line))
     }
 
     /// The folder in which the log's file is made again after a rotation, if the log is a file.
@@ -278,28 +301,39 @@ impl RecordLog {
         }
         drop(output);
         let mut has_written = false;
-        for reader in &mut *self.readers() {
-            buffers.lines.clear();
-            let mut records = 0;
-            while records < BATCH && reader.take(&mut buffers.record) {
-                let (record, lines) = (&buffers.record, &mut buffers.lines);
-                if self.has_frames {
-                    append_frame(lines, |frame| (self.format)(record, frame));
-                } else {
-                    (self.format)(record, lines);
-                    lines.push(b'\n');
-                }
-                records += 1;
-            }
+        let workers = self.readers().len();
+        for worker in 0..workers {
+            let (records, lost) = self.take_lines(worker, buffers);
             if records > 0 {
                 has_written = true;
-                self.write_lines(reader, &buffers.lines);
+                self.write_lines(&lost, &buffers.lines);
+                self.in_flight.store(0, Ordering::Relaxed);
             }
         }
         has_written
     }
 
-    fn write_lines(&self, reader: &RecordReader, lines: &[u8]) {
+    /// Takes some of a worker's records as lines into `buffers`. Returns their number. A write must not
+    /// begin before this method has ended, because the write may keep a lock for long.
+    fn take_lines(&self, worker: usize, buffers: &mut Buffers) -> (u64, Arc<Lost>) {
+        let reader = &mut self.readers()[worker];
+        buffers.lines.clear();
+        let mut records = 0;
+        while records < BATCH && reader.take(&mut buffers.record) {
+            let (record, lines) = (&buffers.record, &mut buffers.lines);
+            if self.has_frames {
+                append_frame(lines, |frame| (self.format)(record, frame));
+            } else {
+                (self.format)(record, lines);
+                lines.push(b'\n');
+            }
+            records += 1;
+        }
+        self.in_flight.store(records, Ordering::Relaxed);
+        (records, reader.lost())
+    }
+
+    fn write_lines(&self, lost: &Lost, lines: &[u8]) {
         let mut output = self.output();
         let began = self.opened.elapsed().as_millis() as u64 + 1;
         self.writing.store(began, Ordering::Relaxed);
@@ -308,7 +342,7 @@ impl RecordLog {
         let Err(Unwritten { error, lines }) = written else {
             return;
         };
-        reader.count_unwritten(lines);
+        lost.count_unwritten(lines);
         let now = Instant::now();
         if output
             .warned
@@ -319,7 +353,7 @@ impl RecordLog {
                 "{}: {}: {error}; {} lines of a worker are lost so far",
                 self.name,
                 self.place,
-                reader.unwritten()
+                lost.unwritten()
             );
         }
     }
@@ -505,6 +539,42 @@ mod tests {
             let mut rest = vec![0; 512 * 1_001];
             reader.read_exact(&mut rest).unwrap();
         });
+    }
+
+    #[test]
+    fn records_that_wait_at_the_end_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        let mut pipe = fs::File::options();
+        let mut stuck = pipe.read(true).write(true).open(&path).unwrap();
+        let to = LogDestination::File(path.clone());
+        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        let socket = FrameDestination::Unix(folder.path().join("socket"));
+        let frames = RecordLog::open_frames("test", &socket, "test", as_text).unwrap();
+        let mut worker = log.sender();
+        assert_eq!(log.give_up(), None);
+        for _ in 0..600 {
+            worker.send(b"", &[b'x'; 1_000]);
+            frames.sender().send(b"", b"message");
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| log.write(&mut Buffers::default()));
+            while log.writing.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            let (_, line) = log.give_up().unwrap();
+            let why = format!("because whoever reads {} is stuck", path.display());
+            assert_eq!(line, format!("lost 600 lines at the end, {why}"));
+            stuck.read_exact(&mut vec![0; 512 * 1_001]).unwrap();
+        });
+        assert!(!frames.write(&mut Buffers::default()));
+        let (_, line) = frames.give_up().unwrap();
+        assert!(
+            line.contains("lost 600 messages") && line.ends_with("is not there"),
+            "{line}"
+        );
+        assert_eq!(frames.give_up(), None);
     }
 
     #[test]

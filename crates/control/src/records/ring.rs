@@ -36,6 +36,16 @@ impl Lost {
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
+
+    /// Counts records that could not be written.
+    pub(super) fn count_unwritten(&self, records: u64) {
+        self.unwritten.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// Number of records that could not be written.
+    pub(super) fn unwritten(&self) -> u64 {
+        self.unwritten.load(Ordering::Relaxed)
+    }
 }
 
 /// The writer's end of a ring.
@@ -108,7 +118,7 @@ impl RecordSender {
 
     /// Number of records that are lost, because the ring was full or the log could not be written.
     pub fn lost(&self) -> u64 {
-        self.lost.dropped() + self.lost.unwritten.load(Ordering::Relaxed)
+        self.lost.dropped() + self.lost.unwritten()
     }
 }
 
@@ -132,16 +142,6 @@ impl RecordReader {
         }
         record.drain(..LEN);
         true
-    }
-
-    /// Counts records that could not be written.
-    pub(super) fn count_unwritten(&self, records: u64) {
-        self.lost.unwritten.fetch_add(records, Ordering::Relaxed);
-    }
-
-    /// Number of records that could not be written.
-    pub(super) fn unwritten(&self) -> u64 {
-        self.lost.unwritten.load(Ordering::Relaxed)
     }
 
     /// Returns the numbers of records that are lost, which other threads may read.
@@ -194,7 +194,8 @@ mod tests {
         assert_eq!(record, b"1234567812345678");
         sender.send(b"", b"");
         assert!(reader.take(&mut record) && record.is_empty());
-        reader.count_unwritten(2);
-        assert_eq!((sender.lost(), reader.unwritten()), (3, 2));
+        let lost = reader.lost();
+        lost.count_unwritten(2);
+        assert_eq!((sender.lost(), lost.unwritten()), (3, 2));
     }
 }

@@ -18,19 +18,19 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// The control thread's side of the threads that write the logs. Each log has a thread of its own, so
 /// a log whose reader is stuck holds up no other log.
-pub(crate) struct Writers(Vec<Writer>);
+pub(crate) struct Writers<'a>(Vec<Writer<'a>>);
 
-impl Writers {
+impl<'a> Writers<'a> {
     /// Starts a thread for each log. The threads first drop their privileges, except writing their
     /// files.
     ///
     /// # Errors
     /// If the system refuses a thread.
-    pub(crate) fn start<'scope, 'env>(
-        scope: &'scope Scope<'scope, 'env>,
+    pub(crate) fn start<'scope>(
+        scope: &'scope Scope<'scope, 'a>,
         name: &str,
-        logs: Vec<&'env RecordLog>,
-        privileges: &'env Privileges,
+        logs: Vec<&'a RecordLog>,
+        privileges: &'a Privileges,
     ) -> Result<Self, Error> {
         let writers = logs
             .into_iter()
@@ -54,22 +54,33 @@ impl Writers {
     }
 
     /// Lets the threads write what has arrived, and end. Returns `false` if the reader of a log is
-    /// stuck, so that its thread cannot end.
-    pub(crate) fn finish(&mut self) -> bool {
+    /// stuck, so that its thread cannot end. Also returns lines for the summary about what is lost, each
+    /// a label and a value.
+    pub(crate) fn finish(&mut self) -> (bool, Vec<(&'static str, String)>) {
         for writer in &mut self.0 {
             writer.stop = None;
         }
         let end = Instant::now() + LAST_LINES;
-        let has_ended = |writer: &Writer| {
+        let has_ended = |writer: &Writer<'_>| {
             let left = end.saturating_duration_since(Instant::now());
             writer.ended.recv_timeout(left) != Err(RecvTimeoutError::Timeout)
         };
-        self.0.iter().all(has_ended)
+        let have_ended = self.0.iter().all(has_ended);
+        let lost: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|writer| writer.log.give_up())
+            .collect();
+        for (name, line) in &lost {
+            tracing::warn!("{name}: {line}");
+        }
+        (have_ended, lost)
     }
 }
 
 /// The control thread's side of the thread that writes one log.
-struct Writer {
+struct Writer<'a> {
+    log: &'a RecordLog,
     is_reopening: Arc<AtomicBool>,
     thread: Confined,
     /// The thread ends when this is dropped.
@@ -77,12 +88,12 @@ struct Writer {
     ended: Receiver<()>,
 }
 
-impl Writer {
-    fn start<'scope, 'env>(
-        scope: &'scope Scope<'scope, 'env>,
+impl<'a> Writer<'a> {
+    fn start<'scope>(
+        scope: &'scope Scope<'scope, 'a>,
         name: &str,
-        log: &'env RecordLog,
-        privileges: &'env Privileges,
+        log: &'a RecordLog,
+        privileges: &'a Privileges,
     ) -> Result<Self, Error> {
         let is_reopening = Arc::new(AtomicBool::new(false));
         let ((stop, stopped), (end, ended)) = (channel(), channel());
@@ -101,6 +112,7 @@ impl Writer {
         };
         let thread = Confined::start(scope, format!("{name}-log"), kind, privileges, work)?;
         Ok(Self {
+            log,
             is_reopening,
             thread,
             stop: Some(stop),
