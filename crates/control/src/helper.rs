@@ -30,6 +30,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use nmio::device::{
     CurrentAddresses, Interface, MemoryFacts, PacketMemory, QueueAccess, Transport,
@@ -44,6 +45,9 @@ use crate::follower::Opener;
 use crate::privileges::{HelperTasks, Kind, Plan, Table};
 use crate::returning::ReturningInterface;
 use process::Side;
+
+/// Maximum time for which an exit waits until the helper has removed what it created.
+const LAST_TASKS: Duration = Duration::from_secs(2);
 
 /// A request from the server to the helper.
 #[derive(Debug, Serialize, Deserialize)]
@@ -212,13 +216,28 @@ impl Life {
     }
 }
 
-impl Drop for Helper {
-    fn drop(&mut self) {
+impl Helper {
+    /// Does the same as a drop, but waits for a limited time. A process that exits calls this first. If it
+    /// is the first process of a container, the kernel kills the helper with it.
+    pub(crate) fn end(&self) {
+        self.end_within(Some(LAST_TASKS));
+    }
+
+    fn end_within(&self, limit: Option<Duration>) {
         // If `shutdown` fails, the helper has already exited. Otherwise, `drain` waits until the
         // helper closes its side of the socket, and discards any unread answer.
         if shutdown(&self.socket, Shutdown::Write).is_ok() {
-            message::drain(self.socket.as_fd());
+            message::drain(
+                self.socket.as_fd(),
+                limit.map(|limit| Instant::now() + limit),
+            );
         }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.end_within(None);
     }
 }
 

@@ -127,6 +127,7 @@ pub mod progress;
 mod publisher;
 mod questions;
 mod readers;
+mod ready;
 mod records;
 mod reload;
 pub mod report;

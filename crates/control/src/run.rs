@@ -184,7 +184,8 @@ impl Start<'_> {
             let mut watch = Watch {
                 events,
                 signals,
-                helper: helper_life,
+                helper,
+                helper_life,
                 reloader,
                 writers,
                 watcher,
@@ -206,12 +207,7 @@ impl Start<'_> {
                     never = housekeeping(supervisor, program, &server) => match never {},
                 }
             });
-            let mut outcome = workers.outcome();
-            let (is_done, lost) = watch.finish();
-            if let Some(summary) = &mut outcome.summary {
-                summary.add(lost);
-            }
-            conclude::<P>(outcome, !is_done)
+            conclude::<P>(workers.outcome(), watch.finish(), helper)
         })
     }
 }
@@ -298,11 +294,28 @@ fn table<P: Program>(program: &P) -> Table {
         .with_store_in(program.stored_paths())
 }
 
+/// The state of the other threads when they have been told to end.
+struct Finished {
+    /// Whether a thread is busy with something that nobody needs any more: new content, or lines for a
+    /// reader that is stuck.
+    is_busy: bool,
+    /// Lines for the summary about what the logs have lost at the end, each a label and a value.
+    lost: Vec<(&'static str, String)>,
+}
+
 /// Prints the summary, and returns the error, if there is one. If a thread is busy, the process need
 /// not wait for it.
-fn conclude<P: Program>(outcome: Outcome, is_busy: bool) -> Result<(), Error> {
-    if let Some(summary) = outcome.summary {
+fn conclude<P: Program>(
+    outcome: Outcome,
+    Finished { is_busy, lost }: Finished,
+    helper: &Helper,
+) -> Result<(), Error> {
+    if let Some(mut summary) = outcome.summary {
+        summary.add(lost);
         log::print("ended", &summary.block());
+    }
+    if is_busy {
+        helper.end();
     }
     match outcome.error {
         Some(error) if is_busy => {
@@ -341,7 +354,8 @@ fn begin<P: Program>(
 struct Watch<'a> {
     events: mpsc::Receiver<Event>,
     signals: Signals,
-    helper: Life,
+    helper: &'a Helper,
+    helper_life: Life,
     reloader: Option<Reloader>,
     writers: Writers<'a>,
     watcher: Option<Watcher>,
@@ -394,7 +408,7 @@ impl Watch<'_> {
                 },
                 request = self.signals.next() => match (request, reloader) {
                     (Request::Stop(Stop::Gracefully), _) => self.stop(workers),
-                    (Request::Stop(Stop::AtOnce), _) => exit_at_once(),
+                    (Request::Stop(Stop::AtOnce), _) => exit_at_once(self.helper),
                     (Request::ReopenLogs, _) => writers.reopen(),
                     (Request::Reload, Some(_)) if workers.is_stopping() => {}
                     (Request::Reload, Some(reloader)) => reloader.requests().request(true),
@@ -403,7 +417,7 @@ impl Watch<'_> {
                     ),
                 },
                 Some(removal) = self.removals.recv() => self.handle_removal(removal, workers),
-                error = self.helper.end(), if !helper_is_gone => {
+                error = self.helper_life.end(), if !helper_is_gone => {
                     helper_is_gone = true;
                     workers.fail(error);
                 }
@@ -438,13 +452,14 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends the other threads, except those of workers. Returns `false` if one of them is busy with
-    /// something that nobody needs any more: new content, or lines for a reader that is stuck. Also
-    /// returns lines for the summary about what the logs have lost at the end.
-    fn finish(&mut self) -> (bool, Vec<(&'static str, String)>) {
-        let (have_written, lost) = self.writers.finish();
-        let is_busy = self.reloader.as_ref().is_some_and(Reloader::is_busy);
-        (have_written && !is_busy, lost)
+    /// Ends the other threads, except those of workers.
+    fn finish(&mut self) -> Finished {
+        let (have_ended, lost) = self.writers.finish();
+        let reloads = self.reloader.as_ref().is_some_and(Reloader::is_busy);
+        Finished {
+            is_busy: reloads || !have_ended,
+            lost,
+        }
     }
 
     /// Prints a line about the drain that begins, if the server has TCP connections.
@@ -468,8 +483,9 @@ impl Watch<'_> {
 }
 
 /// Ends the process after a second stop signal.
-fn exit_at_once() -> ! {
+fn exit_at_once(helper: &Helper) -> ! {
     tracing::warn!("a second signal ends the server at once, and open connections are cut");
+    helper.end();
     std::process::exit(1)
 }
 

@@ -75,6 +75,11 @@ impl Server {
         server
     }
 
+    /// Returns the ID of the program's process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Runs `work` on a thread in the namespace, where it uses the host's end of the server's link.
     pub fn beside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         beside(&self.child, work)

@@ -3,7 +3,9 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
 
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -11,6 +13,8 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::ready::ready_within;
 
 /// Maximum number of descriptors in one message. The kernel allows 253.
 const MAX_DESCRIPTORS: usize = 64;
@@ -60,9 +64,12 @@ pub(super) fn receive_descriptors(
 }
 
 /// Receives and discards everything until the other side is closed, or until an error other than
-/// EMFILE occurs.
-pub(super) fn drain(socket: BorrowedFd<'_>) {
+/// EMFILE occurs. `until` limits the time.
+pub(super) fn drain(socket: BorrowedFd<'_>, until: Option<Instant>) {
     loop {
+        if !ready_within(socket, PollFlags::IN, until) {
+            return;
+        }
         match receive_with(socket, &mut [0], &mut Vec::new()) {
             Ok(0) => return,
             // With EMFILE, the kernel has closed some of the descriptors. This does not matter,
@@ -186,11 +193,17 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             drop(near);
         });
-        drain(far.as_fd());
+        drain(far.as_fd(), None);
         // All messages have been drained, so receiving finds the end of the stream without
         // blocking.
         set_socket_timeout(&far, Timeout::Recv, Some(Duration::from_micros(1))).unwrap();
         assert!(receive::<String>(far.as_fd()).unwrap().is_none());
         closing.join().unwrap();
+    }
+
+    #[test]
+    fn draining_ends_in_time() {
+        let (_near, far) = socket_pair().unwrap();
+        drain(far.as_fd(), Some(Instant::now() + Duration::from_millis(1)));
     }
 }

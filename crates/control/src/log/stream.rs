@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::{Errno, write};
+
+use crate::ready::ready_within;
 
 /// Maximum time for which a line of a server waits for room.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -96,7 +98,7 @@ impl State {
         let mut written = 0;
         self.is_stuck = false;
         for piece in line.chunks(piece) {
-            self.is_stuck = !has_room(out, until);
+            self.is_stuck = !ready_within(out, PollFlags::OUT, until);
             if self.is_stuck {
                 break;
             }
@@ -110,19 +112,6 @@ impl State {
             self.is_cut = *last != b'\n';
         }
         written == line.len()
-    }
-}
-
-/// Waits for room, at most until then. Also returns true if a write shows what is wrong.
-fn has_room(out: BorrowedFd<'_>, until: Option<Instant>) -> bool {
-    loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let left = left.and_then(|left| Timespec::try_from(left).ok());
-        match poll(&mut [PollFd::new(&out, PollFlags::OUT)], left.as_ref()) {
-            Ok(ready) => return ready > 0,
-            Err(Errno::INTR) => {}
-            Err(_) => return true,
-        }
     }
 }
 
