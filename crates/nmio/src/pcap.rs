@@ -270,6 +270,8 @@ impl Recorder {
             .write(true)
             .create(true)
             .truncate(true)
+            // Only its owner may read a new file, which has everything that clients send.
+            .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .map_err(failed)?;

@@ -1,6 +1,7 @@
 //! Tests of what the port records and when it writes the file, of the file's format (also with
 //! tshark), and of errors.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use super::*;
@@ -88,6 +89,14 @@ fn a_record_header_has_nanoseconds_and_both_lengths() {
             0x34, 0x12, 0x42, 0x65, 0xff, 0xc9, 0x9a, 0x3b, 60, 0, 0, 0, 60, 0, 0, 0
         ]
     );
+}
+
+#[test]
+fn only_the_owner_may_read_a_new_file() {
+    let scratch = Scratch::new("owner");
+    Pcap::new(link(2).0, Some(&scratch.0)).unwrap();
+    let mode = std::fs::metadata(&scratch.0).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]

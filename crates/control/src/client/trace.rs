@@ -5,6 +5,7 @@ use std::fs::File;
 use std::future::pending;
 use std::io::{self, IsTerminal as _, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -257,7 +258,7 @@ impl Output {
         let out = match &mut self.open {
             Some(out) => out,
             None => self.open.insert(match &self.file {
-                Some(path) => Box::new(File::create(path)?),
+                Some(path) => Box::new(create(path)?),
                 None => Box::new(io::stdout()),
             }),
         };
@@ -285,6 +286,14 @@ impl Output {
         let message = String::from_utf8_lossy(&self.message);
         format!("no trace: {}", message.trim_end())
     }
+}
+
+/// Makes the file of a capture. Only its owner may read a new file, which has everything that a client
+/// sends.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    options.mode(0o600).open(path)
 }
 
 /// Counts the packets of a capture as its bytes pass.
@@ -335,6 +344,8 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::trace::capture::{Direction, capture};
     use crate::trace::pcapng::Pcapng;
@@ -351,6 +362,8 @@ mod tests {
         output.take(b"\n\r\r\nheader").unwrap();
         output.take(b", packets").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"\n\r\r\nheader, packets");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         let mut output = Output::open(Some(Path::new("/nowhere/file"))).unwrap();
         let error = output.take(SECTION_HEADER).unwrap_err();
         assert!(
