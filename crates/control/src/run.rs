@@ -114,8 +114,8 @@ fn load_and_run<P: Program, E: Into<StartError>>(
     let plan = args.plan(P::NAME)?;
     // The fork must come before any thread is started and any content is loaded.
     let helper = Helper::start(args, P::NAME, &plan)?;
-    // Loading may take minutes. During this time, SIGINT still ends the process, but SIGHUP is
-    // ignored.
+    // Loading may take minutes. During this time, SIGINT and SIGTERM still end the process, but SIGHUP
+    // is ignored.
     let (runtime, harmless) = signals::catch_harmless().map_err(Error::system(WATCHING))?;
     let start = Start {
         args,

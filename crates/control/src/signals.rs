@@ -2,8 +2,12 @@
 //! cause a log line.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_shutdown;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -17,6 +21,8 @@ pub(crate) struct Harmless {
     hangup: Signal,
     user1: Signal,
     user2: Signal,
+    /// Whether SIGINT and SIGTERM end the process at once, if they have no such default effect.
+    is_loading: Arc<AtomicBool>,
 }
 
 impl Harmless {
@@ -32,7 +38,8 @@ impl Harmless {
     }
 }
 
-/// Creates a runtime for the calling thread, and catches SIGHUP, SIGUSR1 and SIGUSR2.
+/// Creates a runtime for the calling thread, and catches SIGHUP, SIGUSR1 and SIGUSR2. SIGINT and SIGTERM
+/// end the process, also if it is the first one of a container. The kernel would ignore them there.
 pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let inside = runtime.enter();
@@ -40,8 +47,15 @@ pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
         hangup: signal(SignalKind::hangup())?,
         user1: signal(SignalKind::user_defined1())?,
         user2: signal(SignalKind::user_defined2())?,
+        is_loading: Arc::new(AtomicBool::new(true)),
     };
     drop(inside);
+    if std::process::id() == 1 {
+        for signal in [SIGINT, SIGTERM] {
+            // This is the status that a shell shows for the default effect.
+            register_conditional_shutdown(signal, 128 + signal, Arc::clone(&harmless.is_loading))?;
+        }
+    }
     Ok((runtime, harmless))
 }
 
@@ -98,12 +112,14 @@ impl Signals {
     /// returned by [`next`](Self::next) as stop requests.
     pub(crate) fn catch_all(runtime: &Runtime, harmless: Harmless) -> io::Result<Self> {
         let _inside = runtime.enter();
-        Ok(Self {
+        let signals = Self {
             harmless,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             stops: StopSignals::default(),
-        })
+        };
+        signals.harmless.is_loading.store(false, Ordering::SeqCst);
+        Ok(signals)
     }
 
     /// Waits for the next request.

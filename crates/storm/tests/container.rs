@@ -4,11 +4,11 @@
 mod content;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -164,4 +164,30 @@ fn a_second_signal_leaves_no_queue() {
     thread::sleep(Duration::from_millis(1_500));
     contained.terminate();
     contained.leaves_nothing();
+}
+
+#[test]
+fn a_signal_ends_the_process_while_it_loads() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, socket] = &content(folder.path(), "www");
+    let mut records = fs::read_to_string(zone).unwrap();
+    // They take several seconds.
+    records.extend((0..1_000_000).map(|number| format!("n{number} 60 IN A 192.0.2.1\n")));
+    fs::write(zone, records).unwrap();
+    let mut storm = Command::new("unshare");
+    storm.arg("--net").args(CONTAINER);
+    storm.args(["--web", www, "--zone", zone, "--control-socket", socket]);
+    let mut storm = storm.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(storm.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.starts_with("loading, 1 s"), "{line}");
+    kill_process(first_process(storm.id()), Signal::TERM).unwrap();
+    let start = Instant::now();
+    while storm.try_wait().unwrap().is_none() && start.elapsed() < TIMEOUT {
+        thread::sleep(Duration::from_millis(20));
+    }
+    // Has no effect on a process that has ended.
+    storm.kill().unwrap();
+    // 128, and the number of the signal.
+    assert_eq!(storm.wait().unwrap().code(), Some(143));
 }
