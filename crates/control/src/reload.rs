@@ -220,7 +220,8 @@ fn work<P: Program>(
     }
 }
 
-/// Serves all requests that wait. One reload of all content serves all of them.
+/// Serves all requests that wait: first those for all content, then those for each name. One reload serves
+/// all that ask for the same, because each of them gets its result.
 fn serve_requests<P: Program>(
     (program, reread): (&P, &Reread<'_, P>),
     shared: &Shared,
@@ -232,7 +233,7 @@ fn serve_requests<P: Program>(
         let only = if everything { None } else { next.only.clone() };
         let (served, later): (Vec<_>, Vec<_>) = waiting
             .into_iter()
-            .partition(|request| everything || request.only == only);
+            .partition(|request| request.only == only);
         waiting = later;
         shared.history().running = true;
         supervisor.reloading();
@@ -438,18 +439,33 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_of_all_content_serves_all_requests_that_wait() {
+    fn a_reload_of_all_content_serves_all_requests_for_it() {
         let (requests, woken) = requests();
         let program = Notes::default();
-        let mut outcome = requests.ask(Some("a".to_owned())).unwrap();
         requests.request(true);
         requests.request(true);
-        assert_eq!(requests.shared.waiting().len(), 2, "one request is enough");
+        assert_eq!(requests.shared.waiting().len(), 1, "one request is enough");
+        let mut outcome = requests.ask(None).unwrap();
         assert!(woken.try_recv().is_ok() && woken.try_recv().is_err());
         serve_requests((&program, NO_FILE), &requests.shared, &Supervisor::none());
         assert_eq!(reloaded(&program), [None]);
         assert!(is_success(&outcome.try_recv().unwrap()));
         assert_eq!(requests.history().generation, 2);
+    }
+
+    #[test]
+    fn a_name_has_its_own_result_although_all_content_is_reloaded() {
+        let (requests, _woken) = requests();
+        let program = Notes::default();
+        let [mut wrong, mut right] =
+            ["unknown", "a"].map(|name| requests.ask(Some(name.to_owned())).unwrap());
+        requests.request(true);
+        serve_requests((&program, NO_FILE), &requests.shared, &Supervisor::none());
+        assert_eq!(reloaded(&program), [None, Some("a".to_owned())]);
+        let wrong = wrong.try_recv().unwrap();
+        assert_eq!(wrong.result, ReloadResult::Failed);
+        assert!(wrong.message.contains("no content is called"));
+        assert!(is_success(&right.try_recv().unwrap()));
     }
 
     #[test]
