@@ -298,18 +298,36 @@ fn a_log_that_cannot_be_opened_ends_the_start() {
     }
 }
 
-/// Without a terminal, a load that waits for a slow file has a line in the log every few seconds.
+/// A pipe without a reader is an error, and not a reason to wait for ever.
+#[test]
+fn a_log_that_nobody_reads_ends_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let [www, zone, _] = &content(folder.path(), "www");
+    let pipe = folder.path().join("pipe");
+    make_pipe(&pipe);
+    let arguments = ["20", STORM, "serve", "--web", www, "--zone", zone];
+    for option in ["--access-log", "--dnstap"] {
+        let mut storm = Command::new("timeout");
+        let storm = storm.args(arguments).arg(option).arg(&pipe);
+        let output = storm.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "124 after 20 s");
+        let text = String::from_utf8(output.stderr).unwrap();
+        let expected = "nobody reads this pipe; start the program that reads it first";
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+/// Without a terminal, the load of a large file has a line in the log every few seconds.
 #[test]
 fn a_long_load_is_logged() {
     let folder = tempfile::tempdir().unwrap();
     let [www, zone, socket] = &content(folder.path(), "www");
-    let fifo = folder.path().join("fifo");
-    make_pipe(&fifo);
+    let mut records = fs::read_to_string(zone).unwrap();
+    records.extend((0..2_000_000).map(|number| format!("n{number} 60 IN A 192.0.2.1\n")));
+    fs::write(zone, records).unwrap();
     let mut storm = Command::new("unshare");
     storm.args(["--net", STORM, "serve", "--web", www, "--zone", zone]);
-    storm
-        .args(["--control-socket", socket, "--query-log"])
-        .arg(&fifo);
+    storm.args(["--control-socket", socket]);
     let mut storm = storm.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(storm.stderr.take().unwrap()).lines();
     let [first, second] = [(); 2].map(|()| lines.next());

@@ -7,11 +7,11 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use rustix::fs::fchown;
+use rustix::fs::{OFlags, fchown};
 use rustix::process::{Gid, Uid};
 
 use super::frames::FrameStream;
-use super::log_file::open_or_make;
+use super::log_file::{open_at_once, open_or_make};
 use super::unwritten::{Unwritten, write_all};
 
 /// Where the lines of a log go.
@@ -219,7 +219,8 @@ fn unwritten_lines(error: io::Error, rest: &[u8]) -> Unwritten {
 /// has the addresses of clients.
 fn open_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o640).open(path)
+    options.append(true).create(true).mode(0o640);
+    open_at_once(path, &options, OFlags::empty())
 }
 
 #[cfg(test)]

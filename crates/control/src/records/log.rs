@@ -12,6 +12,7 @@ use rustix::process::{Gid, Uid};
 use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink};
 use super::frame::append_frame;
 use super::frames::{FrameDestination, FrameStream};
+use super::log_file::is_pipe;
 use super::ring::{Lost, RecordReader, RecordSender, ring_for};
 use super::unwritten::{RETRY, Unwritten, is_full};
 use crate::config::before;
@@ -419,6 +420,8 @@ fn remedy(destination: &LogDestination) -> &'static str {
 fn remedy_of_file(path: &Path) -> &'static str {
     if path.is_dir() {
         "name a file in this folder"
+    } else if is_pipe(path) {
+        "start the program that reads it first"
     } else {
         "make its folder, or give a file that can be written"
     }

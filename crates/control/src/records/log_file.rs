@@ -2,11 +2,38 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use rustix::process::geteuid;
+
+/// Opens a file with these options and flags. Does not wait for the reader of a pipe, but writes to the file
+/// will wait.
+///
+/// # Errors
+/// The system's error, also if nobody reads a pipe.
+pub(super) fn open_at_once(path: &Path, options: &OpenOptions, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NONBLOCK;
+    let mut options = options.clone();
+    let opened = options.custom_flags(flags.bits().cast_signed()).open(path);
+    let file = opened.map_err(|error| {
+        let has_no_reader = error.raw_os_error() == Some(Errno::NXIO.raw_os_error());
+        if has_no_reader && is_pipe(path) {
+            io::Error::other("nobody reads this pipe")
+        } else {
+            error
+        }
+    })?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+/// Returns true if there is a pipe at this path.
+pub(super) fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
 
 /// Opens a file with these options, or makes it. Also returns whether it was made.
 ///
@@ -18,18 +45,19 @@ use rustix::process::geteuid;
 /// The system's error, or if the path is a link of another user or to nothing.
 pub(super) fn open_or_make(path: &Path, options: &mut OpenOptions) -> io::Result<(File, bool)> {
     options.mode(0o640);
+    let mut flags = OFlags::empty();
     match options.clone().create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         made => return Ok((made?, true)),
     }
     let found = fs::symlink_metadata(path)?;
     if !found.is_symlink() {
-        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        flags = OFlags::NOFOLLOW;
     } else if ![0, geteuid().as_raw()].contains(&found.uid()) {
         let message = "it is a symbolic link of another user; give the path of the file itself";
         return Err(io::Error::other(message));
     }
-    match options.open(path) {
+    match open_at_once(path, options, flags) {
         Err(error) if error.kind() == ErrorKind::NotFound && found.is_symlink() => {
             let message =
                 "it is a symbolic link to a file that does not exist; make that file first";
@@ -43,7 +71,24 @@ pub(super) fn open_or_make(path: &Path, options: &mut OpenOptions) -> io::Result
 mod tests {
     use std::os::unix::fs::{lchown, symlink};
 
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
+
+    #[test]
+    fn a_pipe_without_a_reader_is_no_file_to_wait_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let mode = Mode::RUSR | Mode::WUSR;
+        mkfifoat(CWD, &path, mode).unwrap();
+        let open = || open_or_make(&path, OpenOptions::new().append(true));
+        assert_eq!(open().unwrap_err().to_string(), "nobody reads this pipe");
+        let mut both = File::options();
+        let _reader = both.read(true).write(true).open(&path).unwrap();
+        let (file, is_new) = open().unwrap();
+        let flags = fcntl_getfl(&file).unwrap();
+        assert!(!is_new && !flags.contains(OFlags::NONBLOCK) && flags.contains(OFlags::APPEND));
+    }
 
     #[test]
     fn a_link_makes_no_file_and_is_followed_only_if_it_is_our_own() {

@@ -217,11 +217,15 @@ const STORE: &[Call] = &[
     any(libc::SYS_unlinkat),
 ];
 
-/// Calls to open the files of logs again.
+/// Calls to open the files of logs again, without waiting for the reader of a pipe.
 const LOG: &[Call] = &[
     #[cfg(target_arch = "x86_64")]
     any(libc::SYS_open),
     any(libc::SYS_openat),
+    only(
+        libc::SYS_fcntl,
+        Argument::OneOf(1, &[libc::F_GETFL as u64, libc::F_SETFL as u64]),
+    ),
 ];
 
 /// Calls to connect to the socket of a program that reads a log. The first one makes no other sockets.
