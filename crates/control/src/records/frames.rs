@@ -289,7 +289,11 @@ impl FrameStream {
                 write_all(open, frames).map_err(|(error, written)| {
                     // A part of a frame may be on its way, so this connection is of no use any more.
                     *stream = None;
-                    unwritten_frames(error, from_next_frame(frames, written))
+                    let rest = from_next_frame(frames, written);
+                    let is_cut = frames.len() - rest.len() > written;
+                    let mut unwritten = unwritten_frames(error, rest);
+                    unwritten.lines += u64::from(is_cut);
+                    unwritten
                 })
             }
         }

@@ -10,7 +10,7 @@ pub(super) const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Unwritten {
     pub(super) error: io::Error,
-    /// Number of these lines. A line of which a part was written is one of them.
+    /// Number of these lines. A line of which only a part can ever be written is one of them.
     pub(super) lines: u64,
 }
 

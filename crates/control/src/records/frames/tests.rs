@@ -110,6 +110,29 @@ fn a_reader_that_restarts_gets_the_next_frames() {
 }
 
 #[test]
+fn a_frame_that_is_cut_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let reader = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_control(&mut stream, READY).unwrap();
+        stream.write_all(&control(ACCEPT, TYPE)).unwrap();
+        stream
+    });
+    let destination = FrameDestination::Unix(path);
+    let mut stream = FrameStream::open("dnstap", &destination, TYPE).unwrap();
+    // The reader takes nothing, and the second frame is larger than the buffers of the connection.
+    let _stuck = reader.join().unwrap();
+    let long = vec![b'x'; 4 << 20];
+    let mut frames = b"\0\0\0\x03one".to_vec();
+    frames.extend((long.len() as u32).to_be_bytes());
+    frames.extend(long);
+    frames.extend(b"\0\0\0\x05three");
+    assert_eq!(stream.write(&frames).unwrap_err().lines, 2);
+}
+
+#[test]
 fn a_program_that_reads_something_else_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
