@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write, stdout};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,12 @@ pub(super) enum Sink {
         /// Whether the file ends with a part of a line.
         is_cut: bool,
     },
-    Stdout,
+    /// Standard output, without the buffer of the standard library.
+    Stdout {
+        out: File,
+        /// Whether the output ends with a part of a line.
+        is_cut: bool,
+    },
     /// A datagram for each line: the socket, its peer, the text in front of the line, and whether the
     /// line ends with a line feed.
     Datagrams {
@@ -89,7 +95,10 @@ impl Sink {
                     is_cut: false,
                 })
             }
-            LogDestination::Stdout => Ok(Self::Stdout),
+            LogDestination::Stdout => Ok(Self::Stdout {
+                out: stdout().as_fd().try_clone_to_owned()?.into(),
+                is_cut: false,
+            }),
             LogDestination::Syslog => Self::syslog(SYSLOG.as_ref(), program),
             LogDestination::Journald => Self::journal(JOURNAL.as_ref(), program),
         }
@@ -143,7 +152,7 @@ impl Sink {
                 Ok(())
             }
             Self::Frames(frames) => frames.reopen(),
-            Self::Stdout | Self::Datagrams { .. } => Ok(()),
+            Self::Stdout { .. } | Self::Datagrams { .. } => Ok(()),
         }
     }
 
@@ -164,14 +173,10 @@ impl Sink {
 
     /// Writes complete lines or frames.
     pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
-        let none = |error| unwritten_lines(error, lines);
         match self {
             Self::Frames(frames) => frames.write(lines),
-            Self::File { file, is_cut, .. } => append(file, is_cut, lines),
-            Self::Stdout => {
-                let mut out = stdout().lock();
-                out.write_all(lines).map_err(none)?;
-                out.flush().map_err(none)
+            Self::File { file, is_cut, .. } | Self::Stdout { out: file, is_cut } => {
+                append(file, is_cut, lines)
             }
             Self::Datagrams {
                 socket,
@@ -225,9 +230,13 @@ fn open_file(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
+    use std::fs;
     use std::io::ErrorKind;
 
     use super::super::full_disk::Disk;
+    #[cfg(target_os = "linux")]
+    use super::super::full_disk::SmallDisk;
     use super::*;
 
     #[test]
@@ -246,6 +255,26 @@ mod tests {
         append(&mut disk, &mut is_cut, b"five\n").unwrap();
         append(&mut disk, &mut is_cut, b"six\n").unwrap();
         assert_eq!(disk.bytes, b"one\ntw\nfive\nsix\n");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn standard_output_on_a_full_disk_is_cut_as_a_file_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(_disk) = SmallDisk::mount(folder.path(), c"size=8k") else {
+            return;
+        };
+        let [path, other] = ["log", "other"].map(|name| folder.path().join(name));
+        fs::write(&other, "text").unwrap();
+        let out = File::create(&path).unwrap();
+        let mut sink = Sink::Stdout { out, is_cut: false };
+        // The disk has room for one line and for a part of another one.
+        let line = [&[b'x'; 2_999][..], b"\n"].concat();
+        assert_eq!(sink.write(&line.repeat(3)).unwrap_err().lines, 2);
+        fs::remove_file(&other).unwrap();
+        sink.write(b"next\n").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.ends_with("x\nnext\n"), "{text}");
     }
 
     #[test]
