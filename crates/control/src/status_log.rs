@@ -106,6 +106,11 @@ impl<'a> StatusLog<'a> {
 
     /// Logs the growth of each count that may be logged again.
     pub(crate) fn log(&mut self, now: Instant) {
+        // Both at once, because a line of the log may have to wait.
+        let clocks = Clocks {
+            system: SystemTime::now(),
+            steady: now,
+        };
         let workers = self.server.workers().iter();
         let each = workers.map(Published::counted);
         let sum = each.fold(Counted::default(), Add::add);
@@ -131,10 +136,6 @@ impl<'a> StatusLog<'a> {
                 tracing::warn!("{}", log.describe_loss(records));
             }
         }
-        let clocks = Clocks {
-            system: SystemTime::now(),
-            steady: now,
-        };
         if let Some(seconds) = self.clocks.take(clocks) {
             self.server.count_clock_step();
             let direction = if seconds < 0.0 { "back" } else { "forward" };
@@ -149,7 +150,12 @@ impl<'a> StatusLog<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+    use std::sync::Arc;
+    use std::thread;
+
     use super::*;
+    use crate::records::LogDestination;
 
     #[test]
     fn a_clock_that_was_set_is_told_from_time_that_has_passed() {
@@ -169,6 +175,40 @@ mod tests {
         assert_eq!(after(3, 96_404), Some(-3_600.0));
         assert_eq!(after(4, 96_405), None);
         assert_eq!(after(5, 100_006), Some(3_600.0));
+    }
+
+    /// A terminal that takes a line only after this time.
+    struct Slow(Duration);
+
+    impl Write for Slow {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            thread::sleep(self.0);
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_waits_is_no_step_of_the_clock() {
+        let to = LogDestination::File("/dev/null".into());
+        let log = RecordLog::open("test log", "test", &to, |_, _| ()).unwrap();
+        let mut worker = log.sender();
+        while worker.lost() == 0 {
+            worker.send(b"", &vec![0; 1 << 20]);
+        }
+        let (workers, lists) = (Published::for_workers(1).into(), Default::default());
+        let server = Observed::new(("test", "1"), workers, Arc::default(), None, lists);
+        let mut status_log = StatusLog::new(&server, vec![&log]);
+        let lines = tracing_subscriber::fmt().with_writer(|| Slow(STEP + STEP / 4));
+        tracing::subscriber::with_default(lines.finish(), || {
+            for _ in 0..2 {
+                status_log.log(Instant::now());
+            }
+        });
+        assert_eq!(server.status().clock_steps, 0);
     }
 
     #[test]
