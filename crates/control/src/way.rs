@@ -17,7 +17,10 @@ const SLICE: u64 = 100_000;
 pub(crate) fn give() {
     #[cfg(target_os = "linux")]
     if let Err(error) = set(NICE, SLICE) {
-        tracing::debug!("a thread beside the workers keeps its priority: {error}");
+        tracing::warn!(
+            "a thread beside the workers does not give way to them: {error}; let the server call \
+             sched_setattr"
+        );
     }
 }
 
