@@ -58,9 +58,12 @@ END
     systemctl stop $name
     test "$(systemctl show -P Result $name)" = success
     journalctl --no-pager -u $name | grep 'uptime:'
+    test -d /var/log/$name
     dpkg --purge $name
     test ! -e /usr/bin/$name
     test ! -e /etc/$name
+    test ! -e /var/log/$name
+    test ! -e /var/cache/$name
     test ! -e /lib/systemd/system/$name.service
     test -z "$(getent passwd $name)"
 done
