@@ -38,7 +38,7 @@ pub use merge::{Parsed, parse, parse_sites, parse_to_check};
 pub use origin::{before, file_is_wrong, place_from, place_of, with_places};
 pub(crate) use origin::{changed_file, file};
 pub(crate) use reread::folders;
-pub use reread::{Applied, Reread, Rereading, check_allowed};
+pub use reread::{Applied, Reread, Rereading, TakenOver, check_allowed};
 pub use show::{OwnDefaults, show};
 
 use std::fmt::{self, Write as _};

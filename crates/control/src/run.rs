@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::args::ServeArgs;
-use crate::config::{self, Rereading};
+use crate::config::{self, Rereading, TakenOver};
 use crate::confined::Confined;
 use crate::endpoint::Endpoints;
 use crate::error::Error;
@@ -75,15 +75,15 @@ pub fn serve<P: Program, E: Into<StartError>>(
 }
 
 /// Same as [`serve`], but a reload of all content first reads the configuration file again, if it has
-/// changed. `apply` gets what the file says, on the thread of [`Program::reload`]. It checks everything, and
-/// notes for the reload what the program takes over. It returns what else needs a restart, for the operator.
+/// changed. `apply` gets what the file says, on the thread of [`Program::reload`]. It checks everything,
+/// notes for the reload what the program takes over, and returns what needs a restart.
 ///
 /// If the file has a mistake or if `apply` fails, nothing is reloaded. `apply` must then change nothing.
 pub fn serve_rereading<P: Program, E: Into<StartError>, T: FromArgMatches + Sync>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
     rereading: &Rereading<'_, T>,
-    apply: impl Fn(&P, &config::Reread<'_, T>) -> Result<Vec<String>, StartError> + Sync,
+    apply: impl Fn(&P, &config::Reread<'_, T>) -> Result<TakenOver, StartError> + Sync,
 ) -> ExitCode {
     serve_with(args, load, &|program: &P| {
         rereading.read(|reread| apply(program, reread))

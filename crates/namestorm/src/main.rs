@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use control::config::{self, Applied, ConfigArgs, ConfigCommand, Rereading};
+use control::config::{self, Applied, ConfigArgs, ConfigCommand, Rereading, TakenOver};
 use control::{ConnectionArgs, ControlCommand, ServeArgs, StartError, log};
 use namestorm::{
     DefenceArgs, DnsOptions, Form, IdentityArgs, NoZones, QueryLogArgs, ReplyMode, ZONE_OPTIONS,
@@ -150,13 +150,14 @@ fn main() -> ExitCode {
             let applied = Applied {
                 options: &applied,
                 same_site: &[&[]],
+                site_defaults: &[],
             };
             let rereading = Rereading::new(&parsed, applied);
             control::serve_rereading(&serve.network, load, &rereading, |server, reread| {
                 if let Command::Serve(new) = &reread.shared().command {
                     server.check_next(&new.zones, new.strict)?.take();
                 }
-                Ok(Vec::new())
+                Ok(TakenOver::default())
             })
         }
         Command::Check(args) => {

@@ -5,12 +5,12 @@
 
 mod of_sites;
 
+use self::of_sites::SiteNames;
 pub use self::of_sites::{AccessLogSenders, AccessLogs};
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -112,12 +112,13 @@ impl AccessLogArgs {
     }
 
     /// Opens the log, if there is one, for records of the sites with these names.
-    fn open(&self, program: &str, sites: Arc<[&'static str]>) -> io::Result<Option<RecordLog>> {
+    fn open(&self, program: &str, sites: SiteNames) -> io::Result<Option<RecordLog>> {
         let Some(to) = self.destination() else {
             return Ok(None);
         };
         let form = self.access_log_format.clone();
-        let format = move |record: &[u8], line: &mut Vec<u8>| form.write(record, &sites, line);
+        let format =
+            move |record: &[u8], line: &mut Vec<u8>| form.write(record, |id| sites.of(id), line);
         RecordLog::open(NAME, program, to, format).map(Some)
     }
 }
@@ -241,12 +242,13 @@ impl FromStr for AccessFormat {
 }
 
 impl AccessFormat {
-    /// Appends a record as a line, without a line feed. `sites` are the names of the hosted sites.
-    fn write(&self, record: &[u8], sites: &[&'static str], line: &mut Vec<u8>) {
+    /// Appends a record as a line, without a line feed. `name_of` returns the name of a hosted site.
+    fn write(&self, record: &[u8], name_of: impl Fn(HostedId) -> &'static str, line: &mut Vec<u8>) {
         let Some((entry, head)) = record.split_first_chunk() else {
             return;
         };
-        let request = Logged::new(Entry::from_bytes(entry), head, sites);
+        let entry = Entry::from_bytes(entry);
+        let request = Logged::new(entry, head, name_of(entry.site));
         match self {
             Self::Combined => request.write_combined(line),
             Self::Json => request.write_json(line),
@@ -266,13 +268,12 @@ struct Logged<'r> {
 }
 
 impl<'r> Logged<'r> {
-    fn new(entry: Entry, head: &'r [u8], sites: &[&'static str]) -> Self {
+    fn new(entry: Entry, head: &'r [u8], site: &'static str) -> Self {
         let head = head.trim_ascii_start();
         let (line, fields) = split_line(head);
-        let site = sites.get(usize::from(entry.site.0)).copied();
         Self {
             entry,
-            site: site.unwrap_or_default(),
+            site,
             line,
             fields,
         }
@@ -439,10 +440,11 @@ mod tests {
         };
         let mut line = Vec::new();
         let record = [&entry.to_bytes(), head].concat();
-        format
-            .parse::<AccessFormat>()
-            .unwrap()
-            .write(&record, &["", "/srv/www"], &mut line);
+        format.parse::<AccessFormat>().unwrap().write(
+            &record,
+            |id| ["", "/srv/www"][usize::from(id.0)],
+            &mut line,
+        );
         String::from_utf8(line).unwrap()
     }
 

@@ -89,9 +89,9 @@ impl Hosts {
         known
     }
 
-    /// Lets all other hosts lead to a site.
+    /// Lets all other hosts lead to a site, unless they lead to another one already.
     pub(crate) fn set_default(&mut self, site: usize) {
-        self.default = Some(site);
+        self.default.get_or_insert(site);
     }
 
     /// Finds the site for the host of a request, which may have a port. A host leads to the site with

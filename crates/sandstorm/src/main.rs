@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use control::ControlCommand;
 use control::config::{self, Applied, ConfigArgs, ConfigCommand, Parsed, Rereading};
 use control::report::Lines;
-use sandstorm::{APPLIED, Congestion, SAME_SITE, SiteArgs, same_congestion};
+use sandstorm::{APPLIED, Congestion, SAME_SITE, SITE_DEFAULTS, SiteArgs, same_congestion};
 use tcpip::{Bbr, Cubic, NewReno};
 
 /// Sandstorm serves a folder of files over HTTP, from packets that it prepares at start.
@@ -97,6 +97,7 @@ fn serve(args: &Serve, more: &[&Serve], parsed: &Parsed<Cli>) -> ExitCode {
     let applied = Applied {
         options: &APPLIED,
         same_site: &SAME_SITE,
+        site_defaults: &SITE_DEFAULTS,
     };
     let rereading = Rereading::new(parsed, applied);
     match congestion(args, more) {

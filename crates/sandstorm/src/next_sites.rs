@@ -1,46 +1,45 @@
-//! Options of sites from a configuration file that was read again.
+//! Sites and options from a configuration file that was read again.
 
-use crate::hosts::HostName;
+use std::sync::Arc;
+
+use control::config::TakenOver;
+
 use crate::loading::Loading;
 use crate::part::Part;
+use crate::parts::{Parts, Served};
 
-/// Other options of sites, which were checked.
+/// Other sites and other options of sites, which were checked.
 #[derive(Debug, Default)]
 pub struct NextSites<'p> {
-    pub(crate) sites: Vec<NextPart<'p>>,
-    /// The parts that keep their options, because the file no longer has their sites.
-    pub(crate) kept: Vec<&'p Part>,
-    /// What needs a restart, for the operator.
-    pub(crate) restart: Vec<String>,
+    pub(crate) programs: Vec<NextParts<'p>>,
+    /// What needs a restart.
+    pub(crate) taken: TakenOver,
 }
 
-/// Other options of a site.
+/// What a program is to serve.
 #[derive(Debug)]
-pub(crate) struct NextPart<'p> {
-    pub(crate) part: &'p Part,
-    pub(crate) loading: Loading,
-    pub(crate) hosts: Vec<HostName>,
+pub(crate) struct NextParts<'p> {
+    pub(crate) parts: &'p Parts,
+    pub(crate) next: Vec<Served>,
+    /// How these parts are loaded. The others keep their options.
+    pub(crate) loadings: Vec<(Arc<Part>, Loading)>,
 }
 
 impl NextSites<'_> {
-    /// Lets the next reload of all sites use their options. If a site cannot be loaded, further reloads try
-    /// them again. Returns what needs a restart, for the operator.
+    /// Lets the next reload of all sites use their options, and serve the sites of the file. If a site cannot
+    /// be loaded, further reloads try that again. Returns what needs a restart.
     #[must_use]
-    pub fn take(self) -> Vec<String> {
-        for next in self.sites {
-            next.part.set_next(next.loading, next.hosts);
+    pub fn take(self) -> TakenOver {
+        for program in self.programs {
+            // Options that could not be used before are no longer wanted.
+            for one in &program.next {
+                one.part.forget_next();
+            }
+            for (part, loading) in program.loadings {
+                part.set_next(loading);
+            }
+            program.parts.set_next(program.next.into());
         }
-        // Options that could not be used before are no longer wanted.
-        for part in self.kept {
-            part.forget_next();
-        }
-        self.restart
-    }
-
-    /// Adds the options of further sites.
-    pub(crate) fn extend(&mut self, others: Self) {
-        self.sites.extend(others.sites);
-        self.kept.extend(others.kept);
-        self.restart.extend(others.restart);
+        self.taken
     }
 }

@@ -4,37 +4,33 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::UNIX_EPOCH;
 
 use control::{StartError, Watched, report};
 
 use crate::background::Background;
-use crate::hosts::HostName;
 use crate::improving::Done;
 use crate::limits::Limits;
 use crate::load::RULES;
 use crate::loading::{Loading, load_next};
 use crate::login::{Realm, RealmFile};
-use crate::site::{NextSite, Site};
+use crate::site::{Builder, NextSite, Site};
 use crate::tagging::Tagging;
 
-/// A folder, its site, and the hosts that the site is served for.
+/// A folder and its site.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// How the folder was loaded last.
     loading: Mutex<Loading>,
     /// How it is loaded from the next reload on, if that has changed.
     next: Mutex<Option<Loading>>,
-    /// The number of the site in the configuration file at the start, from 0.
+    /// The number of the site among all that the configuration file had since the start.
     number: usize,
-    /// Whether the site has asked for passwords at the start.
-    had_realms: bool,
-    /// The name for the operator, also in counts and logs. It is that of the folder at the start, and more
-    /// if another part has the same folder.
+    /// The name for the operator, also in counts and logs. It is that of the first folder, and more if another
+    /// part has the same folder.
     name: &'static str,
-    /// The hosts, or none for all hosts that no other part has.
-    hosts: Mutex<Vec<HostName>>,
-    /// The hosts from the next reload on, if they have changed.
-    next_hosts: Mutex<Option<Vec<HostName>>>,
+    /// The index of its log among those of the program, if it has one.
+    log: Option<usize>,
     site: Mutex<Arc<Site>>,
     /// What improves the site, if the folder can be loaded again.
     improving: Option<Improving>,
@@ -45,11 +41,6 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets a text live as long as the process, as its parts do. There are few of them.
-fn leaked(text: String) -> &'static str {
-    text.leak()
-}
-
 /// What improves a site while it is served.
 #[derive(Debug)]
 struct Improving {
@@ -57,6 +48,17 @@ struct Improving {
     background: Option<Background>,
     /// Reads the files on the disk for their tags.
     tagging: Tagging,
+}
+
+impl Improving {
+    /// Prepares improving a site that is loaded in this way.
+    fn of(loading: &Loading) -> Self {
+        let coder = loading.settings.coder.clone();
+        Self {
+            background: coder.map(Background::new),
+            tagging: Tagging::default(),
+        }
+    }
 }
 
 impl Part {
@@ -72,24 +74,39 @@ impl Part {
             loading: Mutex::new(loading),
             next: Mutex::default(),
             number: 0,
-            had_realms: !site.settings().realms.is_empty(),
-            name: leaked(folder.display().to_string()),
-            hosts: Mutex::default(),
-            next_hosts: Mutex::default(),
+            // There are few names, and they live as long as the process.
+            name: folder.display().to_string().leak(),
+            log: None,
             site: Mutex::new(site),
             improving: None,
+        }
+    }
+
+    /// Returns a part whose folder is to be loaded in this way. Until then its site is empty.
+    pub(crate) fn to_be_loaded(
+        number: usize,
+        name: &'static str,
+        log: Option<usize>,
+        loading: &Loading,
+    ) -> Self {
+        let site = Builder::with_settings(UNIX_EPOCH, &loading.settings).into_site();
+        Self {
+            loading: Mutex::new(loading.clone()),
+            next: Mutex::default(),
+            number,
+            name,
+            log,
+            site: Mutex::new(Arc::new(site)),
+            improving: Some(Improving::of(loading)),
         }
     }
 
     pub(crate) fn allow_reloads(&mut self, limits: Limits, strict: bool) {
         let mut loading = self.loading();
         (loading.limits, loading.strict) = (limits, strict);
-        let coder = loading.settings.coder.clone();
+        let improving = Improving::of(&loading);
         drop(loading);
-        self.improving = Some(Improving {
-            background: coder.map(Background::new),
-            tagging: Tagging::default(),
-        });
+        self.improving = Some(improving);
     }
 
     /// Notes the number of the site in the configuration file, and the memory that the operator gives to it.
@@ -98,14 +115,18 @@ impl Part {
         self.loading().memory = memory;
     }
 
-    /// The number of the site in the configuration file at the start, from 0.
+    /// The number of the site among all that the configuration file had since the start.
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 
-    /// Whether the site has asked for passwords at the start.
-    pub(crate) fn had_realms(&self) -> bool {
-        self.had_realms
+    pub(crate) fn set_log(&mut self, log: Option<usize>) {
+        self.log = log;
+    }
+
+    /// The index of its log among those of the program, if it has one.
+    pub(crate) fn log(&self) -> Option<usize> {
+        self.log
     }
 
     /// How the folder was loaded last.
@@ -113,17 +134,14 @@ impl Part {
         locked(&self.loading)
     }
 
-    /// Loads the folder in this way from the next time on, until that has succeeded. Then serves the site for
-    /// these hosts.
-    pub(crate) fn set_next(&self, next: Loading, hosts: Vec<HostName>) {
+    /// Loads the folder in this way from the next time on, until that has succeeded.
+    pub(crate) fn set_next(&self, next: Loading) {
         *self.next() = Some(next);
-        *locked(&self.next_hosts) = Some(hosts);
     }
 
     /// Forgets what [`set_next`](Self::set_next) was told.
     pub(crate) fn forget_next(&self) {
         *self.next() = None;
-        *locked(&self.next_hosts) = None;
     }
 
     /// Whether the site was not loaded yet as [`set_next`](Self::set_next) was told.
@@ -143,25 +161,6 @@ impl Part {
         std::iter::once(now).chain(next).collect()
     }
 
-    pub(crate) fn set_hosts(&self, hosts: &[HostName]) {
-        *locked(&self.hosts) = hosts.to_vec();
-    }
-
-    pub(crate) fn hosts(&self) -> Vec<HostName> {
-        locked(&self.hosts).clone()
-    }
-
-    /// Serves the site for its next hosts from now on. Returns true if they differ from those before.
-    pub(crate) fn change_hosts(&self) -> bool {
-        let Some(next) = locked(&self.next_hosts).take() else {
-            return false;
-        };
-        let mut hosts = locked(&self.hosts);
-        let differ = *hosts != next;
-        *hosts = next;
-        differ
-    }
-
     /// The newest site.
     pub(crate) fn site(&self) -> Arc<Site> {
         Arc::clone(&locked(&self.site))
@@ -173,7 +172,7 @@ impl Part {
 
     pub(crate) fn set_name(&mut self, name: String) {
         if name != self.name {
-            self.name = leaked(name);
+            self.name = name.leak();
         }
     }
 
@@ -226,19 +225,13 @@ impl Part {
         improving.map_or(Done::Nothing, |one| one.tagging.step(&self.site()))
     }
 
-    /// Describes the files for the operator.
-    pub(crate) fn describe(&self) -> String {
+    /// Describes the files for the operator. `hosts` follow the folder.
+    pub(crate) fn describe(&self, hosts: &str) -> String {
         let site = self.site();
         let totals = site.totals();
         let hidden = match totals.hidden {
             0 => String::new(),
             n => format!(" (hidden entries left out: {})", report::count(n)),
-        };
-        let hosts = self.hosts();
-        let hosts: Vec<_> = hosts.iter().map(HostName::to_string).collect();
-        let hosts = match &*hosts {
-            [] => String::new(),
-            hosts => format!(", for {}", hosts.join(", ")),
         };
         format!(
             "{}, {}, from {}{hosts}{hidden}",
@@ -289,12 +282,6 @@ impl Part {
         let realms = site.settings().realms.iter();
         let files = realms.map(|realm| realm.file.clone());
         files.chain(site.settings().tag_key.clone()).collect()
-    }
-
-    /// Returns the folder with compressed forms, if there is one.
-    pub(crate) fn stored_path(&self) -> Option<PathBuf> {
-        let coder = self.site().settings().coder.clone();
-        coder?.folder().cloned()
     }
 
     /// Returns the files that were loaded.

@@ -22,6 +22,7 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
+use self::site_tallies::tally_sites;
 use self::tallies::{tally_disk, tally_logins};
 use crate::access_log::{AccessLogArgs, AccessLogs};
 use crate::app::{App, SiteOnly};
@@ -32,11 +33,13 @@ use crate::limits::Limits;
 use crate::login::{Checks, Logins};
 use crate::memory_budget::MemoryBudget;
 use crate::part::{Part, locked};
+use crate::parts::{Parts, Redirecting, Served, members};
 use crate::prepared::Replies;
 use crate::redirect_host::RedirectHost;
 use crate::sending::{self, Sending};
 use crate::server::{Http, PacketTotals, packets};
-use crate::site::{HostedSite, NextSite, Site};
+use crate::site::{NextSite, Site};
+use crate::site_options::PortOptions;
 use crate::status::Status;
 use crate::turnover::{Share, hand_over};
 use crate::verdict::Sees;
@@ -66,9 +69,8 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     make: F,
     types: PhantomData<fn() -> (A, C)>,
     /// The folders, each with its site. They are served for different hosts, or there is only one.
-    parts: Vec<Part>,
-    /// The hosts whose requests are sent elsewhere.
-    redirecting: Vec<Redirecting>,
+    parts: Parts,
+    at_start: AtStart,
     site: Arc<NewestSite>,
     handover: Handover<Share>,
     /// Old replies that connections still sent when a folder was loaded last. They are freed on the
@@ -89,13 +91,15 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     answer_timeout: Duration,
 }
 
-/// A host whose requests are sent elsewhere.
-#[derive(Debug)]
-struct Redirecting {
-    host: RedirectHost,
-    site: HostedSite,
-    /// The index of the part with the option for it.
-    part: usize,
+/// What stays as it was at the start.
+#[derive(Debug, Default)]
+struct AtStart {
+    /// What all sites have in common, if a configuration file may add some.
+    port: Option<PortOptions>,
+    /// Whether a site has asked for names and passwords.
+    has_realms: bool,
+    /// The folders with compressed forms.
+    stores: Vec<PathBuf>,
 }
 
 impl Sandstorm {
@@ -120,8 +124,12 @@ where
         Self {
             make,
             types: PhantomData,
-            parts: vec![Part::new(Arc::clone(&site), folder)],
-            redirecting: Vec::new(),
+            at_start: AtStart {
+                port: None,
+                has_realms: !site.settings().realms.is_empty(),
+                stores: store_of(&site).into_iter().collect(),
+            },
+            parts: Parts::new(Part::new(Arc::clone(&site), folder)),
             site: Arc::new(NewestSite(Mutex::new(site))),
             handover: Handover::default(),
             leaving: Mutex::default(),
@@ -143,7 +151,7 @@ where
             make: self.make,
             types: PhantomData,
             parts: self.parts,
-            redirecting: self.redirecting,
+            at_start: self.at_start,
             site: self.site,
             handover: self.handover,
             leaving: self.leaving,
@@ -179,25 +187,29 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     /// that cannot be served keeps the old site.
     #[must_use]
     pub fn with_reloads(mut self, limits: Limits, strict: bool) -> Self {
-        for part in &mut self.parts {
-            part.allow_reloads(limits, strict);
-        }
+        self.parts
+            .change_each(|_, part| part.allow_reloads(limits, strict));
         self
     }
 
     /// Notes where the options of the site come from.
     #[must_use]
-    pub(crate) fn with_source(mut self, number: usize, memory: Option<u64>) -> Self {
-        self.parts[0].set_source(number, memory);
+    pub(crate) fn with_source(
+        mut self,
+        number: usize,
+        memory: Option<u64>,
+        port: PortOptions,
+    ) -> Self {
+        self.parts
+            .change_each(|_, part| part.set_source(number, memory));
+        self.at_start.port = Some(port);
         self
     }
 
     /// Serves the site only for these hosts. Requests for other hosts get status 421.
     #[must_use]
     pub fn with_hosts(mut self, hosts: &[HostName]) -> Self {
-        for part in &self.parts {
-            part.set_hosts(hosts);
-        }
+        self.parts.change(|one| one.hosts = hosts.to_vec());
         self.set_site();
         self
     }
@@ -206,13 +218,9 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     #[must_use]
     pub(crate) fn with_redirect_hosts(mut self, hosts: &[RedirectHost]) -> Self {
         if !hosts.is_empty() {
-            let site = self.parts[0].site();
-            let redirecting = hosts.iter().map(|host| Redirecting {
-                host: host.clone(),
-                site: host.site(site.settings()),
-                part: 0,
+            self.parts.change(|one| {
+                one.redirecting = Redirecting::all(hosts, one.part.site().settings());
             });
-            self.redirecting.extend(redirecting);
             self.set_site();
         }
         self
@@ -223,13 +231,9 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     /// `other` is ignored.
     #[must_use]
     pub fn with_site(mut self, other: Self) -> Self {
-        let before = self.parts.len();
-        self.parts.extend(other.parts);
-        let redirecting = other.redirecting.into_iter().map(|one| Redirecting {
-            part: before + one.part,
-            ..one
-        });
-        self.redirecting.extend(redirecting);
+        self.parts.extend(&other.parts);
+        self.at_start.has_realms |= other.at_start.has_realms;
+        self.at_start.stores.extend(other.at_start.stores);
         self.set_site();
         self
     }
@@ -238,15 +242,13 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     /// otherwise.
     #[must_use]
     pub(crate) fn with_name(mut self, name: String) -> Self {
-        self.parts[0].set_name(name);
+        self.parts
+            .change_each(|_, part| part.set_name(name.clone()));
         self
     }
 
     fn set_site(&mut self) {
-        self.site = Arc::new(NewestSite(Mutex::new(together(
-            &self.parts,
-            &self.redirecting,
-        ))));
+        self.site = Arc::new(NewestSite(Mutex::new(together(&self.parts))));
     }
 }
 
@@ -286,50 +288,54 @@ impl<A, F, C> Sandstorm<A, F, C> {
     /// Opens the logs that get a line for each answered request. `args` are those of each folder. A
     /// request for no site is in the log of the site for all other hosts, or else in that of the first.
     pub(crate) fn with_access_logs(
-        self,
+        mut self,
         program: &str,
         args: &[&AccessLogArgs],
     ) -> io::Result<Self> {
-        let log_of = |part: usize| (self.parts[part].name(), args[part]);
-        let access_logs = if self.site().by_host().is_some() {
-            let mut parts = self.parts.iter();
-            let default = parts.position(|part| part.hosts().is_empty());
-            let redirecting = self.redirecting.iter().map(|one| one.part);
-            let owners = (0..self.parts.len()).chain(redirecting);
-            let logs: Vec<_> = owners.map(log_of).collect();
-            AccessLogs::of_hosts(program, &logs, default.unwrap_or(0))?
+        let parts = self.parts.now();
+        self.access_logs = if self.site().by_host().is_some() {
+            let default = parts.iter().position(|one| one.hosts.is_empty());
+            let of_none = args[default.unwrap_or(0)];
+            AccessLogs::of_hosts(program, args, of_none, self.parts.shared_known())?
         } else {
-            let (name, args) = log_of(0);
-            AccessLogs::of_one(program, name, args)?
+            AccessLogs::of_one(program, parts[0].part.name(), args[0])?
         };
-        Ok(Self {
-            access_logs,
-            ..self
-        })
+        drop(parts);
+        let logs = &self.access_logs;
+        self.parts
+            .change_each(|index, part| part.set_log(logs.of(args[index]).flatten()));
+        *locked(&self.site.0) = together(&self.parts);
+        Ok(self)
     }
 
     /// The names of all folders.
     pub(crate) fn name(&self) -> String {
-        let names: Vec<_> = self.parts.iter().map(Part::name).collect();
+        let parts = self.parts.now();
+        let names: Vec<_> = parts.iter().map(|one| one.part.name()).collect();
         names.join(" + ")
     }
 
-    /// Hands the next site of the part with this number to the workers, and waits until all have it.
-    /// Returns what takes over from what was served before.
-    fn change_part(&self, index: usize, next: NextSite) -> Arc<NextSite> {
-        let old = self.site();
-        self.parts[index].set_site(&next.site);
-        let next = if old.by_host().is_some() {
-            let members = members(&self.parts, &self.redirecting);
-            old.next_by_hosts(&members, Some((index, &next)))
-        } else {
-            next
-        };
-        self.change_site(&old, next)
+    /// Hands the next site of a part to the workers, and waits until all have it. Returns false if the part is
+    /// not served yet.
+    fn change_part(&self, part: &Arc<Part>, next: NextSite) -> bool {
+        let (old, before) = (self.site(), part.site());
+        part.set_site(&next.site);
+        let parts = self.parts.now();
+        let is_served = parts.iter().any(|one| one.is(part));
+        if is_served {
+            let next = if old.by_host().is_some() {
+                let members = members(&parts);
+                old.next_by_hosts((&members, &self.parts.known()), Some((&before, &next)))
+            } else {
+                next
+            };
+            self.change_site(&old, next);
+        }
+        is_served
     }
 
     /// Hands a site that takes over from `old` to the workers, and waits until all have it.
-    fn change_site(&self, old: &Site, next: NextSite) -> Arc<NextSite> {
+    fn change_site(&self, old: &Site, next: NextSite) {
         let next = Arc::new(next);
         let change = || *locked(&self.site.0) = Arc::clone(&next.site);
         hand_over(&self.handover, &next, change);
@@ -341,13 +347,12 @@ impl<A, F, C> Sandstorm<A, F, C> {
         // must be the only one in the list.
         leaving.sort_unstable_by_key(|bytes| bytes.as_ptr().addr());
         leaving.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        drop(leaving);
-        next
     }
 
     /// The memory of the site, if not all files have to be in memory.
     fn memory_budget(&self) -> Option<MemoryBudget> {
-        let budgets = self.parts.iter().map(|part| part.site().settings().memory);
+        let parts = self.parts.now();
+        let budgets = parts.iter().map(|one| one.part.site().settings().memory);
         let bytes = budgets.map(|one| Some(one?.bytes())).sum::<Option<u64>>()?;
         Some(MemoryBudget::new(bytes))
     }
@@ -361,32 +366,22 @@ impl<A, F, C> Sandstorm<A, F, C> {
         Chunks::new(&self.reads, capacity as usize, &context.bell)
     }
 
-    /// Whether a site has asked for names and passwords at the start.
-    fn has_realms(&self) -> bool {
-        self.parts.iter().any(Part::had_realms)
-    }
-
     fn packets(&self, context: &WorkerContext) -> PacketTotals {
         packets(&self.site(), &addresses(context), context.mtu)
     }
 }
 
 /// Returns the site of a single part without hosts, or a site that leads to the part for each host.
-fn together(parts: &[Part], redirecting: &[Redirecting]) -> Arc<Site> {
-    match parts {
-        [part] if part.hosts().is_empty() && redirecting.is_empty() => part.site(),
-        parts => Arc::new(Site::by_hosts(&members(parts, redirecting))),
+fn together(parts: &Parts) -> Arc<Site> {
+    match &*parts.now() {
+        [one] if one.hosts.is_empty() && one.redirecting.is_empty() => one.part.site(),
+        all => Arc::new(Site::by_members(&members(all), &parts.known())),
     }
 }
 
-/// Returns the sites for different hosts. Those with a folder come first.
-fn members(parts: &[Part], redirecting: &[Redirecting]) -> Vec<HostedSite> {
-    let member = |part: &Part| HostedSite {
-        hosts: part.hosts(),
-        site: part.site(),
-    };
-    let redirecting = redirecting.iter().map(|one| one.site.clone());
-    parts.iter().map(member).chain(redirecting).collect()
+/// Returns the folder with the compressed forms of a site, if there is one.
+fn store_of(site: &Site) -> Option<PathBuf> {
+    site.settings().coder.as_ref()?.folder().cloned()
 }
 
 /// The addresses on which the server answers.
@@ -454,7 +449,7 @@ where
         let server = server
             .with_chunks(self.chunks(context))
             .with_shared_reports(context.index == 0);
-        let server = if self.has_realms() {
+        let server = if self.at_start.has_realms {
             server.with_logins(Logins::new(&self.checks, &context.bell))
         } else {
             server
@@ -481,7 +476,9 @@ where
     }
 
     fn read_paths(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<_> = self.parts.iter().flat_map(Part::read_paths).collect();
+        let parts = self.parts.now();
+        let paths = parts.iter().flat_map(|one| one.part.read_paths());
+        let mut paths: Vec<_> = paths.collect();
         paths.sort();
         // A folder contains those below it.
         paths.dedup_by(|path, above| path.starts_with(above));
@@ -489,20 +486,23 @@ where
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let mut files: Vec<_> = self.parts.iter().flat_map(Part::files).collect();
+        let parts = self.parts.now();
+        let files = parts.iter().flat_map(|one| one.part.files());
+        let mut files: Vec<_> = files.collect();
         files.sort();
         files
     }
 
     fn watched(&self) -> Vec<Watched> {
-        self.parts.iter().flat_map(Part::watched).collect()
+        let parts = self.parts.all().into_iter();
+        parts.flat_map(|one| one.part.watched()).collect()
     }
 
     fn readers(&self) -> Vec<&dyn Readers> {
         let has_files = self.site().totals().disk_files > 0;
         self.reads.expect_files(has_files);
         let reads = (has_files || self.can_reload()).then_some(&*self.reads as _);
-        let checks = self.has_realms().then_some(&*self.checks as _);
+        let checks = self.at_start.has_realms.then_some(&*self.checks as _);
         reads.into_iter().chain(checks).collect()
     }
 
@@ -511,12 +511,12 @@ where
     }
 
     fn can_reload(&self) -> bool {
-        self.parts.iter().any(Part::can_reload)
+        self.parts.now().iter().any(|one| one.part.can_reload())
     }
 
     /// A site has the name of its folder.
     fn has_content(&self, name: &str) -> bool {
-        self.parts.iter().any(|part| part.is_named(name))
+        self.parts.now().iter().any(|one| one.part.is_named(name))
     }
 
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
@@ -533,12 +533,12 @@ where
 
     fn prepare_more(&self, say: &mut dyn FnMut(&'static str, String)) -> bool {
         let mut has_more = false;
-        for (index, part) in self.parts.iter().enumerate() {
+        for Served { part, .. } in &*self.parts.now() {
             let done = part.compress();
             has_more |= !matches!(done, Done::Nothing);
             if let Done::Site(next) = done {
                 let (coded, left) = (next.site.totals().coded, next.site.uncoded().len() as u64);
-                self.change_part(index, *next);
+                self.change_part(part, *next);
                 let coded = report::counted(coded, "response");
                 let left = match left {
                     0 => String::new(),
@@ -549,20 +549,21 @@ where
             let tagged = part.tag();
             has_more |= !matches!(tagged, Done::Nothing);
             if let Done::Site(next) = tagged {
-                self.change_part(index, *next);
+                self.change_part(part, *next);
             }
         }
         has_more
     }
 
     fn stored_paths(&self) -> Vec<PathBuf> {
-        self.parts.iter().filter_map(Part::stored_path).collect()
+        self.at_start.stores.clone()
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {
         let site = self.site();
         let totals = site.totals();
-        let files = self.parts.iter().map(|part| ("files", part.describe()));
+        let parts = self.parts.now();
+        let files = parts.iter().map(|one| ("files", one.describe()));
         let responses = format!(
             "{}, {} of memory, shared by all workers",
             report::count(totals.replies),
@@ -589,9 +590,9 @@ where
             ("mode", mode),
             ("congestion", C::NAME.to_owned()),
         ];
-        let redirects = self.redirecting.iter();
+        let redirects = parts.iter().flat_map(|one| &one.redirecting);
         let redirects = redirects.map(|one| ("redirects", one.host.describe()));
-        let logins = self.parts.iter().flat_map(Part::logins);
+        let logins = parts.iter().flat_map(|one| one.part.logins());
         let logins = logins.map(|login| ("passwords", login));
         files
             .chain(redirects)
@@ -603,8 +604,8 @@ where
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
         let path = self.site().some_path();
-        let hosts = self.parts[0].hosts();
-        let host = hosts.first().map_or_else(String::new, |host| {
+        let parts = self.parts.now();
+        let host = parts[0].hosts.first().map_or_else(String::new, |host| {
             format!("-H 'Host: {}' ", host.example())
         });
         at.authority(HTTP_PORT)
@@ -625,8 +626,9 @@ where
     fn tally<P: Port>(&self, http: &Http<A, C>, tally: &mut Tally) {
         let stack = http.stack();
         let (tcp, web) = (stack.counters(), stack.app().counters());
-        if self.parts.len() > 1 {
-            self.tally_parts(tally, web, stack.app().hosted_counters());
+        let known = stack.app().site().known();
+        if known.len() > 1 {
+            tally_sites(tally, web, (&known, stack.app().hosted_counters()));
         } else {
             tally.event("requests", web.requests);
             for status in Status::ALL {

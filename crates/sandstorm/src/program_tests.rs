@@ -203,7 +203,8 @@ fn each_site_of_a_port_has_its_counts() {
     assert!(world.run(|_| false));
     let web = world.server.transports.stack().app();
     let mut tally = Tally::default();
-    program.tally_parts(&mut tally, web.counters(), web.hosted_counters());
+    let hosted = web.hosted_counters();
+    tally_sites(&mut tally, web.counters(), (&site.known(), hosted));
     let counts: Vec<_> = tally.events().iter().map(ToString::to_string).collect();
     let expected = [
         "site 0: requests 1",
@@ -277,7 +278,7 @@ fn each_site_reports_its_memory_and_its_files() {
         program.tally_memory(&mut tally, &program.site());
         tally.events().iter().map(ToString::to_string).collect()
     };
-    let of = |program: &Sandstorm| program.parts[0].site().totals().memory();
+    let of = |program: &Sandstorm| program.parts.now()[0].part.site().totals().memory();
     let used = of(&program);
     let expected = |site: &str, used: u64, packets: u64| {
         [

@@ -8,7 +8,7 @@ use crate::host::is_host;
 use crate::hosts::{HostName, NotAHost};
 use crate::rules::{Redirect, RuleError};
 use crate::settings::Settings;
-use crate::site::{Builder, HostedSite};
+use crate::site::{Builder, Site};
 
 /// A host, and the site to which its requests are redirected with their path and query.
 #[derive(Clone, Debug)]
@@ -60,16 +60,13 @@ impl RedirectHost {
     }
 
     /// Makes the site for this host. Its responses have the fields of all responses of `settings`.
-    pub(crate) fn site(&self, settings: &Settings) -> HostedSite {
+    pub(crate) fn site(&self, settings: &Settings) -> Arc<Site> {
         let settings = Settings {
             fields: settings.fields.clone(),
             redirects: vec![self.rule.clone()],
             ..Settings::default()
         };
-        HostedSite {
-            hosts: vec![self.host.clone()],
-            site: Arc::new(Builder::with_settings(UNIX_EPOCH, &settings).build()),
-        }
+        Arc::new(Builder::with_settings(UNIX_EPOCH, &settings).build())
     }
 
     /// The value of the option.
@@ -108,7 +105,7 @@ mod tests {
     #[test]
     fn path_and_query_stay_and_no_path_leads_to_another_host() {
         let one: RedirectHost = "www.a.test=https://a.test".parse().unwrap();
-        let site = one.site(&Settings::default()).site;
+        let site = one.site(&Settings::default());
         for (target, to) in [
             ("/", "/"),
             ("/a%2Fb/c?d=%2F", "/a%2Fb/c?d=%2F"),

@@ -1,6 +1,6 @@
 //! The options that say how a folder becomes a site.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -150,6 +150,22 @@ impl RuleArgs {
         }
         settings.coder = coder.map(Arc::new);
         Ok(settings)
+    }
+
+    /// Whether a part of the site needs a name and a password.
+    pub(crate) fn has_realms(&self) -> bool {
+        !self.basic_auth.is_empty()
+    }
+
+    /// The folder in which compressed forms are kept, if they are.
+    pub(crate) fn store(&self) -> Option<&Path> {
+        let store = self.compress_cache.as_deref();
+        store.filter(|_| self.compress != Compress::Off)
+    }
+
+    /// Which symbolic links are followed.
+    pub(crate) fn follow_links(&self) -> FollowLinks {
+        self.follow_links
     }
 
     /// Returns the value of the option that an error is about, if it is one with the path of a file.

@@ -156,7 +156,7 @@ impl SiteArgs {
         control::serve_rereading(&self.network, load, rereading, |sites, reread| {
             let new = reread.sites().filter_map(&of).enumerate();
             let new: Vec<_> = new.map(|(number, site)| site.source(number)).collect();
-            Ok(check_next_sites(sites, &new, reread.numbers_before())?.take())
+            Ok(check_next_sites(sites, &new, reread.numbers())?.take())
         })
     }
 

@@ -25,7 +25,6 @@ use crate::coding::Coding;
 use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::head::HEAD_LIMIT;
-use crate::hosts::Hosts;
 use crate::login::Realm;
 use crate::percent::{self, BadEncoding, ENCODED_SLASH, PATH};
 use crate::reply::Reply;
@@ -35,8 +34,8 @@ use crate::status::Status;
 use crate::tag_key::TagKey;
 pub use builder::Builder;
 pub(crate) use builder::INDEX;
-pub(crate) use by_host::HostedId;
 pub use by_host::HostedSite;
+pub(crate) use by_host::{ByHost, HostedId, Member};
 pub(crate) use media_type::MediaTypes;
 pub use page::ReplyId;
 pub(crate) use page::{FilePage, Page, Variants};
@@ -166,14 +165,6 @@ impl Fingerprint {
         let hash = xxh3_64(words.as_flattened());
         Self(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }
-}
-
-/// Sites for different hosts.
-#[derive(Clone, Debug)]
-pub(crate) struct ByHost {
-    hosts: Hosts,
-    /// Each site, with the number of replies before its own.
-    sites: Vec<(Arc<Site>, u32)>,
 }
 
 /// Marks a reply of a [`NextSite`] that the previous site does not have.

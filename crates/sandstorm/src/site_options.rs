@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use control::args::host_address;
@@ -66,6 +67,9 @@ pub const SAME_SITE: [&[&str]; 3] = [
     &["port", "web_addresses", "root"],
     &["port", "web_addresses", "hosts"],
 ];
+
+/// The values that hold for a site without an option, if the command line does not define them.
+pub const SITE_DEFAULTS: [(&str, &str); 1] = [("port", "80")];
 
 /// The options for loading a folder and sending its files, for use with `#[command(flatten)]`.
 #[derive(Args, Clone, Debug)]
@@ -134,6 +138,16 @@ enum ModeArg {
     MemCopy,
 }
 
+/// What the sites of a port must have in common, because the server decides about a connection before it knows the
+/// host.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PortOptions {
+    port: u16,
+    addresses: Vec<IpAddr>,
+    mode: ModeArg,
+    connections: ConnectionArgs,
+}
+
 /// The options of a site.
 #[derive(Clone, Copy, Debug)]
 pub struct SiteSource<'o> {
@@ -193,7 +207,50 @@ impl SiteSource<'_> {
         let source = (self.folder, memory);
         let sandstorm = options.load_with(source, self.connections, &[], coder, make)?;
         let sandstorm = sandstorm.with_reloads(options.limits(memory), options.strict);
-        Ok(sandstorm.with_source(self.number, options.memory))
+        let port = self.port_options();
+        Ok(sandstorm.with_source(self.number, options.memory, port))
+    }
+
+    /// What the sites of a port must have in common.
+    pub(crate) fn port_options(&self) -> PortOptions {
+        PortOptions {
+            port: self.port(),
+            addresses: self.addresses(),
+            mode: self.options.mode,
+            connections: self.connections.clone(),
+        }
+    }
+
+    /// The port on which the site is served.
+    pub(crate) fn port(&self) -> u16 {
+        self.port.unwrap_or(SiteOnly::PORT)
+    }
+
+    /// Returns how the folder of a new site is loaded with these options.
+    ///
+    /// # Errors
+    /// If the options are wrong, or name what this thread may not read.
+    pub(crate) fn first(&self, sites: usize) -> Result<Loading, StartError> {
+        let Self {
+            folder, options, ..
+        } = *self;
+        let memory = options.memory(sites);
+        let coder = options.rules.coder(memory.kept());
+        let coder = coder.map_err(|error| self.at_place(error))?;
+        let settings = Settings {
+            memory: Some(memory),
+            coder: coder.map(Arc::new),
+            follow_links: options.rules.follow_links(),
+            ..Settings::default()
+        };
+        let before = Loading {
+            folder: folder.to_owned(),
+            limits: options.limits(memory),
+            strict: options.strict,
+            memory: options.memory,
+            settings,
+        };
+        self.next(&before, sites)
     }
 
     /// Returns how the folder is loaded with these options, after it was loaded like `before`. What needs
@@ -274,6 +331,16 @@ impl SiteSource<'_> {
     /// The options of the site's access log.
     pub(crate) fn log(&self) -> &AccessLogArgs {
         self.options.log()
+    }
+
+    /// Whether a part of the site needs a name and a password.
+    pub(crate) fn has_realms(&self) -> bool {
+        self.options.rules.has_realms()
+    }
+
+    /// The folder in which compressed forms are kept, if they are.
+    pub(crate) fn store(&self) -> Option<&Path> {
+        self.options.rules.store()
     }
 
     /// The name of the site, and the line of the configuration file that has it.

@@ -1,7 +1,9 @@
 //! Programs that serve several sites without an application.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
+use control::config::TakenOver;
 use control::report::Lines;
 use control::{Many, Named as _, Program as _, StartError};
 use tcpip::{CongestionControl, Cubic};
@@ -110,15 +112,40 @@ pub fn load_sites<'o, C: CongestionControl>(
         .map_err(NotLoaded::into_start_error)
 }
 
-/// Checks other options for the sites of a running server. `before` has the number that each site had at the
-/// start, or `None` if the server cannot take it over.
+/// A configuration file that was read again.
+pub(crate) struct Reading<'s> {
+    /// All sites, each with its number.
+    pub(crate) sources: &'s [(usize, SiteSource<'s>)],
+    /// The folders in which the server may write.
+    pub(crate) stores: Vec<PathBuf>,
+    /// The names of the sites that are served, or are to be served.
+    names: HashSet<String>,
+    /// The names of all sites that were served since the start.
+    known: HashSet<String>,
+    /// What was checked so far.
+    pub(crate) taken: TakenOver,
+}
+
+impl Reading<'_> {
+    /// Returns the name of a new site. A program may use a name of `own` again, which are those of sites that it
+    /// has served.
+    pub(crate) fn new_name(&mut self, source: &SiteSource<'_>, own: &[String]) -> String {
+        let is_known = |name: &str| self.known.contains(name) && !own.iter().any(|one| one == name);
+        let name = name(source, |name| self.names.contains(name) || is_known(name));
+        self.names.insert(name.clone());
+        name
+    }
+}
+
+/// Checks other sites, and other options for the sites of a running server. `numbers` has the number of each
+/// site.
 ///
 /// # Errors
 /// If an option is wrong or needs another start.
 pub fn check_next_sites<'p, C: CongestionControl>(
     sites: &'p Sites<C>,
     sources: &[SiteSource<'_>],
-    before: &[Option<usize>],
+    numbers: &[usize],
 ) -> Result<NextSites<'p>, StartError> {
     let alone = sources.iter().flat_map(SiteSource::contradictions);
     let pairs = sources.iter().enumerate().flat_map(|(number, source)| {
@@ -134,15 +161,36 @@ pub fn check_next_sites<'p, C: CongestionControl>(
     if !wrong.is_empty() {
         return Err(wrong.join("; ").into());
     }
-    let known = sources.iter().zip(before);
-    let known: Vec<_> = known
-        .filter_map(|(source, before)| Some(((*before)?, *source)))
+    let numbered: Vec<_> = numbers
+        .iter()
+        .copied()
+        .zip(sources.iter().copied())
         .collect();
-    let mut next = NextSites::default();
-    for program in sites.programs() {
-        next.extend(program.check_next(&known)?);
-    }
-    Ok(next)
+    let stores = sites.stored_paths();
+    let is_served = |(number, source): &&(usize, SiteSource<'_>)| {
+        let mut programs = sites.programs();
+        programs.any(|one| one.has_number(*number) || one.may_add(source, &stores))
+    };
+    let waiting = numbered.iter().filter(|one| !is_served(one));
+    let taken = TakenOver {
+        waiting: waiting.map(|(number, _)| *number).collect(),
+        ..TakenOver::default()
+    };
+    let names = sites.programs().flat_map(Program::<C>::names);
+    let known = sites.programs().flat_map(Program::<C>::known_names);
+    let mut reading = Reading {
+        sources: &numbered,
+        stores,
+        names: names.collect(),
+        known: known.collect(),
+        taken,
+    };
+    let programs = sites.programs().map(|one| one.check_next(&mut reading));
+    let programs = programs.collect::<Result<_, _>>()?;
+    Ok(NextSites {
+        programs,
+        taken: reading.taken,
+    })
 }
 
 /// Returns the program that serves these sites. There must be one. `finish` finishes those of each port.
@@ -151,9 +199,11 @@ fn together<'o, C: CongestionControl>(
     finish: impl Fn(Group<'o, C>) -> Result<Program<C>, NotLoaded>,
 ) -> Result<Sites<C>, NotLoaded> {
     let mut groups: Vec<Group<'o, C>> = Vec::new();
-    let mut names = HashSet::new();
+    let mut names = HashSet::<String>::new();
     for (source, program) in loaded {
-        let program = program.with_name(name(&source, &mut names));
+        let name = name(&source, |name| names.contains(name));
+        names.insert(name.clone());
+        let program = program.with_name(name);
         let program = if source.hosts().is_empty() {
             program
         } else {
@@ -178,16 +228,16 @@ fn together<'o, C: CongestionControl>(
         let name = program.name();
         sites = Some(match sites {
             None => Many::new(name, program, source.addresses()),
-            Some(sites) => sites.with(name, program, port(&source), source.addresses()),
+            Some(sites) => sites.with(name, program, source.port(), source.addresses()),
         });
     }
     sites.ok_or(NotLoaded::NoSite)
 }
 
-/// Returns the name of a site: its folder. If an earlier site has the same one, the name also has its
-/// port, or its first host too.
-fn name(source: &SiteSource<'_>, names: &mut HashSet<String>) -> String {
-    let (folder, port) = (source.name(), port(source));
+/// Returns the name of a site: its folder. If another site has this name, the name also has the port, or the
+/// first host too.
+fn name(source: &SiteSource<'_>, is_taken: impl Fn(&str) -> bool) -> String {
+    let (folder, port) = (source.name(), source.port());
     let host = source.hosts().first();
     let host = host.map_or_else(|| "other hosts".to_owned(), HostName::to_string);
     let candidates = [
@@ -196,10 +246,8 @@ fn name(source: &SiteSource<'_>, names: &mut HashSet<String>) -> String {
         format!("{folder}:{port} ({host})"),
     ];
     let [.., last] = &candidates;
-    let free = candidates.iter().find(|one| !names.contains(*one));
-    let name = free.unwrap_or(last).clone();
-    names.insert(name.clone());
-    name
+    let free = candidates.iter().find(|one| !is_taken(one));
+    free.unwrap_or(last).clone()
 }
 
 impl<'o, C: CongestionControl> Group<'o, C> {
@@ -214,7 +262,7 @@ impl<'o, C: CongestionControl> Group<'o, C> {
         let first = &self.sources[0];
         let mut all = self.sources.iter().chain([source]);
         let is_default = |one: &&SiteSource<'_>| one.hosts().is_empty();
-        port(first) == port(source)
+        first.port() == source.port()
             && first.addresses() == source.addresses()
             && all.by_ref().filter(is_default).count() <= 1
     }
@@ -235,7 +283,7 @@ impl<'o, C: CongestionControl> Group<'o, C> {
 /// not for certain hosts do not share a port: see [`Group::takes`].
 fn conflicts(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Vec<NotLoaded> {
     let have_hosts = !one.hosts().is_empty() || !other.hosts().is_empty();
-    if !have_hosts || port(one) != port(other) || one.addresses() != other.addresses() {
+    if !have_hosts || one.port() != other.port() || one.addresses() != other.addresses() {
         return Vec::new();
     }
     let sites = || [one.with_place(), other.with_place()];
@@ -257,12 +305,8 @@ fn same_port(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Option<NotLoaded> 
     let overlap = is_for_all || of_one.iter().any(|address| of_other.contains(address));
     let have_hosts = !one.hosts().is_empty() || !other.hosts().is_empty();
     let is_told_apart = have_hosts && of_one == of_other;
-    (port(one) == port(other) && overlap && !is_told_apart).then(|| NotLoaded::SamePort {
-        port: port(one),
+    (one.port() == other.port() && overlap && !is_told_apart).then(|| NotLoaded::SamePort {
+        port: one.port(),
         sites: [one.with_place(), other.with_place()],
     })
-}
-
-fn port(source: &SiteSource<'_>) -> u16 {
-    source.port.unwrap_or(SiteOnly::PORT)
 }

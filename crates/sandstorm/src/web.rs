@@ -70,7 +70,19 @@ impl<A> Web<A> {
             logins.clear();
         }
         self.core.site = site;
+        self.know_sites();
         std::mem::replace(&mut self.core.prepared, prepared)
+    }
+
+    /// Counts and logs for the sites that the newest site knows.
+    fn know_sites(&mut self) {
+        let known = self.core.site.known();
+        if self.core.hosted.len() < known.len() {
+            self.core.hosted.resize(known.len(), Counters::default());
+        }
+        if let Some(senders) = &mut self.core.access_log {
+            senders.set_known(known);
+        }
     }
 
     /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`].
@@ -113,6 +125,7 @@ impl<A: App> Web<A> {
 
     pub(crate) fn set_access_log(&mut self, senders: Option<AccessLogSenders>) {
         self.core.access_log = senders;
+        self.know_sites();
     }
 
     /// The worker's ends of the access logs, if there are any.
@@ -219,7 +232,8 @@ impl<A: App> Web<A> {
         &self.core.counters
     }
 
-    /// The part of [`counters`](Self::counters) that belongs to each of the sites for different hosts.
+    /// The part of [`counters`](Self::counters) that belongs to each of the sites for different hosts, by
+    /// their numbers from 1.
     pub(crate) fn hosted_counters(&self) -> &[Counters] {
         &self.core.hosted
     }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use control::config::{self, Applied, ConfigArgs, ConfigCommand, Parsed, Reread, Rereading};
+use control::config::{
+    self, Applied, ConfigArgs, ConfigCommand, Parsed, Reread, Rereading, TakenOver,
+};
 use control::report::Lines;
 use control::{
     Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program as _, ServeArgs, StartError,
@@ -15,8 +17,8 @@ use namestorm::{
     ZoneArgs, ZonesArgs,
 };
 use sandstorm::{
-    APPLIED, Congestion, SAME_SITE, SiteOptions, SiteSource, Sites, check_next_sites, check_sites,
-    load_sites, same_congestion,
+    APPLIED, Congestion, SAME_SITE, SITE_DEFAULTS, SiteOptions, SiteSource, Sites,
+    check_next_sites, check_sites, load_sites, same_congestion,
 };
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
@@ -150,13 +152,13 @@ type Servers<C> = Both<Storm, Sites<C>, Namestorm>;
 fn take_over<C: CongestionControl>(
     servers: &Servers<C>,
     reread: &Reread<'_, Cli>,
-) -> Result<Vec<String>, StartError> {
+) -> Result<TakenOver, StartError> {
     let (web, zones) = servers.programs();
     let sites: Vec<_> = reread.sites().filter_map(Cli::site).collect();
     same_congestion(sites.iter().map(|site| site.congestion))?;
     let sources = sites.iter().enumerate();
     let sources: Vec<_> = sources.map(|(number, site)| site.source(number)).collect();
-    let sites = check_next_sites(web, &sources, reread.numbers_before())?;
+    let sites = check_next_sites(web, &sources, reread.numbers())?;
     if let Some(dns) = reread.shared().site() {
         zones.check_next(&dns.zones, dns.dns_strict)?.take();
     }
@@ -176,6 +178,7 @@ impl Serve {
         let applied = Applied {
             options: &options,
             same_site: &SAME_SITE,
+            site_defaults: &SITE_DEFAULTS,
         };
         let rereading = Rereading::new(parsed, applied);
         let load = || self.load::<C>(more, dns);

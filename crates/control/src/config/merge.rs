@@ -23,8 +23,8 @@ pub struct Parsed<T> {
     pub more: Vec<Self>,
     /// The same without what the first `[[web]]` has for itself, such as its limits, if there is
     /// something.
-    shared: Option<(T, Origins)>,
-    pub(super) origins: Origins,
+    shared: Option<(T, Arc<Origins>)>,
+    pub(super) origins: Arc<Origins>,
     pub(super) line: Arc<Line>,
 }
 
@@ -36,7 +36,7 @@ impl<T> Parsed<T> {
     }
 
     /// Returns the origins of what [`shared`](Self::shared) returns.
-    pub(super) fn shared_origins(&self) -> &Origins {
+    pub(super) fn shared_origins(&self) -> &Arc<Origins> {
         let shared = self.shared.as_ref();
         shared.map_or(&self.origins, |(_, origins)| origins)
     }
@@ -112,7 +112,10 @@ fn parse_process<T: FromArgMatches>(
             std::process::exit(if is_check { 1 } else { 2 })
         }
     });
-    origin::remember(parsed.sites().map(|site| &site.origins), mistakes.is_some());
+    origin::remember(
+        parsed.sites().map(|site| &*site.origins),
+        mistakes.is_some(),
+    );
     // What is right in the file can be checked.
     mistakes.into_iter().for_each(say);
     parsed
@@ -208,7 +211,7 @@ impl Line {
             cli,
             more: Vec::new(),
             shared: None,
-            origins,
+            origins: Arc::new(origins),
             line: Arc::clone(self),
         })
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::FromArgMatches;
 
@@ -22,6 +22,9 @@ pub struct Applied<'a> {
     /// Identifiers of options such as the port. A site is the same in both versions of the file if all
     /// options of a list are. The first list that fits counts.
     pub same_site: &'a [&'a [&'a str]],
+    /// Identifiers of options of a site that the command line has no default for, each with the value that
+    /// holds without the option.
+    pub site_defaults: &'a [(&'a str, &'a str)],
 }
 
 /// Reads the configuration file of a running server again.
@@ -29,16 +32,34 @@ pub struct Applied<'a> {
 pub struct Rereading<'a, T> {
     parsed: &'a Parsed<T>,
     applied: Applied<'a>,
+    running: Mutex<Running>,
+}
+
+/// What a running server has of its file.
+#[derive(Debug)]
+struct Running {
+    sites: Vec<RunningSite>,
+    /// The number of the next site that is new.
+    next_number: usize,
     /// What needs a restart since the file was read last, for the operator.
-    restart: Mutex<Option<String>>,
+    restart: Option<String>,
+}
+
+/// A site of a running server.
+#[derive(Clone, Debug)]
+struct RunningSite {
+    number: usize,
+    /// What the file said when the site became one. Options that need a restart have these values.
+    first: Arc<Origins>,
+    /// What the file has said last. By this the site is known.
+    last: Arc<Origins>,
 }
 
 /// What the command line says with a changed file.
 #[derive(Debug)]
 pub struct Reread<'a, T> {
     parsed: &'a Parsed<T>,
-    /// For each site, the number that it had at the start, if the server can take it over.
-    before: Vec<Option<usize>>,
+    numbers: Vec<usize>,
 }
 
 impl<T> Reread<'_, T> {
@@ -52,20 +73,39 @@ impl<T> Reread<'_, T> {
         self.parsed.sites().map(|site| &site.cli)
     }
 
-    /// Returns the number that each site had at the start, from 0. It is `None` if the site is new, or
-    /// if it needs a restart.
-    pub fn numbers_before(&self) -> &[Option<usize>] {
-        &self.before
+    /// Returns the number of each site. At the start they are numbered from 0. A site that is the same as in
+    /// the file before keeps its number, and a new one has a number that no other site has had.
+    pub fn numbers(&self) -> &[usize] {
+        &self.numbers
     }
+}
+
+/// What a server takes over from a changed file.
+#[derive(Debug, Default)]
+pub struct TakenOver {
+    /// The numbers of new sites that are served only after a restart.
+    pub waiting: Vec<usize>,
+    /// The numbers of sites that the file no longer has, but that are served until a restart.
+    pub staying: Vec<usize>,
+    /// What else needs a restart, for the operator.
+    pub restart: Vec<String>,
 }
 
 impl<'a, T: FromArgMatches> Rereading<'a, T> {
     /// Prepares reading the file of `parsed` again. The server takes over what `applied` names.
     pub fn new(parsed: &'a Parsed<T>, applied: Applied<'a>) -> Self {
+        let sites = parsed.sites().enumerate();
+        let sites: Vec<_> = sites
+            .map(|(number, site)| RunningSite::new(number, &site.origins))
+            .collect();
         Self {
             parsed,
             applied,
-            restart: Mutex::default(),
+            running: Mutex::new(Running {
+                next_number: sites.len(),
+                sites,
+                restart: None,
+            }),
         }
     }
 
@@ -76,11 +116,11 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
     /// If the file has mistakes, or if `apply` fails. The file then counts as not read.
     pub(crate) fn read(
         &self,
-        apply: impl FnOnce(&Reread<'_, T>) -> Result<Vec<String>, StartError>,
+        apply: impl FnOnce(&Reread<'_, T>) -> Result<TakenOver, StartError>,
     ) -> Result<Option<String>, StartError> {
-        let mut restart = self.restart.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = changed_file() else {
-            return Ok(restart.clone());
+            return Ok(running.restart.clone());
         };
         if is_forbidden(&file) {
             let why = "but the server may not read it; restart the server to use it";
@@ -93,71 +133,131 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
             }
             Err(Wrong::CommandLine(error)) => return Err(first_line(&error).into()),
         };
-        let (before, mut changes) = self.compare(&parsed);
-        let kept = origin::remember(parsed.sites().map(|site| &site.origins), false);
+        let reread = Reread {
+            numbers: self.numbers(&running, &parsed),
+            parsed: &parsed,
+        };
+        let kept = origin::remember(parsed.sites().map(|site| &*site.origins), false);
         let applied = if changed_file().is_some() {
             Err("changed while it was read; reload again when it is complete".into())
         } else {
-            apply(&Reread {
-                parsed: &parsed,
-                before,
-            })
+            apply(&reread)
         };
         match applied {
-            Ok(others) => changes.extend(others),
+            Ok(taken) => self.go_on(&mut running, &reread, taken),
             Err(error) => {
                 let message = with_places(&error.to_string());
                 origin::keep(kept);
                 return Err(message.into());
             }
         }
-        *restart = (!changes.is_empty()).then(|| {
-            let changes = changes.join(", ");
-            format!("restart the server to use what else has changed: {changes}")
-        });
-        Ok(restart.clone())
+        Ok(running.restart.clone())
     }
 
-    /// Returns the number at the start of each site that the server can take over, and all changes that
-    /// need a restart.
-    fn compare(&self, new: &Parsed<T>) -> (Vec<Option<usize>>, Vec<String>) {
-        let of_all = (self.parsed.shared_origins(), new.shared_origins());
-        let mut changes = changed_keys(of_all, |key| key.section.is_site || self.is_applied(key));
-        let olds: Vec<_> = self.parsed.sites().map(|site| &site.origins).collect();
-        let news: Vec<_> = new.sites().map(|site| &site.origins).collect();
-        let before = self.numbers_before(&olds, &news);
-        let mut others = (0..olds.len()).filter(|number| !before.contains(&Some(*number)));
-        for (new, before) in news.iter().zip(&before) {
-            let other = || others.next();
-            let Some(old) = before.or_else(other).map(|number| olds[number]) else {
-                changes.push(format!("a new {}{}", new.site(), new.place_of_site()));
+    /// Notes what the server has taken over, and what needs a restart.
+    fn go_on(&self, running: &mut Running, reread: &Reread<'_, T>, taken: TakenOver) {
+        let mut changes = self.changes(running, reread, &taken);
+        changes.extend(taken.restart);
+        let changes = changes.join(", ");
+        running.restart = (!changes.is_empty())
+            .then(|| format!("restart the server to use what else has changed: {changes}"));
+        let mut before = std::mem::take(&mut running.sites);
+        let news = reread.numbers.iter().zip(reread.parsed.sites());
+        for (number, new) in news.filter(|(number, _)| !taken.waiting.contains(number)) {
+            let same = before.iter().position(|old| old.number == *number);
+            let same = same.map(|at| before.swap_remove(at));
+            running.sites.push(match same {
+                Some(old) => RunningSite {
+                    last: Arc::clone(&new.origins),
+                    ..old
+                },
+                None => RunningSite::new(*number, &new.origins),
+            });
+        }
+        before.retain(|old| taken.staying.contains(&old.number));
+        running.sites.extend(before);
+        let numbers = reread.numbers.iter().map(|number| number + 1);
+        running.next_number = numbers.fold(running.next_number, usize::max);
+    }
+
+    /// Returns all changes that need a restart, for the operator.
+    fn changes(&self, running: &Running, reread: &Reread<'_, T>, taken: &TakenOver) -> Vec<String> {
+        let of_all = (self.parsed.shared_origins(), reread.parsed.shared_origins());
+        let is_elsewhere = |key: &Key<'_>| key.section.is_site || self.is_applied(key);
+        let mut changes = self.changed_keys((of_all.0, of_all.1), is_elsewhere);
+        let sites = running.sites.iter();
+        let mut staying = sites.filter(|site| taken.staying.contains(&site.number));
+        for (number, new) in reread.numbers.iter().zip(reread.parsed.sites()) {
+            let is_waiting = taken.waiting.contains(number);
+            let mut sites = running.sites.iter();
+            let old = if is_waiting {
+                staying.next()
+            } else {
+                sites.find(|site| site.number == *number)
+            };
+            let new = &*new.origins;
+            let Some(old) = old else {
+                if is_waiting {
+                    changes.push(format!("a new {}{}", new.site(), new.place_of_site()));
+                }
                 continue;
             };
-            changes.extend(changed_keys((old, new), |key| {
+            let old = &*old.first;
+            changes.extend(self.changed_keys((old, new), |key| {
                 let is_here = key.section.is_site || old.is_of_site(key) || new.is_of_site(key);
-                !is_here || before.is_some() && self.is_applied(key)
+                !is_here || !is_waiting && self.is_applied(key)
             }));
         }
-        changes.extend(others.map(|number| format!("a removed {}", olds[number].site())));
-        (before, changes)
+        changes.extend(staying.map(|old| format!("a removed {}", old.last.site())));
+        changes
     }
 
-    /// Returns the number that each new site had among the old ones, if there is the same site.
-    fn numbers_before(&self, olds: &[&Origins], news: &[&Origins]) -> Vec<Option<usize>> {
-        let mut before = vec![None; news.len()];
+    /// Returns the number of each site of a changed file.
+    fn numbers(&self, running: &Running, parsed: &Parsed<T>) -> Vec<usize> {
+        let news: Vec<_> = parsed.sites().map(|site| &*site.origins).collect();
+        let mut numbers = vec![None; news.len()];
         for list in self.applied.same_site {
             for (at, new) in news.iter().enumerate() {
-                let is_same = |old: usize| {
+                let is_same = |old: &&RunningSite| {
                     let mut ids = list.iter();
-                    !before.contains(&Some(old))
-                        && ids.all(|id| olds[old].texts(id) == new.texts(id))
+                    !numbers.contains(&Some(old.number))
+                        && ids.all(|id| self.texts(&old.last, id) == self.texts(new, id))
                 };
-                if before[at].is_none() {
-                    before[at] = (0..olds.len()).find(|old| is_same(*old));
+                if numbers[at].is_none() {
+                    numbers[at] = running.sites.iter().find(is_same).map(|old| old.number);
                 }
             }
         }
-        before
+        let mut free = running.next_number..;
+        let numbers = numbers.into_iter();
+        numbers
+            .filter_map(|known| known.or_else(|| free.next()))
+            .collect()
+    }
+
+    /// Returns the keys whose values differ, with their places, except those that `leave_out` accepts.
+    fn changed_keys(
+        &self,
+        (old, new): (&Origins, &Origins),
+        leave_out: impl Fn(&Key<'_>) -> bool,
+    ) -> Vec<String> {
+        let keys = keys(&new.command);
+        let others = keys.iter().filter(|key| !leave_out(key));
+        let changed = others.filter(|key| {
+            let id = key.arg.get_id().as_str();
+            self.texts(old, id) != self.texts(new, id)
+        });
+        changed.map(|key| new.named(key)).collect()
+    }
+
+    /// Returns the values of an option as texts, or the value that holds without it.
+    fn texts(&self, origins: &Origins, id: &str) -> Vec<String> {
+        let texts = origins.texts(id);
+        let mut defaults = self.applied.site_defaults.iter();
+        match defaults.find(|(known, _)| *known == id) {
+            Some((_, default)) if texts.is_empty() => vec![(*default).to_owned()],
+            _ => texts,
+        }
     }
 
     fn is_applied(&self, key: &Key<'_>) -> bool {
@@ -165,18 +265,14 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
     }
 }
 
-/// Returns the keys whose values differ, with their places, except those that `leave_out` accepts.
-fn changed_keys(
-    (old, new): (&Origins, &Origins),
-    leave_out: impl Fn(&Key<'_>) -> bool,
-) -> Vec<String> {
-    let keys = keys(&new.command);
-    let others = keys.iter().filter(|key| !leave_out(key));
-    let changed = others.filter(|key| {
-        let id = key.arg.get_id().as_str();
-        old.texts(id) != new.texts(id)
-    });
-    changed.map(|key| new.named(key)).collect()
+impl RunningSite {
+    fn new(number: usize, origins: &Arc<Origins>) -> Self {
+        Self {
+            number,
+            first: Arc::clone(origins),
+            last: Arc::clone(origins),
+        }
+    }
 }
 
 fn is_required_of_site(key: &Key<'_>) -> bool {

@@ -1,28 +1,49 @@
 //! The access logs of the sites that a program serves.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use control::{RecordLog, RecordSender};
 
 use super::{AccessLogArgs, Entry, HEAD_MAX};
-
-/// A site's name, and the options of its log.
-type SiteLog<'o> = (&'static str, &'o AccessLogArgs);
+use crate::known_sites::KnownSites;
+use crate::part::locked;
+use crate::site::HostedId;
 
 /// The access logs of the sites of one program. Sites with the same options share a log.
 #[derive(Debug, Default)]
 pub struct AccessLogs {
     logs: Vec<RecordLog>,
-    /// For each hosted site, the index of its log. The first one is for requests that belong to none.
-    of_site: Arc<[Option<usize>]>,
+    /// The options of each log.
+    args: Vec<AccessLogArgs>,
+    /// The index of the log for requests that belong to no hosted site.
+    of_none: Option<usize>,
+}
+
+/// The names of sites in lines.
+#[derive(Clone, Debug)]
+pub(super) struct SiteNames {
+    /// The name for requests that belong to no hosted site.
+    of_none: &'static str,
+    known: Arc<Mutex<KnownSites>>,
+}
+
+impl SiteNames {
+    pub(super) fn of(&self, id: HostedId) -> &'static str {
+        match id {
+            HostedId(0) => self.of_none,
+            id => locked(&self.known).get(id).map_or("", |site| site.name),
+        }
+    }
 }
 
 /// A worker's ends of the logs.
 #[derive(Debug)]
 pub struct AccessLogSenders {
     senders: Box<[RecordSender]>,
-    of_site: Arc<[Option<usize>]>,
+    of_none: Option<usize>,
+    /// The hosted sites, each with its log.
+    known: KnownSites,
 }
 
 impl AccessLogs {
@@ -31,48 +52,61 @@ impl AccessLogs {
     /// # Errors
     /// If the log cannot be opened. The error names it.
     pub fn of_one(program: &str, name: &'static str, args: &AccessLogArgs) -> io::Result<Self> {
-        Self::open(program, &[(name, args)])
+        let names = SiteNames {
+            of_none: name,
+            known: Arc::default(),
+        };
+        Self::open(program, &[args], (args, &names))
     }
 
-    /// Opens the logs of hosted sites, which have the numbers from 1. `default` is the index of the site
-    /// whose log has the requests that belong to none.
+    /// Opens the logs of hosted sites, which `known` names. `of_none` are the options of the log for requests
+    /// that belong to none of them.
     ///
     /// # Errors
     /// If a log cannot be opened. The error names it.
     pub(crate) fn of_hosts(
         program: &str,
-        sites: &[SiteLog<'_>],
-        default: usize,
+        sites: &[&AccessLogArgs],
+        of_none: &AccessLogArgs,
+        known: Arc<Mutex<KnownSites>>,
     ) -> io::Result<Self> {
-        let of_none = ("", sites[default].1);
-        let all: Vec<_> = std::iter::once(&of_none).chain(sites).copied().collect();
-        Self::open(program, &all)
+        let names = SiteNames { of_none: "", known };
+        Self::open(program, sites, (of_none, &names))
     }
 
-    fn open(program: &str, sites: &[SiteLog<'_>]) -> io::Result<Self> {
-        let names: Arc<[&'static str]> = sites.iter().map(|(name, _)| *name).collect();
-        let mut different: Vec<&AccessLogArgs> = Vec::new();
-        let mut of_site = Vec::new();
-        for (_, args) in sites {
-            if args.destination().is_none() {
-                of_site.push(None);
-                continue;
-            }
-            let known = different.iter().position(|other| other == args);
-            of_site.push(Some(known.unwrap_or(different.len())));
-            if known.is_none() {
-                different.push(args);
+    fn open(
+        program: &str,
+        sites: &[&AccessLogArgs],
+        (of_none, names): (&AccessLogArgs, &SiteNames),
+    ) -> io::Result<Self> {
+        let mut different: Vec<AccessLogArgs> = Vec::new();
+        let with_log = sites.iter().filter(|args| args.destination().is_some());
+        for args in with_log {
+            if !different.contains(args) {
+                different.push((*args).clone());
             }
         }
-        let open = |args: &&AccessLogArgs| {
-            let log = args.open(program, Arc::clone(&names))?;
+        let open = |args: &AccessLogArgs| {
+            let log = args.open(program, names.clone())?;
             Ok(log.map(|log| log.one_of(different.len())))
         };
         let logs = different.iter().filter_map(|args| open(args).transpose());
-        Ok(Self {
+        let mut all = Self {
             logs: logs.collect::<io::Result<_>>()?,
-            of_site: of_site.into(),
-        })
+            args: different,
+            of_none: None,
+        };
+        all.of_none = all.of(of_none).flatten();
+        Ok(all)
+    }
+
+    /// Returns the index of the log with these options, if there is to be one. Returns `None` if that log is
+    /// not open.
+    pub(crate) fn of(&self, args: &AccessLogArgs) -> Option<Option<usize>> {
+        match args.destination() {
+            None => Some(None),
+            Some(_) => self.args.iter().position(|open| open == args).map(Some),
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &RecordLog> {
@@ -83,21 +117,27 @@ impl AccessLogs {
     pub fn senders(&self) -> Option<AccessLogSenders> {
         (!self.logs.is_empty()).then(|| AccessLogSenders {
             senders: self.logs.iter().map(RecordLog::sender).collect(),
-            of_site: Arc::clone(&self.of_site),
+            of_none: self.of_none,
+            known: KnownSites::default(),
         })
     }
 }
 
 impl AccessLogSenders {
+    /// Sets the hosted sites.
+    pub(crate) fn set_known(&mut self, known: KnownSites) {
+        self.known = known;
+    }
+
     /// Sends a record of a request to the hosted site with the number in `entry`. `head` begins with the
     /// request's head, or is what was received instead of one.
     #[inline]
     pub(crate) fn send(&mut self, entry: Entry, head: &[u8]) {
-        let log = self.of_site.get(usize::from(entry.site.0));
-        let Some(log) = log.copied().flatten() else {
-            return;
+        let log = match entry.site {
+            HostedId(0) => self.of_none,
+            id => self.known.get(id).and_then(|site| site.log),
         };
-        if let Some(sender) = self.senders.get_mut(log) {
+        if let Some(sender) = log.and_then(|log| self.senders.get_mut(log)) {
             sender.send(&entry.to_bytes(), &head[..head.len().min(HEAD_MAX)]);
         }
     }

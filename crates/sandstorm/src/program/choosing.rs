@@ -5,10 +5,9 @@ use std::sync::Arc;
 use control::WorkerContext;
 
 use super::{Sandstorm, addresses};
-use crate::part::Part;
 use crate::sending::{Content, Sending};
 use crate::server::{packets, packets_to_come};
-use crate::site::Site;
+use crate::site::{HostedId, Site};
 
 impl<A, F, C> Sandstorm<A, F, C> {
     /// How packets are sent.
@@ -19,7 +18,8 @@ impl<A, F, C> Sandstorm<A, F, C> {
     fn choose_sending(&self, context: &WorkerContext) -> Sending {
         let addresses = addresses(context);
         let to_come = |site: &Site| packets_to_come(site, &addresses, context.mtu);
-        let sites: Vec<_> = self.parts.iter().map(Part::site).collect();
+        let parts = self.parts.now();
+        let sites: Vec<_> = parts.iter().map(|one| one.part.site()).collect();
         let all = self.packets(context).count;
         let all = all + sites.iter().map(|site| to_come(site)).sum::<u64>();
         if !self.chooses_mode {
@@ -32,5 +32,13 @@ impl<A, F, C> Sandstorm<A, F, C> {
         };
         let sites: Vec<_> = sites.iter().map(content).collect();
         Sending::chosen(&sites, all, context)
+    }
+
+    /// What resident packets take from the budget of the site with this number, in bytes. Sites that were added
+    /// later have none of their own.
+    pub(super) fn taken_from(&self, id: HostedId) -> u64 {
+        let index = usize::from(id.0).checked_sub(1);
+        let sending = self.sending.get().zip(index);
+        sending.map_or(0, |(sending, index)| sending.taken_from(index))
     }
 }

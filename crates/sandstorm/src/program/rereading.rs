@@ -1,82 +1,169 @@
-//! Takes over other options of sites from a configuration file that was read again.
+//! Takes over other sites and other options of sites from a configuration file that was read again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use control::{StartError, config};
 
-use super::{Sandstorm, members};
-use crate::hosts::HostName;
-use crate::next_sites::{NextPart, NextSites};
+use super::Sandstorm;
+use crate::loading::Loading;
+use crate::next_sites::NextParts;
 use crate::part::Part;
+use crate::parts::{Redirecting, Served};
 use crate::site_options::SiteSource;
+use crate::sites::Reading;
 
 impl<A, F, C> Sandstorm<A, F, C> {
-    /// Checks other options for the sites of this program. `sources` has all sites, each with its number at
-    /// the start.
+    /// The names of the sites that are served, or are to be served.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let parts = self.parts.all().into_iter();
+        parts.map(|one| one.part.name().to_owned()).collect()
+    }
+
+    /// The names of all sites that were served since the start.
+    pub(crate) fn known_names(&self) -> Vec<String> {
+        let known = self.parts.known();
+        known.names().map(str::to_owned).collect()
+    }
+
+    /// Whether this program serves, or is to serve, the site with this number.
+    pub(crate) fn has_number(&self, number: usize) -> bool {
+        self.part(number).is_some()
+    }
+
+    fn part(&self, number: usize) -> Option<Served> {
+        let mut parts = self.parts.all().into_iter();
+        parts.find(|one| one.part.number() == number)
+    }
+
+    /// Whether this program can serve a new site without a restart. `stores` are the folders in which the server
+    /// may write.
+    pub(crate) fn may_add(&self, source: &SiteSource<'_>, stores: &[PathBuf]) -> bool {
+        let has_store = |store| stores.iter().any(|known| known == store);
+        self.site().by_host().is_some()
+            && self.at_start.port.as_ref() == Some(&source.port_options())
+            && self.access_logs.of(source.log()).is_some()
+            && (self.at_start.has_realms || !source.has_realms())
+            && source.store().is_none_or(has_store)
+    }
+
+    /// Checks what a file says about the sites of this program. Adds what needs a restart to `reading`.
     ///
     /// # Errors
     /// If an option is wrong or needs another start.
     pub(crate) fn check_next(
         &self,
-        sources: &[(usize, SiteSource<'_>)],
-    ) -> Result<NextSites<'_>, StartError> {
-        let mut all = NextSites::default();
-        for part in &self.parts {
-            let mut known = sources.iter();
-            let Some((_, source)) = known.find(|(number, _)| *number == part.number()) else {
-                all.kept.push(part);
-                continue;
-            };
-            let next = source.next(&part.loading(), sources.len())?;
-            if let Some(realm) = next.settings.realms.first()
-                && !self.has_realms()
-            {
-                let value = format!("{}={}", realm.path, realm.file.display());
-                let place = config::before(&value);
-                return Err(format!(
-                    "{place}the server has asked for no passwords at its start, so it has no thread that \
-                     checks them; restart it"
-                )
-                .into());
+        reading: &mut Reading<'_>,
+    ) -> Result<NextParts<'_>, StartError> {
+        let mut loadings = Vec::new();
+        let (mut known, mut new) = (Vec::new(), Vec::new());
+        let count = reading.sources.len();
+        for (number, source) in reading.sources {
+            if let Some(one) = self.part(*number) {
+                let loading = self.next_loading(&one.part, source, count)?;
+                loadings.push((Arc::clone(&one.part), loading));
+                known.push(self.with_next_hosts(one, source, reading));
+            } else if self.may_add(source, &reading.stores) {
+                let (one, loading) = self.new_part(*number, source, reading)?;
+                loadings.push((Arc::clone(&one.part), loading));
+                new.push(one);
             }
-            let mut hosts = source.hosts().to_vec();
-            // Without hosts, the workers look for none, and count and log for a single site.
-            if hosts != part.hosts() && self.site().by_host().is_none() {
-                all.restart
-                    .push(format!("hosts of {}", source.with_place()));
-                hosts = part.hosts();
-            }
-            // A site that the file no longer has keeps its hosts until the server starts again.
-            let is_new = |host: &&HostName| !part.hosts().contains(host);
-            let stay = |host: &HostName| self.stays(sources, host);
-            if hosts.iter().filter(is_new).any(stay) {
-                all.restart
-                    .push(format!("hosts of {}", source.with_place()));
-                hosts = part.hosts();
-            }
-            all.sites.push(NextPart {
-                part,
-                loading: next,
-                hosts,
-            });
         }
-        Ok(all)
+        let all = self.parts.all();
+        let place = |of: &Served| all.iter().position(|one| one.is(&of.part));
+        known.sort_by_key(place);
+        let is_left = known.is_empty() && new.is_empty();
+        let now = self.parts.now();
+        let gone = now
+            .iter()
+            .filter(|one| !known.iter().any(|other| other.is(&one.part)));
+        let stays = |one: &&Served| is_left || self.is_only_moved(one, reading);
+        // Their hosts lead to the others first.
+        let staying: Vec<_> = gone.filter(stays).cloned().collect();
+        let numbers = staying.iter().map(|one| one.part.number());
+        reading.taken.staying.extend(numbers);
+        Ok(NextParts {
+            parts: &self.parts,
+            next: known.into_iter().chain(new).chain(staying).collect(),
+            loadings,
+        })
     }
 
-    /// Returns true if a part whose site is not among these has this host.
-    fn stays(&self, sources: &[(usize, SiteSource<'_>)], host: &HostName) -> bool {
-        let is_known = |part: &&Part| sources.iter().any(|(number, _)| *number == part.number());
-        let mut others = self.parts.iter().filter(|part| !is_known(part));
-        others.any(|part| part.hosts().contains(host))
+    /// Returns how the folder of a part is loaded according to a changed file.
+    fn next_loading(
+        &self,
+        part: &Part,
+        source: &SiteSource<'_>,
+        sites: usize,
+    ) -> Result<Loading, StartError> {
+        let next = source.next(&part.loading(), sites)?;
+        let Some(realm) = next.settings.realms.first() else {
+            return Ok(next);
+        };
+        if self.at_start.has_realms {
+            return Ok(next);
+        }
+        let value = format!("{}={}", realm.path, realm.file.display());
+        let place = config::before(&value);
+        Err(format!(
+            "{place}the server has asked for no passwords at its start, so it has no thread that checks \
+             them; restart it"
+        )
+        .into())
     }
 
-    /// Lets hosts lead to the sites that are to be served for them from now on. Returns true if some hosts
-    /// have changed.
-    pub(super) fn change_hosts(&self) -> bool {
-        let changed = self.parts.iter().filter(|part| part.change_hosts()).count();
-        if changed > 0 {
-            let old = self.site();
-            let next = old.next_by_hosts(&members(&self.parts, &self.redirecting), None);
-            self.change_site(&old, next);
+    /// Returns a part with the hosts of a changed file.
+    fn with_next_hosts(
+        &self,
+        one: Served,
+        source: &SiteSource<'_>,
+        reading: &mut Reading<'_>,
+    ) -> Served {
+        let hosts = source.hosts().to_vec();
+        // Without hosts, the workers look for none, and count and log for a single site.
+        if hosts != one.hosts && self.site().by_host().is_none() {
+            let what = format!("hosts of {}", source.with_place());
+            reading.taken.restart.push(what);
+            return one;
         }
-        changed > 0
+        Served { hosts, ..one }
+    }
+
+    /// Makes the part of a new site.
+    fn new_part(
+        &self,
+        number: usize,
+        source: &SiteSource<'_>,
+        reading: &mut Reading<'_>,
+    ) -> Result<(Served, Loading), StartError> {
+        let loading = source.first(reading.sources.len())?;
+        let name = reading.new_name(source, &self.known_names());
+        let known = self.parts.known();
+        // A name is kept once, for as long as the process lives.
+        let kept = known.names().find(|known| *known == name);
+        let id = known.number_of(&name);
+        let name = kept.unwrap_or_else(|| name.leak());
+        let log = self.access_logs.of(source.log()).flatten();
+        let redirecting = Redirecting::all(source.redirect_hosts(), &loading.settings);
+        let served = Served {
+            part: Arc::new(Part::to_be_loaded(number, name, log, &loading)),
+            hosts: source.hosts().to_vec(),
+            redirecting,
+            id,
+        };
+        Ok((served, loading))
+    }
+
+    /// Whether a site that the file no longer has is there on another port, or with other options that need a
+    /// restart.
+    fn is_only_moved(&self, one: &Served, reading: &Reading<'_>) -> bool {
+        let folder = one.part.loading().folder.clone();
+        let is_it = |source: &SiteSource<'_>| {
+            let has_hosts = !one.hosts.is_empty() && source.hosts() == one.hosts;
+            source.folder == folder || has_hosts
+        };
+        let waiting = &reading.taken.waiting;
+        let mut sources = reading.sources.iter();
+        sources.any(|(number, source)| waiting.contains(number) && is_it(source))
     }
 }

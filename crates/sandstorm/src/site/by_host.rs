@@ -1,17 +1,20 @@
 //! Sites for different hosts at one address.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::page::ReplyId;
-use super::{ByHost, NEW, NextSite, SHARED, Site};
+use super::{NEW, NextSite, SHARED, Site};
 use crate::hosts::{HostName, Hosts};
+use crate::known_sites::KnownSites;
 use crate::login::Users;
 use crate::site::Builder;
 
 /// Number of replies that each site has at first, because all requests may need them.
 const SHARED_REPLIES: usize = 2 * SHARED.len();
 
-/// The number of a site among those for different hosts, from 1. 0 stands for none of them.
+/// The number of a site among those for different hosts that a program has served, from 1. 0 stands for none
+/// of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostedId(pub(crate) u16);
 
@@ -24,18 +27,64 @@ pub struct HostedSite {
     pub site: Arc<Site>,
 }
 
+/// A site for certain hosts, as a program serves it.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) hosts: Vec<HostName>,
+    pub(crate) site: Arc<Site>,
+    /// The number in counts and logs. Hosts that are only redirected to a site have its number.
+    pub(crate) id: HostedId,
+    /// Whether the site has a folder.
+    pub(crate) has_folder: bool,
+}
+
+impl Member {
+    /// Returns sites that are numbered by their places.
+    fn all(sites: &[HostedSite]) -> Vec<Self> {
+        let one = |(index, site): (usize, &HostedSite)| Self {
+            hosts: site.hosts.clone(),
+            site: Arc::clone(&site.site),
+            id: HostedId(u16::try_from(index + 1).unwrap_or_default()),
+            has_folder: true,
+        };
+        sites.iter().enumerate().map(one).collect()
+    }
+}
+
+/// Sites for different hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct ByHost {
+    hosts: Hosts,
+    sites: Vec<Hosted>,
+    known: KnownSites,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+struct Hosted {
+    site: Arc<Site>,
+    id: HostedId,
+    has_folder: bool,
+    /// Number of replies before its own.
+    first: u32,
+}
+
 impl ByHost {
     /// Finds the site for the host of a request, and the number of replies before its own.
     pub(crate) fn find(&self, host: &[u8]) -> Option<(&Site, u32)> {
-        let (site, first) = &self.sites[self.hosts.find(host)?];
-        Some((site, *first))
+        let hosted = &self.sites[self.hosts.find(host)?];
+        Some((&hosted.site, hosted.first))
     }
 
-    /// Returns the number of the site that has a reply.
-    fn hosted(&self, reply: ReplyId) -> HostedId {
-        let number = self.sites.partition_point(|(_, first)| *first <= reply.0);
-        // Counts and logs of further sites would be those of no site.
-        HostedId(u16::try_from(number).unwrap_or_default())
+    /// Returns the hosted site that has a reply, unless it is the reply of no host.
+    fn hosted(&self, reply: ReplyId) -> Option<&Hosted> {
+        let after = self.sites.partition_point(|one| one.first <= reply.0);
+        self.sites.get(after.checked_sub(1)?)
+    }
+
+    /// All sites that the program serves, or has served since its start.
+    pub(crate) fn known(&self) -> &KnownSites {
+        &self.known
     }
 
     /// Returns the site that has a reply, unless it is the reply of no host.
@@ -45,34 +94,39 @@ impl ByHost {
 
     /// Same as [`owner`](Self::owner), with the number of replies before those of the site.
     pub(super) fn with_first(&self, reply: ReplyId) -> Option<(&Site, u32)> {
-        let after = self.sites.partition_point(|(_, first)| *first <= reply.0);
-        let (site, first) = &self.sites[after.checked_sub(1)?];
-        Some((site, *first))
+        let hosted = self.hosted(reply)?;
+        Some((&hosted.site, hosted.first))
     }
 
     pub(crate) fn sites(&self) -> impl Iterator<Item = &Site> {
-        self.sites.iter().map(|(site, _)| &**site)
+        self.sites.iter().map(|one| &*one.site)
+    }
+
+    /// The sites with a folder, each with its number.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = (HostedId, &Site)> {
+        let folders = self.sites.iter().filter(|one| one.has_folder);
+        folders.map(|one| (one.id, &*one.site))
     }
 }
 
 impl Site {
     /// Returns the number of the hosted site that has a reply.
     pub(crate) fn hosted(&self, reply: ReplyId) -> HostedId {
-        let by_host = self.by_host();
-        by_host.map_or_else(HostedId::default, |sites| sites.hosted(reply))
+        let hosted = self.by_host().and_then(|sites| sites.hosted(reply));
+        hosted.map_or_else(HostedId::default, |one| one.id)
     }
 
     /// Returns the hosted site with this number, or this site.
     pub(crate) fn with_id(&self, id: HostedId) -> &Self {
-        let index = usize::from(id.0).checked_sub(1);
-        let sites = self.by_host().zip(index);
-        let hosted = sites.and_then(|(sites, index)| sites.sites.get(index));
-        hosted.map_or(self, |(site, _)| site)
+        let mut sites = self.by_host().into_iter().flat_map(ByHost::folders);
+        let hosted = sites.find(|(known, _)| *known == id);
+        hosted.map_or(self, |(_, site)| site)
     }
 
-    /// Number of sites for different hosts.
-    pub(crate) fn hosted_count(&self) -> usize {
-        self.by_host().map_or(0, |sites| sites.sites.len())
+    /// The sites for different hosts that the program has served since its start.
+    pub(crate) fn known(&self) -> KnownSites {
+        let known = self.by_host().map(|sites| sites.known.clone());
+        known.unwrap_or_default()
     }
 
     /// Whether each part with a password has the same users as in `other`, which may be an older version of
@@ -93,6 +147,12 @@ impl Site {
     /// # Panics
     /// Panics if there is no site.
     pub fn by_hosts(members: &[HostedSite]) -> Self {
+        let members = Member::all(members);
+        Self::by_members(&members, &KnownSites::unnamed(members.len()))
+    }
+
+    /// Same as [`by_hosts`](Self::by_hosts), with the sites that the program has served since its start.
+    pub(crate) fn by_members(members: &[Member], known: &KnownSites) -> Self {
         let usual = &members[usual_member(members)].site;
         // A finished site would have further replies, for example for clean URLs.
         let builder = Builder::with_settings(std::time::UNIX_EPOCH, &usual.settings);
@@ -101,6 +161,7 @@ impl Site {
         let mut by_host = ByHost {
             hosts: Hosts::default(),
             sites: Vec::new(),
+            known: known.clone(),
         };
         for (index, member) in members.iter().enumerate() {
             for host in &member.hosts {
@@ -112,25 +173,28 @@ impl Site {
             let first = site.replies.len() as u32;
             site.replies.extend_from_slice(&member.site.replies);
             site.totals.add(&member.site.totals);
-            by_host.sites.push((Arc::clone(&member.site), first));
+            by_host.sites.push(Hosted {
+                site: Arc::clone(&member.site),
+                id: member.id,
+                has_folder: member.has_folder,
+                first,
+            });
         }
         site.by_host = Some(Box::new(by_host));
         site
     }
 
     /// Makes a site that takes over from this one. `members` are the sites from now on. If one of them has
-    /// changed, `changed` has its number, and what takes over from it.
+    /// changed, `changed` has the site that it was before, and what takes over from it.
     pub(crate) fn next_by_hosts(
         &self,
-        members: &[HostedSite],
-        changed: Option<(usize, &NextSite)>,
+        (members, known): (&[Member], &KnownSites),
+        changed: Option<(&Arc<Self>, &NextSite)>,
     ) -> NextSite {
-        let mut site = Self::by_hosts(members);
-        let firsts = |site: &Self| -> Vec<u32> {
-            let sites = site.by_host.iter().flat_map(|one| &one.sites);
-            sites.map(|(_, first)| *first).collect()
-        };
-        let old_firsts = firsts(self);
+        let mut site = Self::by_members(members, known);
+        let olds = self.by_host.iter().flat_map(|one| &one.sites);
+        let olds = olds.map(|one| (Arc::as_ptr(&one.site), one.first));
+        let olds: HashMap<_, _> = olds.collect();
         // The replies of no site are copies of those of one member, perhaps of another one than before.
         let mut origins: Vec<u32> = Vec::new();
         for (index, reply) in site.replies[..SHARED_REPLIES].iter_mut().enumerate() {
@@ -141,20 +205,17 @@ impl Site {
                 reply.clone_from(known);
             }
         }
-        for (index, member) in members.iter().enumerate() {
-            let old_first = old_firsts[index];
-            let moved = |origin: u32| {
-                if origin == NEW {
-                    NEW
-                } else {
-                    old_first + origin
-                }
+        for member in members {
+            let changed = changed.filter(|(_, next)| Arc::ptr_eq(&next.site, &member.site));
+            let before = changed.map_or(&member.site, |(old, _)| old);
+            let first = olds.get(&Arc::as_ptr(before));
+            let moved = |origin: u32| match first {
+                Some(first) if origin != NEW => *first + origin,
+                _ => NEW,
             };
             match changed {
-                Some((number, next)) if number == index => {
-                    origins.extend(next.origins.iter().map(|origin| moved(*origin)));
-                }
-                _ => origins.extend((0..member.site.replies.len() as u32).map(moved)),
+                Some((_, next)) => origins.extend(next.origins.iter().copied().map(moved)),
+                None => origins.extend((0..member.site.replies.len() as u32).map(moved)),
             }
         }
         NextSite::new(Arc::new(site), origins.into(), self.replies.len())
@@ -162,7 +223,7 @@ impl Site {
 }
 
 /// Returns the number of the site for all other hosts, or else of the first one.
-fn usual_member(members: &[HostedSite]) -> usize {
+fn usual_member(members: &[Member]) -> usize {
     let mut members = members.iter();
     members
         .position(|member| member.hosts.is_empty())
@@ -171,13 +232,22 @@ fn usual_member(members: &[HostedSite]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::time::UNIX_EPOCH;
 
     use super::*;
     use crate::limits::Limits;
     use crate::settings::Settings;
     use crate::status::Status;
+
+    /// Makes a site that takes over from `old`.
+    fn take_over(
+        old: &Site,
+        members: &[HostedSite],
+        changed: Option<(&Arc<Site>, &NextSite)>,
+    ) -> NextSite {
+        let known = KnownSites::unnamed(members.len());
+        old.next_by_hosts((&Member::all(members), &known), changed)
+    }
 
     #[test]
     fn requests_of_no_site_get_the_error_pages_of_the_site_for_all_other_hosts() {
@@ -202,7 +272,7 @@ mod tests {
         assert_eq!(shown(&old), "first");
         let next = site("new").build_next(&first);
         let members = [member(Some("a"), &next.site), member(Some("b"), &other)];
-        let all = old.next_by_hosts(&members, Some((0, &next)));
+        let all = take_over(&old, &members, Some((&first, &next)));
         assert_eq!(shown(&all.site), "new");
         let at = Site::shared(Status::MisdirectedRequest, false).0;
         assert_eq!(all.origins[at as usize], NEW);
@@ -226,16 +296,61 @@ mod tests {
             hosts.into_iter().zip(&sites).map(member).collect()
         };
         let old = Site::by_hosts(&members([&["a"], &["b"]]));
-        let next = old.next_by_hosts(&members([&["b"], &["a", "c"]]), None);
+        let next = take_over(&old, &members([&["b"], &["a", "c"]]), None);
         assert_eq!((next.added(), next.leaving.len()), (0, 0));
         let found = |host: &[u8]| next.site.by_host().unwrap().find(host).unwrap().1;
         assert!(found(b"a") == found(b"c") && found(b"b") < found(b"a"));
         // The pages for requests of no site are now those of the second site.
-        let next = old.next_by_hosts(&members([&["a"], &[]]), None);
+        let next = take_over(&old, &members([&["a"], &[]]), None);
         let at = Site::shared(Status::MisdirectedRequest, false).0;
         assert_eq!(next.origins[at as usize], NEW);
         assert!(next.site.replies()[at as usize].bytes().ends_with(b"other"));
         assert_eq!(next.added(), next.leaving.len() as u64);
+    }
+
+    #[test]
+    fn only_the_replies_of_a_site_that_is_gone_leave() {
+        let site = |text: &str| {
+            let builder = Builder::with_settings(UNIX_EPOCH, &Settings::default());
+            Arc::new(builder.file(b"/page", UNIX_EPOCH, text.as_bytes()).build())
+        };
+        let member = |(id, host, site): (u16, &str, &Arc<Site>)| Member {
+            hosts: vec![host.parse().unwrap()],
+            site: Arc::clone(site),
+            id: HostedId(id),
+            has_folder: true,
+        };
+        let [a, b, c] = ["a", "b", "c"].map(site);
+        let known = KnownSites::unnamed(3);
+        let old = [(1, "a", &a), (2, "b", &b)].map(member);
+        let old = Site::by_members(&old, &known);
+        // A new site takes the host of the one that is gone.
+        let members = [(3, "b", &c), (1, "a", &a)].map(member);
+        let next = old.next_by_hosts((&members, &known), None);
+        let of = |site: &Site, host: &[u8]| {
+            let (found, first) = site.by_host().unwrap().find(host).unwrap();
+            let replies = first..first + found.replies().len() as u32;
+            (replies.clone(), site.hosted(ReplyId(replies.end - 1)))
+        };
+        let (kept, gone) = (of(&old, b"a"), of(&old, b"b"));
+        assert_eq!((kept.1, gone.1), (HostedId(1), HostedId(2)));
+        assert!(next.leaving.iter().copied().eq(gone.0));
+        let (stays, new) = (of(&next.site, b"a"), of(&next.site, b"b"));
+        assert_eq!((stays.1, new.1), (HostedId(1), HostedId(3)));
+        let origins = |range: std::ops::Range<u32>| {
+            let range = range.start as usize..range.end as usize;
+            next.origins[range].iter().copied()
+        };
+        assert!(origins(stays.0).eq(kept.0));
+        assert!(origins(new.0).all(|origin| origin == NEW));
+        assert_eq!(
+            next.site.with_id(HostedId(3)).replies().len(),
+            c.replies().len()
+        );
+        assert!(std::ptr::eq(
+            next.site.with_id(HostedId(2)),
+            &raw const *next.site
+        ));
     }
 
     #[test]
@@ -301,7 +416,7 @@ mod tests {
         let old = Site::by_hosts(&[member("a", &a), member("b", &b), member("c", &c)]);
         let next = site(&["new", "b", "more"]).build_next(&b);
         let members = [member("a", &a), member("b", &next.site), member("c", &c)];
-        let all = old.next_by_hosts(&members, Some((1, &next)));
+        let all = take_over(&old, &members, Some((&b, &next)));
         assert_eq!(all.origins.len(), all.site.replies().len());
         for (reply, origin) in all.site.replies().iter().zip(&all.origins) {
             if *origin != NEW {

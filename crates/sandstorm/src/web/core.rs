@@ -75,8 +75,8 @@ pub(super) struct Core {
     /// The stamp of a response that is made now. While the server stops, it closes the connection.
     pub(super) now: Stamp,
     pub(super) counters: Counters,
-    /// The part of `counters` that belongs to each hosted site.
-    pub(super) hosted: Box<[Counters]>,
+    /// The part of `counters` that belongs to each known site, by its number from 1.
+    pub(super) hosted: Vec<Counters>,
     /// Where answered requests are logged, if they are.
     pub(super) access_log: Option<AccessLogSenders>,
 }
@@ -91,7 +91,7 @@ impl Core {
             prepared.push(PreparedReply::add(reply, hosted, contents)?);
         }
         Ok(Self {
-            hosted: vec![Counters::default(); site.hosted_count()].into(),
+            hosted: vec![Counters::default(); site.known().len()],
             site,
             prepared,
             slots: SlotWriter::new(),

@@ -20,22 +20,13 @@ impl Counters {
         self.by_status[status as usize] += 1;
     }
 
-    /// Adds the counts of `other`.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.each(other, u64::saturating_add);
-    }
-
     /// Takes away the counts of `other`, which are a part of these.
     pub(crate) fn take_away(&mut self, other: &Self) {
-        self.each(other, u64::saturating_sub);
-    }
-
-    fn each(&mut self, other: &Self, combine: impl Fn(u64, u64) -> u64) {
-        self.requests = combine(self.requests, other.requests);
+        self.requests = self.requests.saturating_sub(other.requests);
         let own = self.by_status.iter_mut().chain(&mut self.of_app);
         let others = other.by_status.iter().chain(&other.of_app);
         for (own, other) in own.zip(others) {
-            *own = combine(*own, *other);
+            *own = own.saturating_sub(*other);
         }
     }
 

@@ -1,0 +1,314 @@
+//! The folders that a program serves. A reload replaces the list as a whole.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use control::report;
+
+use crate::hosts::HostName;
+use crate::known_sites::KnownSites;
+use crate::part::{Part, locked};
+use crate::redirect_host::RedirectHost;
+use crate::settings::Settings;
+use crate::site::{HostedId, Member, Site};
+
+/// A part, and what leads to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) part: Arc<Part>,
+    /// The hosts, or none for all hosts that no other part has.
+    pub(crate) hosts: Vec<HostName>,
+    /// The hosts whose requests are sent elsewhere.
+    pub(crate) redirecting: Vec<Redirecting>,
+    /// The number in counts and logs. It is 0 before the part is served.
+    pub(crate) id: HostedId,
+}
+
+/// A host whose requests are sent elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Redirecting {
+    pub(crate) host: RedirectHost,
+    site: Arc<Site>,
+}
+
+impl Redirecting {
+    /// Makes the sites of such hosts. Their responses have the fields of all responses of `settings`.
+    pub(crate) fn all(hosts: &[RedirectHost], settings: &Settings) -> Vec<Self> {
+        let one = |host: &RedirectHost| Self {
+            host: host.clone(),
+            site: host.site(settings),
+        };
+        hosts.iter().map(one).collect()
+    }
+}
+
+impl Served {
+    /// Describes the files and the hosts for the operator.
+    pub(crate) fn describe(&self) -> String {
+        let hosts: Vec<_> = self.hosts.iter().map(HostName::to_string).collect();
+        let hosts = match &*hosts {
+            [] => String::new(),
+            hosts => format!(", for {}", hosts.join(", ")),
+        };
+        self.part.describe(&hosts)
+    }
+
+    /// Returns true if this is the same part.
+    pub(crate) fn is(&self, part: &Arc<Part>) -> bool {
+        Arc::ptr_eq(&self.part, part)
+    }
+}
+
+/// The parts of a program.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    lists: Mutex<Lists>,
+    /// All sites that were served since the start. The logs know them too.
+    known: Arc<Mutex<KnownSites>>,
+}
+
+#[derive(Debug)]
+struct Lists {
+    now: Arc<[Served]>,
+    /// Those that are served instead when each of them has its newest options.
+    next: Option<Arc<[Served]>>,
+}
+
+/// How the list has changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Changes {
+    new: Vec<String>,
+    gone: Vec<String>,
+    /// Whether a part that stays has other hosts.
+    other_hosts: bool,
+}
+
+impl Changes {
+    /// Describes the changes for the operator.
+    pub(crate) fn describe(&self) -> String {
+        let of = |names: &[String], what: &str| {
+            let is = if names.len() == 1 { "is" } else { "are" };
+            let count = report::counted(names.len() as u64, "site");
+            (!names.is_empty()).then(|| format!("{count} {is} {what}: {}", names.join(", ")))
+        };
+        let hosts = self.other_hosts.then(|| "hosts have changed".to_owned());
+        let all = [of(&self.new, "new"), of(&self.gone, "gone"), hosts];
+        let all: Vec<_> = all.into_iter().flatten().collect();
+        all.join("; ")
+    }
+}
+
+impl Parts {
+    /// Starts with one part.
+    pub(crate) fn new(part: Part) -> Self {
+        let mut known = KnownSites::default();
+        let first = Served {
+            id: known.add(part.name(), None),
+            part: Arc::new(part),
+            hosts: Vec::new(),
+            redirecting: Vec::new(),
+        };
+        Self {
+            lists: Mutex::new(Lists {
+                now: [first].into(),
+                next: None,
+            }),
+            known: Arc::new(Mutex::new(known)),
+        }
+    }
+
+    /// Adds the parts of `other`, before any are served.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        let mut known = self.known();
+        let mut all = self.now().to_vec();
+        all.extend(other.now().iter().map(|one| Served {
+            id: known.add(one.part.name(), one.part.log()),
+            ..one.clone()
+        }));
+        self.set_now(all.into(), known);
+    }
+
+    /// Changes what leads to the parts, before any are served.
+    pub(crate) fn change(&mut self, change: impl FnMut(&mut Served)) {
+        let mut all = self.now().to_vec();
+        all.iter_mut().for_each(change);
+        let known = self.known();
+        self.set_now(all.into(), known);
+    }
+
+    /// Changes the parts themselves, before any are served.
+    pub(crate) fn change_each(&mut self, mut change: impl FnMut(usize, &mut Part)) {
+        let lists = self.lists.get_mut();
+        let lists = lists.unwrap_or_else(PoisonError::into_inner);
+        let mut known = KnownSites::default();
+        let all = Arc::get_mut(&mut lists.now).into_iter().flatten();
+        for (index, one) in all.enumerate() {
+            if let Some(part) = Arc::get_mut(&mut one.part) {
+                change(index, part);
+            }
+            one.id = known.add(one.part.name(), one.part.log());
+        }
+        *locked(&self.known) = known;
+    }
+
+    fn set_now(&mut self, now: Arc<[Served]>, known: KnownSites) {
+        *locked(&self.known) = known;
+        locked(&self.lists).now = now;
+    }
+
+    /// The parts that are served.
+    pub(crate) fn now(&self) -> Arc<[Served]> {
+        Arc::clone(&locked(&self.lists).now)
+    }
+
+    /// The parts that are to be served.
+    pub(crate) fn newest(&self) -> Arc<[Served]> {
+        let lists = locked(&self.lists);
+        Arc::clone(lists.next.as_ref().unwrap_or(&lists.now))
+    }
+
+    /// The parts that are served, and those that are to be served.
+    pub(crate) fn all(&self) -> Vec<Served> {
+        let now = self.now();
+        let is_new = |one: &&Served| !now.iter().any(|other| other.is(&one.part));
+        let newest = self.newest();
+        now.iter()
+            .chain(newest.iter().filter(is_new))
+            .cloned()
+            .collect()
+    }
+
+    /// All sites that were served since the start.
+    pub(crate) fn known(&self) -> KnownSites {
+        locked(&self.known).clone()
+    }
+
+    /// The same, also when there are more.
+    pub(crate) fn shared_known(&self) -> Arc<Mutex<KnownSites>> {
+        Arc::clone(&self.known)
+    }
+
+    /// Serves these parts when each of them has its newest options.
+    pub(crate) fn set_next(&self, next: Arc<[Served]>) {
+        locked(&self.lists).next = Some(next);
+    }
+
+    /// Takes over the parts that are to be served, if each of them has its newest options. Returns what
+    /// has changed.
+    pub(crate) fn go_on(&self) -> Option<Changes> {
+        let mut lists = locked(&self.lists);
+        let is_ready = |next: &mut Arc<[Served]>| next.iter().all(|one| !one.part.has_next());
+        let mut next = lists.next.take_if(is_ready)?.to_vec();
+        let changes = changes(&lists.now, &next)?;
+        let mut known = locked(&self.known);
+        for one in &mut next {
+            one.id = known.add(one.part.name(), one.part.log());
+        }
+        lists.now = next.into();
+        Some(changes)
+    }
+}
+
+/// Returns how parts differ, if they do.
+fn changes(before: &[Served], next: &[Served]) -> Option<Changes> {
+    let without = |all: &[Served], others: &[Served]| -> Vec<String> {
+        let is_without = |one: &&Served| !others.iter().any(|other| other.is(&one.part));
+        let names = all.iter().filter(is_without);
+        names.map(|one| one.part.name().to_owned()).collect()
+    };
+    let differ = |one: &Served| {
+        let mut before = before.iter();
+        before.any(|other| other.is(&one.part) && other.hosts != one.hosts)
+    };
+    let changes = Changes {
+        new: without(next, before),
+        gone: without(before, next),
+        other_hosts: next.iter().any(differ),
+    };
+    let is_change = changes.other_hosts || !changes.new.is_empty() || !changes.gone.is_empty();
+    is_change.then_some(changes)
+}
+
+/// Returns the sites for different hosts. Those with a folder come first.
+pub(crate) fn members(parts: &[Served]) -> Vec<Member> {
+    let folders = parts.iter().map(|one| Member {
+        hosts: one.hosts.clone(),
+        site: one.part.site(),
+        id: one.id,
+        has_folder: true,
+    });
+    let redirecting = parts.iter().flat_map(|one| {
+        let each = one.redirecting.iter();
+        each.map(|redirecting| Member {
+            hosts: vec![redirecting.host.host().clone()],
+            site: Arc::clone(&redirecting.site),
+            id: one.id,
+            has_folder: false,
+        })
+    });
+    folders.chain(redirecting).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::loading::Loading;
+
+    fn loading(folder: &str) -> Loading {
+        Loading {
+            folder: folder.into(),
+            limits: Limits::default(),
+            strict: false,
+            memory: None,
+            settings: Settings::default(),
+        }
+    }
+
+    /// A part that is to be loaded.
+    fn new_part(number: usize, name: &'static str) -> Served {
+        let part = Part::to_be_loaded(number, name, None, &loading(name));
+        part.set_next(loading(name));
+        Served {
+            part: Arc::new(part),
+            hosts: vec![format!("{name}.test").parse().unwrap()],
+            redirecting: Vec::new(),
+            id: HostedId::default(),
+        }
+    }
+
+    fn names(parts: &[Served]) -> Vec<(&'static str, u16)> {
+        let parts = parts.iter();
+        parts.map(|one| (one.part.name(), one.id.0)).collect()
+    }
+
+    #[test]
+    fn parts_change_together_when_each_has_its_newest_options() {
+        let site = new_part(0, "a").part.site();
+        let parts = Parts::new(Part::new(site, Path::new("a")));
+        let first = parts.now()[0].clone();
+        let [b, c] = [(1, "b"), (2, "c")].map(|(number, name)| new_part(number, name));
+        parts.set_next([b.clone(), c.clone()].into());
+        b.part.forget_next();
+        assert_eq!(parts.go_on(), None, "one is not loaded");
+        assert_eq!(names(&parts.now()), [("a", 1)]);
+        assert_eq!(parts.all().len(), 3);
+        c.part.forget_next();
+        let changes = parts.go_on().unwrap().describe();
+        assert_eq!(changes, "2 sites are new: b, c; 1 site is gone: a");
+        assert_eq!(names(&parts.now()), [("b", 2), ("c", 3)]);
+        // A site that comes back has its number.
+        let b = Served {
+            hosts: Vec::new(),
+            ..b
+        };
+        parts.set_next([b, first].into());
+        let changes = parts.go_on().unwrap().describe();
+        let expected = "1 site is new: a; 1 site is gone: c; hosts have changed";
+        assert_eq!(changes, expected);
+        assert_eq!(names(&parts.now()), [("b", 2), ("a", 1)]);
+        parts.set_next(parts.now());
+        assert_eq!(parts.go_on(), None, "nothing has changed");
+    }
+}
