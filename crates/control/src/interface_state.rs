@@ -1,7 +1,7 @@
 //! What is known of the interface, for the endpoints.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nmio::device::QueueAccess;
 
@@ -28,7 +28,7 @@ pub(crate) const NAMES: [&str; 12] = [
 #[derive(Debug, Default)]
 pub(crate) struct InterfaceState {
     status: Mutex<InterfaceStatus>,
-    places: OnceLock<Vec<Place>>,
+    places: Mutex<Vec<Place>>,
 }
 
 impl InterfaceState {
@@ -47,13 +47,17 @@ impl InterfaceState {
         };
         Self {
             status: status.into(),
-            places: OnceLock::new(),
+            places: Mutex::default(),
         }
     }
 
-    /// Notes where the programs and sites are served. Only the first call counts.
+    /// Notes where the programs and sites are served.
     pub(crate) fn note_places(&self, places: Vec<Place>) {
-        let _ = self.places.set(places);
+        *self.places() = places;
+    }
+
+    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a copy of the state.
@@ -61,8 +65,9 @@ impl InterfaceState {
         let mut status = self.lock().clone();
         let addresses = status.addresses.iter();
         let served: Vec<IpAddr> = addresses.filter_map(|one| one.parse().ok()).collect();
-        let places = self.places.get().into_iter().flatten();
-        status.listening = places.map(|place| place.among(&served)).collect();
+        let places = self.places();
+        status.listening = places.iter().map(|place| place.among(&served)).collect();
+        drop(places);
         status
     }
 

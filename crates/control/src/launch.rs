@@ -109,7 +109,7 @@ impl<'a, P: Program> Launch<'a, P> {
         })
     }
 
-    fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.args.port.unwrap_or(P::DEFAULT_PORT)
     }
 

@@ -82,6 +82,14 @@ impl<A: Program> Many<A> {
     }
 }
 
+impl<A: Program> Site<A> {
+    /// Returns the name for the operator. Counts have the name of the start.
+    fn name_now(&self) -> String {
+        let now = self.program.content_name();
+        now.unwrap_or_else(|| self.name.to_owned())
+    }
+}
+
 impl<A> Site<A> {
     fn is_on(&self, address: IpAddr) -> bool {
         self.addresses.is_empty() || self.addresses.contains(&address)
@@ -162,7 +170,7 @@ impl<A: Program> Program for Many<A> {
     fn places(&self, port: u16) -> Vec<Place> {
         let place = |(site, port): (&Site<A>, u16)| Place {
             program: A::NAME,
-            site: (self.has_several() || !site.addresses.is_empty()).then_some(site.name),
+            site: (self.has_several() || !site.addresses.is_empty()).then(|| site.name_now()),
             addresses: site.addresses.clone(),
             services: site.program.services(port),
         };
@@ -248,7 +256,11 @@ impl<A: Program> Program for Many<A> {
             return self.0[0].program.reload(only);
         }
         let meant = self.0.iter().filter(is_meant);
-        Reloaded::of_all(meant.map(|site| (site.name, site.program.reload(only))))
+        let outcomes = meant.map(|site| {
+            let outcome = site.program.reload(only);
+            (site.name_now(), outcome)
+        });
+        Reloaded::of_all(outcomes)
     }
 
     fn readers(&self) -> Vec<&dyn Readers> {
@@ -263,7 +275,7 @@ impl<A: Program> Program for Many<A> {
     /// Puts a line with each site's name before the lines of that site.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         let lines = self.0.iter().flat_map(|site| {
-            let name = self.has_several().then(|| ("site", site.name.to_owned()));
+            let name = self.has_several().then(|| ("site", site.name_now()));
             name.into_iter().chain(site.program.loaded())
         });
         lines.collect()

@@ -12,7 +12,7 @@ pub struct Place {
     /// The program's name.
     pub program: &'static str,
     /// The site, if the program has several, or if the site has addresses of its own.
-    pub site: Option<&'static str>,
+    pub site: Option<String>,
     /// The addresses of the site. Empty for all addresses of the server.
     pub addresses: Vec<IpAddr>,
     /// The services, as [`Program::services`](crate::Program::services) returns them.
@@ -33,7 +33,7 @@ impl Place {
         });
         PlaceStatus {
             program: self.program.to_owned(),
-            site: self.site.map(str::to_owned),
+            site: self.site.clone(),
             at: pairs.collect(),
         }
     }
@@ -55,7 +55,7 @@ mod tests {
         let all = ["192.0.2.1:53", "[2001:db8::1]:53", "192.0.2.2:53"];
         assert_eq!(place.among(&served).at, all);
         assert_eq!(place.among(&served).site_line(), None);
-        place.site = Some("a");
+        place.site = Some("a".to_owned());
         place.addresses = vec![served[1], "192.0.2.9".parse().unwrap()];
         let line = place.among(&served).site_line();
         assert_eq!(line.as_deref(), Some("a: [2001:db8::1]:53"));

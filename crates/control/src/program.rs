@@ -1,5 +1,6 @@
 //! The interface between a server and the code that starts it, runs it and reports its counts.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::Add;
 use std::path::PathBuf;
@@ -38,10 +39,10 @@ pub use crate::tally::{Count, CountKind, Counted, Labels, MeasuredTimes, Tally};
 ///
 /// | hook | thread | privileges |
 /// |---|---|---|
-/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`places`](Program::places), [`logs`](Program::logs), [`readers`](Program::readers), [`watched`](Program::watched), [`content_names`](Program::content_names), [`content_lists`](Program::content_lists), [`stored_paths`](Program::stored_paths), [`can_reload`](Program::can_reload), [`check_addresses`](Program::check_addresses) | control | as started |
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services), [`port_owners`](Program::port_owners), [`places`](Program::places), [`content_name`](Program::content_name), [`logs`](Program::logs), [`readers`](Program::readers), [`watched`](Program::watched), [`content_names`](Program::content_names), [`content_lists`](Program::content_lists), [`stored_paths`](Program::stored_paths), [`can_reload`](Program::can_reload), [`check_addresses`](Program::check_addresses) | control | as started |
 /// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | dropped |
-/// | [`has_content`](Program::has_content), [`reload`](Program::reload), [`free_unused`](Program::free_unused), [`prepare_more`](Program::prepare_more) | one of its own | dropped |
+/// | [`has_content`](Program::has_content), [`reload`](Program::reload), [`free_unused`](Program::free_unused), [`prepare_more`](Program::prepare_more), [`places`](Program::places) and [`content_name`](Program::content_name) again | one of its own | dropped |
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands), [`services`](Program::services) and [`places`](Program::places) again | control | dropped |
 /// | the callbacks of the transports after [`transports`](Program::transports) has returned, [`counted`](Program::counted), [`tally`](Program::tally), [`walk`](Program::walk) | worker | dropped |
 ///
@@ -86,6 +87,12 @@ pub trait Program: Sync {
             addresses: Vec::new(),
             services: self.services(port),
         }]
+    }
+
+    /// Returns the name of the content, if a reload can change it. Otherwise the content has the name that it was
+    /// given in [`Many`](crate::Many). Called before privileges are dropped, and on the reload thread.
+    fn content_name(&self) -> Option<String> {
+        None
     }
 
     /// Returns the numbers of resident packets and scratch frames that one worker needs, both 0 by
@@ -303,8 +310,8 @@ impl Reloaded {
     ///
     /// # Errors
     /// If all have failed.
-    pub fn of_all<'n>(
-        parts: impl IntoIterator<Item = (&'n str, Result<Self, StartError>)>,
+    pub fn of_all<N: Display>(
+        parts: impl IntoIterator<Item = (N, Result<Self, StartError>)>,
     ) -> Result<Self, StartError> {
         let (mut done, mut kept) = (Vec::new(), Vec::new());
         for (name, outcome) in parts {

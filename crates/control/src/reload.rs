@@ -15,6 +15,7 @@ use crate::config;
 use crate::confined::Confined;
 use crate::error::Error;
 use crate::log;
+use crate::place::Place;
 use crate::privileges::Privileges;
 use crate::program::{Program, Reloaded, StartError, Watched};
 use crate::progress::{Loading, ShowOn};
@@ -62,10 +63,15 @@ struct Shared {
     is_closed: AtomicBool,
     /// Hears which files are content after a reload, if somebody watches them.
     watcher: Mutex<Option<Box<TellWatched>>>,
+    /// Hears after a reload where the programs and sites are served, with this port.
+    places: Mutex<Option<(u16, Box<TellPlaces>)>>,
 }
 
 /// Tells somebody which files are content.
 type TellWatched = dyn Fn(Vec<Watched>) + Send;
+
+/// Tells somebody where the programs and sites are served.
+type TellPlaces = dyn Fn(Vec<Place>) + Send;
 
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Vec<Request>> {
@@ -74,6 +80,10 @@ impl Shared {
 
     fn watcher(&self) -> MutexGuard<'_, Option<Box<TellWatched>>> {
         self.watcher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn places(&self) -> MutexGuard<'_, Option<(u16, Box<TellPlaces>)>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn history(&self) -> MutexGuard<'_, Reloads> {
@@ -121,6 +131,11 @@ impl Requests {
     /// Lets `tell` hear after each reload which files are content from then on.
     pub(crate) fn tell_watched(&self, tell: impl Fn(Vec<Watched>) + Send + 'static) {
         *self.shared.watcher() = Some(Box::new(tell));
+    }
+
+    /// Lets `tell` hear after each reload where the programs and sites are served, if the first port is `port`.
+    pub(crate) fn tell_places(&self, port: u16, tell: impl Fn(Vec<Place>) + Send + 'static) {
+        *self.shared.places() = Some((port, Box::new(tell)));
     }
 
     /// Returns the reloads so far.
@@ -244,6 +259,9 @@ fn serve_requests<P: Program>(
         drop(loading);
         if let Some(tell) = &*shared.watcher() {
             tell(program.watched());
+        }
+        if let Some((port, tell)) = &*shared.places() {
+            tell(program.places(*port));
         }
         supervisor.reloaded(kept.as_ref().map(|kept| kept as &dyn Display));
         {

@@ -176,6 +176,10 @@ impl Start<'_> {
             let reading = Reading::start(scope, P::NAME, readers(program), privileges)?;
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
+            if let Some(reloads) = &reloads {
+                let state = Arc::clone(&queues.state);
+                reloads.tell_places(launch.port(), move |places| state.note_places(places));
+            }
             let server = Observed::of(program, Arc::clone(&published), queues.state, reloads);
             let lines: Lines = configuration().chain(endpoints.lines()).collect();
             // The endpoints are served until the end of this scope.

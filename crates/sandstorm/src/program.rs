@@ -404,6 +404,10 @@ where
         vec![(Transport::Tcp, port)]
     }
 
+    fn content_name(&self) -> Option<String> {
+        Some(self.name())
+    }
+
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
         MemoryPlan {
             resident_frames: self.sending(context).residents,
