@@ -170,9 +170,9 @@ impl Part {
         *locked(&self.site) = Arc::clone(site);
     }
 
-    pub(crate) fn set_name(&mut self, name: String) {
+    pub(crate) fn set_name(&mut self, name: &str) {
         if name != self.name {
-            self.name = name.leak();
+            self.name = name.to_owned().leak();
         }
     }
 

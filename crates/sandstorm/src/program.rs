@@ -241,9 +241,8 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     /// Gives another name to the site, for the operator, counts and logs. It is that of the folder
     /// otherwise.
     #[must_use]
-    pub(crate) fn with_name(mut self, name: String) -> Self {
-        self.parts
-            .change_each(|_, part| part.set_name(name.clone()));
+    pub(crate) fn with_name(mut self, name: &str) -> Self {
+        self.parts.change_each(|_, part| part.set_name(name));
         self
     }
 
@@ -303,7 +302,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         drop(parts);
         let logs = &self.access_logs;
         self.parts
-            .change_each(|index, part| part.set_log(logs.of(args[index]).flatten()));
+            .change_each(|index, part| part.set_log(logs.index_of(args[index])));
         *locked(&self.site.0) = together(&self.parts);
         Ok(self)
     }

@@ -175,7 +175,7 @@ fn each_site_of_a_port_has_its_counts() {
         let (folder, program) = sandstorm(SendMode::MemCopy, 100);
         let hosts: Vec<_> = hosts.iter().map(|host| host.parse().unwrap()).collect();
         let name = format!("site {}", hosts.len());
-        (folder, program.with_hosts(&hosts).with_name(name))
+        (folder, program.with_hosts(&hosts).with_name(&name))
     };
     let (_first, all) = program(&[]);
     let (_second, second) = program(&["b.test"]);
@@ -294,9 +294,7 @@ fn each_site_reports_its_memory_and_its_files() {
     let (_folder, other) = choosing(50_000, 30_000_000);
     let other = other.with_hosts(&["b.test".parse().unwrap()]);
     let less = of(&other);
-    let program = program
-        .with_name("a".to_owned())
-        .with_site(other.with_name("b".to_owned()));
+    let program = program.with_name("a").with_site(other.with_name("b"));
     let both = [expected("a: ", used, taken), expected("b: ", less, 0)].concat();
     assert_eq!(counts(&program), both);
 }

@@ -202,8 +202,8 @@ fn together<'o, C: CongestionControl>(
     let mut names = HashSet::<String>::new();
     for (source, program) in loaded {
         let name = name(&source, |name| names.contains(name));
-        names.insert(name.clone());
-        let program = program.with_name(name);
+        let program = program.with_name(&name);
+        names.insert(name);
         let program = if source.hosts().is_empty() {
             program
         } else {

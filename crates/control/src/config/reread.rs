@@ -83,8 +83,12 @@ impl<T> Reread<'_, T> {
 /// What a server takes over from a changed file.
 #[derive(Debug, Default)]
 pub struct TakenOver {
+    /// The numbers of sites that are begun anew.
+    pub added: Vec<usize>,
     /// The numbers of new sites that are served only after a restart.
     pub waiting: Vec<usize>,
+    /// The numbers of sites that the file no longer has, but that are served until all others can be loaded.
+    pub leaving: Vec<usize>,
     /// The numbers of sites that the file no longer has, but that are served until a restart.
     pub staying: Vec<usize>,
     /// What else needs a restart, for the operator.
@@ -166,6 +170,7 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
         for (number, new) in news.filter(|(number, _)| !taken.waiting.contains(number)) {
             let same = before.iter().position(|old| old.number == *number);
             let same = same.map(|at| before.swap_remove(at));
+            let same = same.filter(|_| !taken.added.contains(number));
             running.sites.push(match same {
                 Some(old) => RunningSite {
                     last: Arc::clone(&new.origins),
@@ -174,7 +179,9 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
                 None => RunningSite::new(*number, &new.origins),
             });
         }
-        before.retain(|old| taken.staying.contains(&old.number));
+        // Those that are leaving may be back in the next file.
+        let kept = taken.leaving.iter().chain(&taken.staying);
+        before.retain(|old| kept.clone().any(|number| *number == old.number));
         running.sites.extend(before);
         let numbers = reread.numbers.iter().map(|number| number + 1);
         running.next_number = numbers.fold(running.next_number, usize::max);
@@ -189,6 +196,9 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
         let mut staying = sites.filter(|site| taken.staying.contains(&site.number));
         for (number, new) in reread.numbers.iter().zip(reread.parsed.sites()) {
             let is_waiting = taken.waiting.contains(number);
+            if taken.added.contains(number) {
+                continue;
+            }
             let mut sites = running.sites.iter();
             let old = if is_waiting {
                 staying.next()

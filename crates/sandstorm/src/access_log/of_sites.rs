@@ -96,17 +96,18 @@ impl AccessLogs {
             args: different,
             of_none: None,
         };
-        all.of_none = all.of(of_none).flatten();
+        all.of_none = all.index_of(of_none);
         Ok(all)
     }
 
-    /// Returns the index of the log with these options, if there is to be one. Returns `None` if that log is
-    /// not open.
-    pub(crate) fn of(&self, args: &AccessLogArgs) -> Option<Option<usize>> {
-        match args.destination() {
-            None => Some(None),
-            Some(_) => self.args.iter().position(|open| open == args).map(Some),
-        }
+    /// Whether a site with these options needs no further log.
+    pub(crate) fn suffice_for(&self, args: &AccessLogArgs) -> bool {
+        args.destination().is_none() || self.index_of(args).is_some()
+    }
+
+    /// Returns the index of the log with these options, if it is open.
+    pub(crate) fn index_of(&self, args: &AccessLogArgs) -> Option<usize> {
+        self.args.iter().position(|open| open == args)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &RecordLog> {

@@ -42,7 +42,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         let has_store = |store| stores.iter().any(|known| known == store);
         self.site().by_host().is_some()
             && self.at_start.port.as_ref() == Some(&source.port_options())
-            && self.access_logs.of(source.log()).is_some()
+            && self.access_logs.suffice_for(source.log())
             && (self.at_start.has_realms || !source.has_realms())
             && source.store().is_none_or(has_store)
     }
@@ -74,16 +74,18 @@ impl<A, F, C> Sandstorm<A, F, C> {
         known.sort_by_key(place);
         let is_left = known.is_empty() && new.is_empty();
         let now = self.parts.now();
-        let gone = now
-            .iter()
-            .filter(|one| !known.iter().any(|other| other.is(&one.part)));
-        let stays = |one: &&Served| is_left || self.is_only_moved(one, reading);
-        // Their hosts lead to the others first.
-        let staying: Vec<_> = gone.filter(stays).cloned().collect();
-        let numbers = staying.iter().map(|one| one.part.number());
-        reading.taken.staying.extend(numbers);
+        let is_gone = |one: &&Served| !known.iter().any(|other| other.is(&one.part));
+        let gone = now.iter().filter(is_gone).cloned();
+        let stays = |one: &Served| is_left || is_only_moved(one, reading);
+        let (staying, leaving): (Vec<_>, Vec<_>) = gone.partition(stays);
+        let number = |one: &Served| one.part.number();
+        let taken = &mut reading.taken;
+        taken.staying.extend(staying.iter().map(number));
+        taken.leaving.extend(leaving.iter().map(number));
+        taken.added.extend(new.iter().map(number));
         Ok(NextParts {
             parts: &self.parts,
+            // The hosts of those that stay lead to the others first.
             next: known.into_iter().chain(new).chain(staying).collect(),
             loadings,
         })
@@ -143,7 +145,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         let kept = known.names().find(|known| *known == name);
         let id = known.number_of(&name);
         let name = kept.unwrap_or_else(|| name.leak());
-        let log = self.access_logs.of(source.log()).flatten();
+        let log = self.access_logs.index_of(source.log());
         let redirecting = Redirecting::all(source.redirect_hosts(), &loading.settings);
         let served = Served {
             part: Arc::new(Part::to_be_loaded(number, name, log, &loading)),
@@ -153,17 +155,17 @@ impl<A, F, C> Sandstorm<A, F, C> {
         };
         Ok((served, loading))
     }
+}
 
-    /// Whether a site that the file no longer has is there on another port, or with other options that need a
-    /// restart.
-    fn is_only_moved(&self, one: &Served, reading: &Reading<'_>) -> bool {
-        let folder = one.part.loading().folder.clone();
-        let is_it = |source: &SiteSource<'_>| {
-            let has_hosts = !one.hosts.is_empty() && source.hosts() == one.hosts;
-            source.folder == folder || has_hosts
-        };
-        let waiting = &reading.taken.waiting;
-        let mut sources = reading.sources.iter();
-        sources.any(|(number, source)| waiting.contains(number) && is_it(source))
-    }
+/// Whether a site that the file no longer has is there on another port, or with other options that need a
+/// restart.
+fn is_only_moved(one: &Served, reading: &Reading<'_>) -> bool {
+    let folder = one.part.loading().folder.clone();
+    let is_it = |source: &SiteSource<'_>| {
+        let has_hosts = !one.hosts.is_empty() && source.hosts() == one.hosts;
+        source.folder == folder || has_hosts
+    };
+    let waiting = &reading.taken.waiting;
+    let mut sources = reading.sources.iter();
+    sources.any(|(number, source)| waiting.contains(number) && is_it(source))
 }

@@ -250,6 +250,13 @@ fn sites_come_and_go_only_if_all_can_be_loaded() {
         rig.expect(&[("two.test", "two"), ("three.test", "one")]);
         assert_eq!(rig.requests().len(), 3);
     }
+    // What was to go has its name and its counts if it is back.
+    rig.take(&[ONE, &two]);
+    rig.expect(&[("two.test", "two")]);
+    let expected = [("@/one", 2), ("@/two", 3), ("no site", 0)];
+    assert_eq!(rig.requests(), counts(&expected));
+    rig.write(&file(&[ONE, &three]));
+    assert!(!rig.reload(&[]).0);
     fs::remove_file(rules).unwrap();
     assert_eq!(rig.reload_well(), None);
     rig.expect(&[("two.test", "one"), ("three.test", "three")]);
@@ -297,6 +304,33 @@ fn sites_that_need_a_restart_are_named_and_others_come_and_go() {
     rig.expect(&[("two.test", "two")]);
     rig.take(&[ONE, &two, &three]);
     rig.expect(&[("two.test", "two"), ("three.test", "three"), ("x", "one")]);
+    rig.server.stop();
+}
+
+#[test]
+fn the_status_names_the_sites_that_are_served_now() {
+    let other = "[[web]]\nroot = \"@/one\"\nport = 8080\n";
+    let rig = start(&[ONE, &site("two", ""), other]);
+    let socket = rig.etc.path().join("socket");
+    let status = || {
+        let socket = [
+            "status",
+            "--json",
+            "--control-socket",
+            socket.to_str().unwrap(),
+        ];
+        let (_, status) = run(super::STORM, &socket);
+        status.replace(rig.content.path().to_str().unwrap(), "@")
+    };
+    assert!(status().contains("\"site\":\"@/one + @/two\",\"at\":"));
+    let said = rig.take(&[other, &site("three", ""), ONE]);
+    let named = "sandstorm: @/one + @/three: 1 site is new: @/three; 1 site is gone: @/two; ";
+    assert!(said.contains(named), "{said}");
+    let status = status();
+    assert!(
+        status.contains("\"site\":\"@/one + @/three\",\"at\":"),
+        "{status}"
+    );
     rig.server.stop();
 }
 
