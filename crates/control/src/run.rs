@@ -18,6 +18,7 @@ use crate::endpoint::Endpoints;
 use crate::error::Error;
 use crate::follower::{Follower, Removal};
 use crate::helper::{Helper, Life};
+use crate::interface_state::InterfaceState;
 use crate::launch::{Launch, checked_services};
 use crate::live::Published;
 use crate::log;
@@ -29,7 +30,7 @@ use crate::program::{Program, StartError};
 use crate::progress::{self, Loading, ShowOn};
 use crate::readers::{Readers, Reading};
 use crate::records::{RecordLog, Writers};
-use crate::reload::{Reloader, Reread, unread_file};
+use crate::reload::{Reloader, Requests, Reread, unread_file};
 use crate::report::{Block, Lines};
 use crate::returning::Queues;
 use crate::signals::{self, Harmless, Request, Signals, Stop};
@@ -176,10 +177,7 @@ impl Start<'_> {
             let reading = Reading::start(scope, P::NAME, readers(program), privileges)?;
             let watcher = self.watch(scope, program, privileges, reloader.as_ref())?;
             let reloads = reloader.as_ref().map(|one| one.requests().clone());
-            if let Some(reloads) = &reloads {
-                let state = Arc::clone(&queues.state);
-                reloads.tell_places(launch.port(), move |places| state.note_places(places));
-            }
+            tell_places(reloads.as_ref(), launch.port(), &queues.state);
             let server = Observed::of(program, Arc::clone(&published), queues.state, reloads);
             let lines: Lines = configuration().chain(endpoints.lines()).collect();
             // The endpoints are served until the end of this scope.
@@ -213,6 +211,14 @@ impl Start<'_> {
             });
             conclude::<P>(workers.outcome(), watch.finish(), helper)
         })
+    }
+}
+
+/// Lets the state hear after each reload where the programs and sites are served.
+fn tell_places(reloads: Option<&Requests>, port: u16, state: &Arc<InterfaceState>) {
+    if let Some(reloads) = reloads {
+        let state = Arc::clone(state);
+        reloads.tell_places(port, move |places| state.note_places(places));
     }
 }
 

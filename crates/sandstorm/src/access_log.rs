@@ -5,7 +5,6 @@
 
 mod of_sites;
 
-use self::of_sites::SiteNames;
 pub use self::of_sites::{AccessLogSenders, AccessLogs};
 
 use std::io::{self, Write as _};
@@ -18,8 +17,8 @@ use control::{
     CLIENT_LEN, LogDestination, OptionError, RecordLog, client_from_bytes, client_to_bytes,
 };
 
+use crate::known_sites::{HostedId, SiteNames};
 use crate::login::Credentials;
-use crate::site::HostedId;
 
 /// Maximum number of bytes of a request's head that a record has.
 const HEAD_MAX: usize = 2_048;

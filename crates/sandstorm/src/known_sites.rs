@@ -1,8 +1,11 @@
 //! The sites for different hosts that a program serves, or has served since its start.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::site::HostedId;
+/// The number of a site among those for different hosts that a program has served, from 1. 0 stands for none
+/// of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostedId(pub(crate) u16);
 
 /// One of these sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +59,30 @@ impl KnownSites {
         }
         self.0 = sites.into();
         self.number_of(name)
+    }
+}
+
+/// The names of sites for logs, also of those that are added later.
+#[derive(Clone, Debug)]
+pub(crate) struct SiteNames {
+    /// The name for requests that belong to no hosted site.
+    of_none: &'static str,
+    known: Arc<Mutex<KnownSites>>,
+}
+
+impl SiteNames {
+    pub(crate) fn new(of_none: &'static str, known: Arc<Mutex<KnownSites>>) -> Self {
+        Self { of_none, known }
+    }
+
+    /// Returns the name of the site with this number.
+    pub(crate) fn of(&self, id: HostedId) -> &'static str {
+        if id == HostedId::default() {
+            return self.of_none;
+        }
+        let known = self.known.lock();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        known.get(id).map_or("", |site| site.name)
     }
 }
 

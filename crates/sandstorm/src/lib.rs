@@ -261,6 +261,7 @@ mod part;
 mod parts;
 mod pending;
 mod percent;
+mod port_options;
 mod prepared;
 mod program;
 mod ranges;

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use control::report;
 
 use crate::hosts::HostName;
+use crate::known_sites::HostedId;
 use crate::known_sites::KnownSites;
 use crate::part::{Part, locked};
 use crate::redirect_host::RedirectHost;
 use crate::settings::Settings;
-use crate::site::{HostedId, Member, Site};
+use crate::site::{Member, Site};
 
 /// A part, and what leads to it.
 #[derive(Clone, Debug)]

@@ -25,6 +25,8 @@ use crate::coding::Coding;
 use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::head::HEAD_LIMIT;
+use crate::hosts::Hosts;
+use crate::known_sites::{HostedId, KnownSites};
 use crate::login::Realm;
 use crate::percent::{self, BadEncoding, ENCODED_SLASH, PATH};
 use crate::reply::Reply;
@@ -35,7 +37,7 @@ use crate::tag_key::TagKey;
 pub use builder::Builder;
 pub(crate) use builder::INDEX;
 pub use by_host::HostedSite;
-pub(crate) use by_host::{ByHost, HostedId, Member};
+pub(crate) use by_host::Member;
 pub(crate) use media_type::MediaTypes;
 pub use page::ReplyId;
 pub(crate) use page::{FilePage, Page, Variants};
@@ -165,6 +167,24 @@ impl Fingerprint {
         let hash = xxh3_64(words.as_flattened());
         Self(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }
+}
+
+/// Sites for different hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct ByHost {
+    hosts: Hosts,
+    sites: Vec<Hosted>,
+    known: KnownSites,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+struct Hosted {
+    site: Arc<Site>,
+    id: HostedId,
+    has_folder: bool,
+    /// Number of replies before its own.
+    first: u32,
 }
 
 /// Marks a reply of a [`NextSite`] that the previous site does not have.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use control::args::host_address;
 use control::config;
 use control::units::{number, size};
@@ -22,6 +22,7 @@ use crate::limits::Limits;
 use crate::load::LoadError;
 use crate::loading::{GivenOption, Loading, NotLoaded, load};
 use crate::memory_budget::MemoryBudget;
+use crate::port_options::{ModeArg, PortOptions};
 use crate::prepared::Replies;
 use crate::program::{MakeSiteOnly, Sandstorm};
 use crate::redirect_host::RedirectHost;
@@ -123,29 +124,6 @@ pub struct SiteOptions {
 
     #[command(flatten)]
     log: AccessLogArgs,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum ModeArg {
-    /// Choose at the start: `pre-copy` on AF_XDP if the packets fit into the memory beside the
-    /// responses, and `memcopy` otherwise. The start block says which, and why.
-    Auto,
-    /// Keep the site's packets in the port's memory, and patch them there before they are sent.
-    /// This takes one frame of memory per packet.
-    PreCopy,
-    /// Copy each packet into a free frame to send it.
-    #[value(name = "memcopy")]
-    MemCopy,
-}
-
-/// What the sites of a port must have in common, because the server decides about a connection before it knows the
-/// host.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PortOptions {
-    port: u16,
-    addresses: Vec<IpAddr>,
-    mode: ModeArg,
-    connections: ConnectionArgs,
 }
 
 /// The options of a site.
@@ -477,15 +455,6 @@ impl SiteOptions {
             mode: self.mode.into(),
             ..Config::default()
         })
-    }
-}
-
-impl From<ModeArg> for tcpip::SendMode {
-    fn from(mode: ModeArg) -> Self {
-        match mode {
-            ModeArg::PreCopy => Self::PreCopy,
-            ModeArg::Auto | ModeArg::MemCopy => Self::MemCopy,
-        }
     }
 }
 

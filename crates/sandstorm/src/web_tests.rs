@@ -3,7 +3,8 @@
 use std::time::UNIX_EPOCH;
 
 use super::*;
-use crate::site::{Builder, HostedId};
+use crate::known_sites::HostedId;
+use crate::site::Builder;
 use crate::status::Status;
 
 /// Makes a [`Web`] for a site whose only file is `/a`.

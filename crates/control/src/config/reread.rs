@@ -74,7 +74,7 @@ impl<T> Reread<'_, T> {
     }
 
     /// Returns the number of each site. At the start they are numbered from 0. A site that is the same as in
-    /// the file before keeps its number, and a new one has a number that no other site has had.
+    /// the file before keeps its number. A new one has a number that no other site has had.
     pub fn numbers(&self) -> &[usize] {
         &self.numbers
     }

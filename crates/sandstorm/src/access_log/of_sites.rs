@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use control::{RecordLog, RecordSender};
 
 use super::{AccessLogArgs, Entry, HEAD_MAX};
-use crate::known_sites::KnownSites;
-use crate::part::locked;
-use crate::site::HostedId;
+use crate::known_sites::{HostedId, KnownSites, SiteNames};
 
 /// The access logs of the sites of one program. Sites with the same options share a log.
 #[derive(Debug, Default)]
@@ -18,23 +16,6 @@ pub struct AccessLogs {
     args: Vec<AccessLogArgs>,
     /// The index of the log for requests that belong to no hosted site.
     of_none: Option<usize>,
-}
-
-/// The names of sites in lines.
-#[derive(Clone, Debug)]
-pub(super) struct SiteNames {
-    /// The name for requests that belong to no hosted site.
-    of_none: &'static str,
-    known: Arc<Mutex<KnownSites>>,
-}
-
-impl SiteNames {
-    pub(super) fn of(&self, id: HostedId) -> &'static str {
-        match id {
-            HostedId(0) => self.of_none,
-            id => locked(&self.known).get(id).map_or("", |site| site.name),
-        }
-    }
 }
 
 /// A worker's ends of the logs.
@@ -52,10 +33,7 @@ impl AccessLogs {
     /// # Errors
     /// If the log cannot be opened. The error names it.
     pub fn of_one(program: &str, name: &'static str, args: &AccessLogArgs) -> io::Result<Self> {
-        let names = SiteNames {
-            of_none: name,
-            known: Arc::default(),
-        };
+        let names = SiteNames::new(name, Arc::default());
         Self::open(program, &[args], (args, &names))
     }
 
@@ -70,7 +48,7 @@ impl AccessLogs {
         of_none: &AccessLogArgs,
         known: Arc<Mutex<KnownSites>>,
     ) -> io::Result<Self> {
-        let names = SiteNames { of_none: "", known };
+        let names = SiteNames::new("", known);
         Self::open(program, sites, (of_none, &names))
     }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use control::WorkerContext;
 
 use super::{Sandstorm, addresses};
+use crate::known_sites::HostedId;
 use crate::sending::{Content, Sending};
 use crate::server::{packets, packets_to_come};
-use crate::site::{HostedId, Site};
+use crate::site::Site;
 
 impl<A, F, C> Sandstorm<A, F, C> {
     /// How packets are sent.

@@ -3,10 +3,29 @@
 use control::{Labels, Tally};
 
 use crate::disk::Chunks;
+use crate::known_sites::KnownSites;
 use crate::login::LoginCounts;
 use crate::site::Site;
 use crate::status::Status;
 use crate::web::Counters;
+
+/// The name of what belongs to none of several sites, such as a request for another host.
+const NO_SITE: &str = "no site";
+
+/// Adds the answers of each known site, with those of the hosts that it redirects. A site that is gone keeps its
+/// counts, so that no sum falls. `all` has those for no site too.
+pub(super) fn tally_sites(
+    tally: &mut Tally,
+    all: &Counters,
+    (known, hosted): (&KnownSites, &[Counters]),
+) {
+    let mut rest = *all;
+    for (name, own) in known.names().zip(hosted) {
+        rest.take_away(own);
+        tally.for_site(name, |tally| tally_some_answers(tally, own));
+    }
+    tally.for_site(NO_SITE, |tally| tally_some_answers(tally, &rest));
+}
 
 /// Adds what a site takes. Resident packets have `packets` bytes.
 pub(super) fn tally_memory_of(tally: &mut Tally, site: &Site, packets: u64) {
@@ -24,7 +43,7 @@ pub(super) fn tally_memory_of(tally: &mut Tally, site: &Site, packets: u64) {
 
 /// Adds the answers of one of several sites, with the statuses that have occurred. There may be many
 /// sites.
-pub(super) fn tally_some_answers(tally: &mut Tally, web: &Counters) {
+fn tally_some_answers(tally: &mut Tally, web: &Counters) {
     tally.event("requests", web.requests);
     for status in Status::ALL {
         if web.of(status) > 0 {

@@ -4,19 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::page::ReplyId;
-use super::{NEW, NextSite, SHARED, Site};
+use super::{ByHost, Hosted, NEW, NextSite, SHARED, Site};
 use crate::hosts::{HostName, Hosts};
-use crate::known_sites::KnownSites;
+use crate::known_sites::{HostedId, KnownSites};
 use crate::login::Users;
 use crate::site::Builder;
 
 /// Number of replies that each site has at first, because all requests may need them.
 const SHARED_REPLIES: usize = 2 * SHARED.len();
-
-/// The number of a site among those for different hosts that a program has served, from 1. 0 stands for none
-/// of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HostedId(pub(crate) u16);
 
 /// A site and the hosts that it is served for.
 #[derive(Clone, Debug)]
@@ -49,24 +44,6 @@ impl Member {
         };
         sites.iter().enumerate().map(one).collect()
     }
-}
-
-/// Sites for different hosts.
-#[derive(Clone, Debug)]
-pub(crate) struct ByHost {
-    hosts: Hosts,
-    sites: Vec<Hosted>,
-    known: KnownSites,
-}
-
-/// One of them.
-#[derive(Clone, Debug)]
-struct Hosted {
-    site: Arc<Site>,
-    id: HostedId,
-    has_folder: bool,
-    /// Number of replies before its own.
-    first: u32,
 }
 
 impl ByHost {

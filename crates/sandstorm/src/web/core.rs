@@ -19,13 +19,14 @@ use crate::date::{SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::{Fields, MAX_FIELDS_LEN};
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
+use crate::known_sites::HostedId;
 use crate::login::{Login, Logins};
 use crate::pending::{Busy, Exhausted, Outgoing, OutgoingContent, Pending, PendingPlace, Phase};
 use crate::prepared::PreparedId;
 use crate::request::Request;
 use crate::response::{Response, write_head_with};
 use crate::session;
-use crate::site::{HostedId, ReplyId, Site};
+use crate::site::{ReplyId, Site};
 use crate::status::{Status, StatusCode};
 use crate::verdict::Verdict;
 

@@ -10,8 +10,8 @@ use super::downloads::{Download, Pumped};
 use super::writing::Continuation;
 use crate::app::App;
 use crate::disk::Chunks;
+use crate::known_sites::HostedId;
 use crate::pending::{Outgoing, OutgoingContent, PendingPlace};
-use crate::site::HostedId;
 use crate::status::Status;
 
 impl Core {

@@ -16,8 +16,8 @@ use tcpip::{ConnectionId, Contents, Info};
 use super::shares::{Holding, Shares};
 use crate::assembled::Piece;
 use crate::disk::{CHUNK_LEN, Chunks, DiskFile, MAX_TOGETHER};
+use crate::known_sites::HostedId;
 use crate::pending::network;
-use crate::site::HostedId;
 use crate::status::Status;
 
 /// Time after which a download that waits for memory is tried again.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use super::conversation::Conn;
 use super::core::Core;
 use crate::access_log::Entry;
+use crate::known_sites::HostedId;
 use crate::request::Request;
-use crate::site::HostedId;
 use crate::status::{Status, StatusCode};
 
 impl Core {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tcpip::{ContentError, ContentId, Contents, Slot};
 
 use crate::date::SLOT_LEN;
+use crate::known_sites::HostedId;
 use crate::reply::Reply;
-use crate::site::HostedId;
 use crate::status::Status;
 
 /// One of the site's prepared replies, stored in the TCP stack as a content item.
