@@ -86,8 +86,7 @@ const MAX_RELIABLE_LEN: usize = MAX_OVER_V6;
 /// follows the first failure. While the kernel segments, a packet is dropped after as many failed
 /// tries.
 const TRIES_PER_QUERY: u32 = 64;
-/// Number of system calls between two looks at the packets that the device has dropped. A look costs
-/// about 5 µs.
+/// Number of system calls between two looks at the packets that the device has dropped.
 const CALLS_PER_QUERY: u64 = 64;
 /// Number of consecutive failed tries after which the socket stops using long super-segments or, if
 /// it uses none, segmentation by the device.
