@@ -17,9 +17,9 @@ const SLICE: u64 = 100_000;
 pub(crate) fn give() {
     #[cfg(target_os = "linux")]
     if let Err(error) = set(NICE, SLICE) {
-        tracing::warn!(
-            "a thread beside the workers does not give way to them: {error}; let the server call \
-             sched_setattr"
+        tracing::info!(
+            "a thread beside the workers does not give way to them: {error}; to change that, let the \
+             server call sched_setattr"
         );
     }
 }
