@@ -49,6 +49,8 @@ const CASES: &str = "\
     netmap-mtu-9000      | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2                            | !MTU
     netmap-large-buffers | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2 buf_size=10240 buf_num=8192 | buffers are exchanged
     netmap-few-buffers   | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 buf_num=1500               | !netmap's memory is used up
+    netmap-extra-buffers | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 buf_num=1000               | !netmap has too few buffers
+    netmap-no-native     | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=1                            | !allow emulated mode
     netmap-missing       | stable | host  | 1 | 1500 | own    | netmap:eth0                        |                                                | !modprobe netmap
     netmap-native        | native | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=1                            | buffers are exchanged
     netmap-contract      | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | an_interface_of

@@ -23,6 +23,16 @@ const BUFFER_SIZE: &str = if cfg!(target_os = "linux") {
     "sysctl dev.netmap.buf_size=BYTES"
 };
 
+/// What to do if netmap does not support a port.
+const NO_SUPPORT: &str = if cfg!(target_os = "linux") {
+    "netmap may use only native mode (admode=1), which the interface's driver lacks, or netmap was built \
+     without this kind of port; allow emulated mode with: echo 0 > \
+     /sys/module/netmap/parameters/admode"
+} else {
+    "netmap may use only native mode (admode=1), which the interface's driver lacks, or netmap was built \
+     without this kind of port; allow emulated mode with: sysctl dev.netmap.admode=0"
+};
+
 /// Why an interface or one of its queues could not be opened.
 ///
 /// Most messages name the device or option, the problem, and a remedy.
@@ -564,6 +574,7 @@ impl DeviceError {
             Some(libc::EIO) => {
                 "the port has virtio-net headers, which the server reads only with offload=on"
             }
+            Some(libc::EOPNOTSUPP) => NO_SUPPORT,
             _ => "the kernel log (dmesg) may say why",
         };
         Self::Netmap {
@@ -597,5 +608,14 @@ mod tests {
         let text = DeviceError::memory(8 << 20, source).to_string();
         let at = |word: &str| text.find(word).unwrap();
         assert!(at("ulimit -l unlimited") < at("--mode"), "{text}");
+    }
+
+    #[test]
+    fn a_driver_without_netmap_support_has_a_remedy() {
+        let source = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        let text = DeviceError::netmap("eth0", source).to_string();
+        let parts = ["netmap refuses eth0", "only native mode", "admode"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        assert!(!text.contains("dmesg"), "{text}");
     }
 }
