@@ -53,7 +53,7 @@ const CASES: &str = "\
     netmap-no-native     | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=1                            | !allow emulated mode
     netmap-missing       | stable | host  | 1 | 1500 | own    | netmap:eth0                        |                                                | !modprobe netmap
     netmap-native        | native | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=1                            | buffers are exchanged
-    netmap-contract      | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | an_interface_of
+    netmap-contract      | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | an_interface_
     netmap-vale-contract | netmap | test  | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | of_a_switch";
 
 /// Which kernel a case needs.

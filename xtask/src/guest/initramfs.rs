@@ -13,7 +13,7 @@ use crate::shell;
 
 const INIT: &str = include_str!("init.sh");
 /// Modules that every guest loads, besides those that they need.
-const MODULES: [&str; 2] = ["virtio_pci", "virtio_net"];
+const MODULES: [&str; 3] = ["virtio_pci", "virtio_net", "veth"];
 /// Parameters of a `virtio_net` with native netmap.
 const NATIVE_OPTIONS: &str = " napi_tx=0";
 /// Programs of the host that guests use. busybox lacks them or their features.
