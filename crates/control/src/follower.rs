@@ -470,6 +470,10 @@ impl Follower {
              them"
         };
         match change {
+            Change::Down if self.former.hangs_while_down() => tracing::warn!(
+                "interface {name} is down; netmap's calls hang until it is up, so the server neither \
+                 serves nor ends; bring it up with: ip link set {name} up"
+            ),
             Change::Down => tracing::warn!("interface {name} is down"),
             Change::Up => tracing::warn!("interface {name} is up"),
             Change::NoCarrier => tracing::warn!("interface {name} has no carrier"),

@@ -52,10 +52,28 @@ fn tap() -> QueueAccess {
     device(&kind, [2; 6], &["192.0.2.1/24"], 1500)
 }
 
+fn netmap() -> QueueAccess {
+    let kind = serde_json::json!({"Netmap": {
+        "target": {"Interface": "srv0"},
+        "offload": "Auto",
+        "partial_checksums": false,
+        "services": [],
+    }});
+    let facts = facts(&kind, [2; 6], &["192.0.2.1/24"], 1500);
+    QueueAccess::from_parts(&facts, Vec::new()).unwrap()
+}
+
 /// Creates a device of this kind.
 fn device(kind: &serde_json::Value, mac: [u8; 6], list: &[&str], mtu: usize) -> QueueAccess {
+    let facts = facts(&serde_json::json!({ "System": kind }), mac, list, mtu);
+    let socket = File::open("/dev/null").unwrap().into();
+    QueueAccess::from_parts(&facts, vec![socket]).unwrap()
+}
+
+/// Describes a device of this kind as the helper process does.
+fn facts(kind: &serde_json::Value, mac: [u8; 6], list: &[&str], mtu: usize) -> String {
     let facts = serde_json::json!({
-        "kind": {"System": kind},
+        "kind": kind,
         "mac": mac,
         "mtu": mtu,
         "own": false,
@@ -65,8 +83,7 @@ fn device(kind: &serde_json::Value, mac: [u8; 6], list: &[&str], mtu: usize) -> 
         "wait": "Block",
         "summary": [],
     });
-    let socket = File::open("/dev/null").unwrap().into();
-    QueueAccess::from_parts(&facts.to_string(), vec![socket]).unwrap()
+    facts.to_string()
 }
 
 /// What the helper process would answer.
@@ -293,6 +310,14 @@ fn only_a_mac_address_that_cannot_be_followed_causes_advice_to_restart() {
     assert_eq!(followed, "", "it is logged once the server answers to it");
     let tap = logged(Change::Mac([4; 6]), |one| one.former = tap());
     assert!(tap.contains("keeps its own"), "{tap}");
+}
+
+#[test]
+fn a_warning_says_that_a_server_on_netmap_hangs_while_its_interface_is_down() {
+    let down = |former: QueueAccess| logged(Change::Down, |one| one.former = former);
+    let netmap = down(netmap());
+    assert!(netmap.contains("calls hang until it is up"), "{netmap}");
+    assert!(!down(tap()).contains("hang"));
 }
 
 /// Lets a follower see that its interface is removed and returns. `answers` are those of the helper

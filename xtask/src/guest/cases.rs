@@ -12,14 +12,15 @@ use crate::e2e::checks::row;
 /// | queues, MTU | those of the network card |
 /// | addresses | whether the server has addresses of its own |
 /// | device | the server's `--device` |
-/// | features | those of the network card, or netmap's parameters |
+/// | features | those of the network card, netmap's parameters, or `down` |
 /// | text | text that the start block must have, or the name of a test |
 ///
 /// `!` before the text means that the server must refuse to start with it.
 ///
 /// `access` lets the driver map memory for the device (`VIRTIO_F_ACCESS_PLATFORM`). Only with it
 /// `virtio_net` offers zero-copy, and only since Linux 6.13. `admode` is a parameter of netmap: 1
-/// is native mode, and 2 is emulated mode.
+/// is native mode, and 2 is emulated mode. With `down`, the interface is down for some seconds while
+/// the server runs.
 const CASES: &str = "\
     copy                 | stable | host  | 1 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
     copy-2-queues        | stable | host  | 2 | 1500 | own    | xdp:eth0                           |                                                | one queue allows super-segments
@@ -46,6 +47,7 @@ const CASES: &str = "\
     netmap-guests        | netmap | guest | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | buffers are exchanged
     netmap-vale          | netmap | host  | 1 | 1500 | own    | netmap:vale0:storm                 | no-offload admode=2                            | buffers are exchanged
     netmap-pipe          | netmap | host  | 1 | 1500 | own    | netmap:storm{1                     | no-offload admode=2                            | packets are copied
+    netmap-down          | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 down                       | buffers are exchanged
     netmap-mtu-9000      | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2                            | !MTU
     netmap-large-buffers | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2 buf_size=10240 buf_num=8192 | buffers are exchanged
     netmap-few-buffers   | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 buf_num=1500               | !netmap's memory is used up
@@ -132,6 +134,20 @@ impl Case {
         })
     }
 
+    fn has(&self, feature: &str) -> bool {
+        self.features.split(' ').any(|one| one == feature)
+    }
+
+    /// Returns true if the interface is down for some seconds while the server runs.
+    pub(super) fn has_outage(&self) -> bool {
+        self.has("down")
+    }
+
+    /// Returns true if the guest's kernel has the user's netmap module.
+    pub(super) fn has_netmap(&self) -> bool {
+        matches!(self.system, System::Netmap | System::Native)
+    }
+
     /// Returns a line of shell that sets netmap's parameters.
     pub(super) fn set_parameters(&self) -> String {
         let settings = self
@@ -167,14 +183,13 @@ impl Case {
 
     /// Returns QEMU's options for a network card on the given backend, which has the number `net`.
     pub(super) fn card(&self, backend: &str, net: u32, mac: &str) -> String {
-        let has = |feature| self.features.split(' ').any(|one| one == feature);
         // One interrupt for each queue in each direction, one for the card, one for control.
         let queues = format!(",mq=on,vectors={}", 2 * self.queues + 2);
         let options = [
             (self.queues > 1, &*queues),
-            (has("access"), ",iommu_platform=on,disable-legacy=on"),
+            (self.has("access"), ",iommu_platform=on,disable-legacy=on"),
             (
-                has("no-offload"),
+                self.has("no-offload"),
                 ",csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off",
             ),
         ];
@@ -197,9 +212,8 @@ mod tests {
         let cases: Vec<Case> = Case::all().collect();
         for (place, case) in cases.iter().enumerate() {
             assert!(cases[..place].iter().all(|other| other.name != case.name));
-            let needs_netmap = matches!(case.system, System::Netmap | System::Native);
             let sets = case.set_parameters().contains("/admode");
-            assert_eq!(sets, needs_netmap, "{}", case.name);
+            assert_eq!(sets, case.has_netmap(), "{}", case.name);
             assert!(case.client == Client::Host || case.queues == 1);
             assert!(!case.expected.is_empty());
         }

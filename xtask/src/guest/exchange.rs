@@ -151,6 +151,12 @@ impl Exchange<'_> {
                 ensure!(block.contains(expected), "no {expected:?} in\n{block}");
                 Ok(())
             });
+            if self.case.has_netmap() {
+                checks.check("netmap stays loaded", || self.expect_loaded());
+            }
+            if self.case.has_outage() {
+                checks.check("an interface that is down", || self.outage(program));
+            }
             ask(self, checks)?;
             // netmap's programs take the card from the kernel.
             if self.case.joint().is_none() {
@@ -183,6 +189,36 @@ impl Exchange<'_> {
             "received frames: {received:?}"
         );
         Ok(())
+    }
+
+    /// Checks that netmap cannot be unloaded while a server uses it.
+    fn expect_loaded(&self) -> Result<()> {
+        self.guest.run("! rmmod netmap").map(drop)
+    }
+
+    /// Brings the interface down for some seconds. Checks that the log says what this means, and that
+    /// the server knows the state of the interface.
+    fn outage(&self, program: &str) -> Result<()> {
+        let name = program.split(' ').next().unwrap_or(program);
+        let expect = |is_up: bool| {
+            let output = self.guest.run(&format!("{name} status --json"))?;
+            let status: Value = serde_json::from_str(output.trim())?;
+            let told = &status["interface"]["is_up"];
+            ensure!(told.as_bool() == Some(is_up), "is_up is {told} in {output}");
+            Ok(())
+        };
+        // Linux otherwise removes the kernel's IPv6 addresses.
+        self.guest
+            .run("echo 1 >/proc/sys/net/ipv6/conf/eth0/keep_addr_on_down")?;
+        self.guest.run("ip link set eth0 down; sleep 5")?;
+        let output = self.guest.run("cat /tmp/output")?;
+        ensure!(output.contains("calls hang until it is up"), "{output}");
+        expect(false)?;
+        self.guest.run("ip link set eth0 up")?;
+        self.guest.run(
+            "until grep -q up /sys/class/net/eth0/operstate; do usleep 10000; done; sleep 1",
+        )?;
+        expect(true)
     }
 
     /// Checks that the interface has the same state as before, and carries the kernel's packets.

@@ -148,6 +148,15 @@ impl QueueAccess {
         }
     }
 
+    /// Returns true if the workers sleep in the kernel while the interface is down, so that they neither
+    /// serve nor end. This is so on netmap.
+    pub fn hangs_while_down(&self) -> bool {
+        match &self.facts.kind {
+            Kind::Netmap(kind) => kind.hangs_while_down(),
+            Kind::System(_) => false,
+        }
+    }
+
     /// Returns the MTU: the length of the largest IP packet, in bytes.
     pub fn mtu(&self) -> usize {
         self.facts.mtu

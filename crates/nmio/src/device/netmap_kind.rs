@@ -46,6 +46,12 @@ impl NetmapKind {
         }
     }
 
+    /// Returns true if calls on the port sleep in the kernel while the interface is down. Linux's netmap
+    /// does this, and no signal ends such a call.
+    pub(super) fn hangs_while_down(&self) -> bool {
+        cfg!(target_os = "linux") && self.interface().is_some()
+    }
+
     /// Returns queue `index` of the port with these properties.
     pub(super) fn queue(&self, index: u32, served: &Served<'_>) -> NetmapQueue {
         NetmapQueue {
