@@ -40,13 +40,16 @@ const CASES: &str = "\
     zero-copy-contract   | newest | test  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | an_interface_of
     mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access                                         | one queue allows super-segments
     mtu-9000-stable      | stable | host  | 1 | 9000 | own    | xdp:eth0                           |                                                | !MTU
+    zero-copy-mtu-9000   | newest | host  | 1 | 9000 | own    | xdp:eth0,zerocopy=required         | access                                         | !at an MTU of 9000 bytes
     netmap-emulated      | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
     netmap-checksums     | netmap | host  | 1 | 1500 | own    | netmap:eth0,partial-checksums      | admode=2                                       | partial TCP and UDP checksums
     netmap-2-queues      | netmap | host  | 2 | 1500 | own    | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
     netmap-shared        | netmap | host  | 1 | 1500 | shared | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
     netmap-guests        | netmap | guest | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | buffers are exchanged
     netmap-vale          | netmap | host  | 1 | 1500 | own    | netmap:vale0:storm                 | no-offload admode=2                            | buffers are exchanged
+    netmap-vale-offload  | netmap | host  | 1 | 1500 | own    | netmap:vale0:storm,offload=on      | no-offload admode=2                            | virtio-net headers
     netmap-pipe          | netmap | host  | 1 | 1500 | own    | netmap:storm{1                     | no-offload admode=2                            | packets are copied
+    netmap-pipe-mtu-9000 | netmap | host  | 1 | 1500 | own    | netmap:storm{1,mtu=9000            | no-offload admode=2                            | packets are copied
     netmap-down          | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 down                       | buffers are exchanged
     netmap-mtu-9000      | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2                            | !MTU
     netmap-large-buffers | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2 buf_size=10240 buf_num=8192 | buffers are exchanged
@@ -166,7 +169,8 @@ impl Case {
         if let Some((switch, _)) = name.split_once(':') {
             return Some(("vale-ctl", format!("-a {switch}:eth0")));
         }
-        let (pipe, number) = name.split_once('{')?;
+        let (pipe, rest) = name.split_once('{')?;
+        let number = rest.split(',').next().unwrap_or(rest);
         Some((
             "bridge",
             format!("-w 1 -i netmap:eth0 -i netmap:{pipe}}}{number}"),
@@ -229,7 +233,8 @@ mod tests {
         assert_eq!(vale, Some(("vale-ctl", "-a vale0:eth0".to_owned())));
         let (pipe, _) = joint("netmap-pipe");
         let ends = "-w 1 -i netmap:eth0 -i netmap:storm}1";
-        assert_eq!((pipe, &*none), (Some(("bridge", ends.to_owned())), ""));
+        assert_eq!((&pipe, &*none), (&Some(("bridge", ends.to_owned())), ""));
+        assert_eq!(joint("netmap-pipe-mtu-9000").0, pipe);
         let (no_joint, queues) = joint("netmap-2-queues");
         assert_eq!((no_joint, &*queues), (None, ",queues=2"));
     }

@@ -119,6 +119,22 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// `zerocopy=required` was given, but the driver refuses zero-copy at this MTU.
+    #[error(
+        "zerocopy=required does not work on {interface} at an MTU of {mtu} bytes: packets above {largest} \
+         bytes span several buffers, and its driver refuses zero-copy with them, or has none ({source}); \
+         lower the MTU with: ip link set {interface} mtu 1500, or use zerocopy=auto to copy packets"
+    )]
+    NoLargeZeroCopy {
+        /// The interface's name.
+        interface: String,
+        /// The interface's MTU, in bytes.
+        mtu: usize,
+        /// The largest MTU whose packets fit in one buffer, in bytes. Drivers may allow less.
+        largest: usize,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// A packet of the interface's MTU does not fit in a frame of the packet memory.
     #[error(
         "interface {interface} has an MTU of {mtu} bytes, but the server supports at most {largest}; \

@@ -172,10 +172,7 @@ fn bind(config: &XdpConfig, socket: BorrowedFd<'_>) -> Result<Copying, DeviceErr
                 ));
             }
             _ if config.options.zero_copy == ZeroCopy::Required => {
-                return Err(DeviceError::NoZeroCopy {
-                    interface: config.options.interface.clone(),
-                    source: error,
-                });
+                return Err(no_zero_copy(config, error));
             }
             // Drivers refuse zero-copy with various errors. If the cause is unrelated to zero-copy,
             // copy mode fails too and reports the error.
@@ -197,6 +194,20 @@ fn bind(config: &XdpConfig, socket: BorrowedFd<'_>) -> Result<Copying, DeviceErr
             }
         }
     }
+}
+
+/// Returns the error for a driver that refuses the zero-copy that was required.
+fn no_zero_copy(config: &XdpConfig, source: io::Error) -> DeviceError {
+    let interface = config.options.interface.clone();
+    if FrameLayout::for_mtu(config.mtu).is_multi_buffer() {
+        return DeviceError::NoLargeZeroCopy {
+            interface,
+            mtu: config.mtu,
+            largest: MAX_SINGLE_BUFFER_MTU,
+            source,
+        };
+    }
+    DeviceError::NoZeroCopy { interface, source }
 }
 
 /// Returns true if the driver damages frames in zero-copy mode, which `auto` avoids. A mode that was

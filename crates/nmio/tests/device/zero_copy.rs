@@ -2,7 +2,7 @@
 
 use nmio::device::{DeviceError, Interface, MemoryPlan};
 
-use crate::rig::{Rig, Server, config, exchange};
+use crate::rig::{Rig, Server, config, exchange, run};
 use crate::{has_xdp, line};
 
 #[test]
@@ -28,6 +28,20 @@ fn required_zero_copy_is_refused_if_the_driver_has_none() {
     assert_eq!(exchange(&client, "10.9.0.1:7", "hello"), "hello");
     assert!(line(&server.port_summary, "data path").contains("refuses zero-copy"));
     server.stop();
+}
+
+#[test]
+fn a_refusal_of_zero_copy_names_an_mtu_that_needs_several_buffers() {
+    let rig = Rig::new(1);
+    let set_mtu = |end| run(&format!("ip link set {end} mtu 9000"));
+    set_mtu("srv");
+    rig.client.run(|| set_mtu("cli"));
+    let interface = Interface::open(&config("xdp:srv,zerocopy=required", &[], 1)).unwrap();
+    let error = interface.queue(0).open(MemoryPlan::default()).err();
+    let text = error.expect("veth has no zero-copy").to_string();
+    for part in ["srv", "an MTU of 9000", "above 3822 bytes", "zerocopy=auto"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 #[test]
