@@ -121,6 +121,38 @@ fn a_file_that_is_included_since_a_reload_is_watched() {
     storm.stop();
 }
 
+/// Corrections may be in a file that only a zone with errors includes, also in one that was missing.
+#[test]
+fn a_file_that_a_zone_with_errors_includes_is_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let (storm, socket) = start(folder.path(), folder.path(), &["--watch"]);
+    let server = storm.addresses[0];
+    let file = |name: &str| folder.path().join("zones").join(name);
+    let wait_for = |what: &str, is_there: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !is_there() {
+            assert!(start.elapsed() < TIMEOUT, "{what}");
+            thread::sleep(Duration::from_millis(100));
+        }
+        // The watch over new files begins after the reload.
+        thread::sleep(Duration::from_secs(1));
+    };
+    let text = fs::read_to_string(file("a.zone")).unwrap();
+    fs::create_dir(file("parts")).unwrap();
+    let include = |name: &str| fs::write(file("a.zone"), format!("{text}$INCLUDE parts/{name}\n"));
+    for (name, content) in [("wrong", Some("wrong 60 TXT (\n")), ("missing", None)] {
+        if let Some(content) = content {
+            fs::write(file("parts").join(name), content).unwrap();
+        }
+        include(name).unwrap();
+        wait_for("the error", &|| zones(&socket)[0]["state"] == "old");
+        fs::write(file("parts").join(name), format!("{name} 60 TXT x\n")).unwrap();
+        let corrected = || storm.beside(|| answers(server, &format!("{name}.a.test")));
+        wait_for(name, &corrected);
+    }
+    storm.stop();
+}
+
 #[test]
 fn a_folder_that_was_replaced_is_named() {
     let folder = tempfile::tempdir().unwrap();

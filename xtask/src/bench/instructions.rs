@@ -309,7 +309,9 @@ mod tests {
         let counted = |logged, snapshot| {
             let counts = [(REQUEST, 2000.0), (LOGGED, logged), (SNAPSHOT, snapshot)];
             let counts = counts.into_iter().chain(ANSWER_MARKS);
-            counts.map(|(name, count)| (name.to_owned(), count)).collect()
+            counts
+                .map(|(name, count)| (name.to_owned(), count))
+                .collect()
         };
         let (lines, missed) = compare_with_marks(&counted(2200.0, 200_000.0));
         assert!(lines.starts_with("snapshots: 1.00 % of a request, at most 1 %\n"));
