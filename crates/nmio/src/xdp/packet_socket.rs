@@ -43,9 +43,9 @@
 //! # When super-segments are used
 //!
 //! With `offload=auto`, super-segments are used if the port is in copy mode. If the device does not
-//! segment TCP over both IPv4 and IPv6, the kernel does, from 8 segments on. For the kernel to take
-//! one long packet is cheaper than to take its segments, each with a system call's work and a pass of
-//! the receiver. A device without a queueing discipline may drop a part of such a packet. When it
+//! segment TCP over both IPv4 and IPv6, the kernel does, from 8 segments on. One long packet costs the
+//! kernel less than its segments, because a veth pair may receive each of these in a pass of its own.
+//! A device without a queueing discipline may drop a part of such a packet. When it
 //! does so, single frames are used from then on, which are sent again at their place.
 //!
 //! Some devices receive a flow on the queue that sent the flow's last packet. The kernel chooses the
@@ -63,7 +63,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::config::XdpConfig;
 use super::socket::Copying;
@@ -205,13 +205,8 @@ impl Runs {
             Ok(socket) => socket,
             Err(error) => return refuse(format!("the kernel refuses a packet socket: {error}")),
         };
-        // `SO_SNDBUFFORCE` needs CAP_NET_ADMIN. `SO_SNDBUF` needs no capability, but the kernel
-        // limits its value.
-        let fd = socket.as_fd();
-        if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
-            let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
-        }
-        if let Err(error) = sys::bypass_queueing(fd, device_segments) {
+        raise_send_buffer(socket.as_fd());
+        if let Err(error) = sys::bypass_queueing(socket.as_fd(), device_segments) {
             return refuse(format!(
                 "the queueing discipline cannot be bypassed: {error}"
             ));
@@ -320,6 +315,15 @@ impl Device {
         let bytes = |limit: usize| limit.min(MAX_GSO_SIZE - 1).saturating_sub(ETHERNET_HEADER);
         let [v4, v6] = limits.map(bytes);
         Ok(if v6 < MAX_OVER_V6 { v4.min(v6) } else { v4 })
+    }
+}
+
+/// Lets the socket have [`SEND_BUFFER`] bytes in the kernel, or as many as this process may set.
+fn raise_send_buffer(socket: BorrowedFd<'_>) {
+    // `SO_SNDBUFFORCE` needs CAP_NET_ADMIN. `SO_SNDBUF` needs no capability, but the kernel limits its
+    // value.
+    if sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
+        let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
     }
 }
 

@@ -31,29 +31,30 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     pub fn handle_segment<P: Port>(&mut self, port: &mut P, packet: Packet, now: Instant) {
         self.now = now;
-        self.cx.counters.segments_received += 1;
-        if !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT) {
-            self.count_bad_checksum(packet.has_partial_checksum(PROTOCOL_TCP, CHECKSUM_AT));
-            return;
-        }
-        let Some(segment) = Segment::parse(packet.payload()) else {
-            self.cx.counters.malformed += 1;
+        let Some(segment) = self.parse(&packet) else {
             return;
         };
         self.handle_valid(port, packet, segment, Moment::from(now));
+    }
+
+    /// Counts a packet, and returns its segment if it is well-formed.
+    #[inline(always)]
+    fn parse(&mut self, packet: &Packet) -> Option<Segment> {
+        self.cx.counters.segments_received += 1;
+        if !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT) {
+            self.count_bad_checksum(packet.has_partial_checksum(PROTOCOL_TCP, CHECKSUM_AT));
+            return None;
+        }
+        let segment = Segment::parse(packet.payload());
+        self.cx.counters.malformed += u64::from(segment.is_none());
+        segment
     }
 
     /// Handles a segment to an own address on which the application does not serve the segment's port:
     /// answers with a reset (RFC 9293, section 3.10.7.1).
     #[cold]
     pub fn refuse_segment<P: Port>(&mut self, port: &mut P, packet: Packet) {
-        self.cx.counters.segments_received += 1;
-        if !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT) {
-            self.count_bad_checksum(packet.has_partial_checksum(PROTOCOL_TCP, CHECKSUM_AT));
-            return;
-        }
-        let Some(segment) = Segment::parse(packet.payload()) else {
-            self.cx.counters.malformed += 1;
+        let Some(segment) = self.parse(&packet) else {
             return;
         };
         let is_reset = segment.control.has(Control::RST);
