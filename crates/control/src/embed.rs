@@ -101,6 +101,7 @@ pub use server::{Server, Starting};
 /// stop. With `panic = "unwind"`, a panic in a worker's callback is reported as
 /// [`Error::Panicked`]. With `abort`, a panic ends the process.
 pub fn embed<P: Program + Send + 'static>(args: ServeArgs, program: P) -> Starting {
+    crate::log::limit_waits();
     let (owner, starting) = Owner::new(args, program);
     let spawned = thread::Builder::new()
         .name(format!("{}-run", P::NAME))

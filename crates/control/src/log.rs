@@ -16,6 +16,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 use crate::report::{Block, counted};
 use stream::Stream;
+pub(crate) use stream::limit_waits;
 
 /// Whether the log is JSON. Like the subscriber of log events, this belongs to the whole process.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
@@ -68,7 +69,6 @@ pub enum LogFormat {
 /// Writes log lines of `level` and above to standard error. Only the first call of a process has an
 /// effect.
 pub fn init(level: LogLevel, format: LogFormat) {
-    stream::limit_waits();
     for (stream, is_terminal) in [
         (&STDERR, stderr().is_terminal()),
         (&STDOUT, stdout().is_terminal()),

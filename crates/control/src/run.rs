@@ -97,6 +97,7 @@ fn serve_with<P: Program, E: Into<StartError>>(
     reread: &Reread<'_, P>,
 ) -> ExitCode {
     log::init(args.log, args.log_format);
+    log::limit_waits();
     memory::map_large_blocks();
     match load_and_run(args, load, reread) {
         Ok(()) => ExitCode::SUCCESS,

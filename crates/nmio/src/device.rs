@@ -70,7 +70,7 @@ pub use limits::{MAX_QUEUES, MAX_VLANS};
 #[cfg(target_os = "linux")]
 use linux as system;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{dropped_without_queue, longest_supers};
+pub(crate) use linux::{dropped_without_queue, longest_supers, queue_kinds};
 pub use memory_plan::MemoryPlan;
 pub use name::{AddressPrefix, Device, ParseAddressError};
 pub use netmap_options::NetmapOptions;

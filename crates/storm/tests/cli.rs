@@ -1,7 +1,10 @@
 //! Tests the command line of the finished program.
 
 use std::fs::{self, File};
-use std::process::Command;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use testkit::cli::{expect, run};
 
@@ -74,4 +77,33 @@ fn a_status_is_the_same_although_nobody_can_read_why() {
         let program = program.args(line.split(' ')).stderr(full);
         assert_eq!(program.status().unwrap().code(), Some(expected), "{line}");
     }
+}
+
+#[test]
+fn a_check_waits_for_a_reader_that_pauses() {
+    const ZONES: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let web = folder.path().join("web");
+    fs::create_dir(&web).unwrap();
+    fs::write(web.join("index.html"), "hello").unwrap();
+    let wrong: String = (0..40).map(|n| format!("x{n} 60 A wrong\n")).collect();
+    for zone in 0..ZONES {
+        let text = format!("@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns\n{wrong}");
+        fs::write(folder.path().join(format!("z{zone}.test.zone")), text).unwrap();
+    }
+    let pattern = folder.path().join("*.zone");
+    let mut check = Command::new(PROGRAM);
+    let arguments = ["check".as_ref(), "--web".as_ref(), web.as_os_str()];
+    check.args(arguments).arg("--zones-from").arg(pattern);
+    let mut check = check.stderr(Stdio::piped()).spawn().unwrap();
+    // What the program writes until then is more than a pipe holds.
+    thread::sleep(Duration::from_secs(1));
+    let mut found = String::new();
+    let mut stderr = check.stderr.take().unwrap();
+    stderr.read_to_string(&mut found).unwrap();
+    assert_eq!(check.wait().unwrap().code(), Some(1));
+    assert!(found.len() > 1 << 17, "{}", found.len());
+    assert!(!found.contains("are lost"), "{found}");
+    let lines = found.lines().filter(|line| line.contains("wrong")).count();
+    assert_eq!(lines, 40 * ZONES);
 }

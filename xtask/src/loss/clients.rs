@@ -211,7 +211,14 @@ pub(crate) fn run(is_full: bool, filter: &str, first_seed: u64, programs: &Path)
         if some.is_empty() {
             continue;
         }
-        let rig = build(stack, if is_super { ",offload=on" } else { "" })?;
+        let rig = build(
+            stack,
+            if is_super {
+                ",offload=on"
+            } else {
+                ",offload=off"
+            },
+        )?;
         for (seed, client) in some {
             interrupt::check()?;
             let (start, mut checks) = (Instant::now(), Checks::default());

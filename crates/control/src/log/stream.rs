@@ -22,7 +22,7 @@ static IS_SERVER: AtomicBool = AtomicBool::new(false);
 
 /// From now on, a line that finds no room is lost. The threads of a server have more to do than to write.
 /// Other commands wait, for example until a person reads on in a pager.
-pub(super) fn limit_waits() {
+pub(crate) fn limit_waits() {
     IS_SERVER.store(true, Ordering::Relaxed);
 }
 

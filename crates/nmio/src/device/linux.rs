@@ -26,7 +26,7 @@ mod replaced_queue;
 pub(super) use held::Held;
 pub(super) use kind::{Backend, Kind};
 pub use monitor::Monitor;
-pub(crate) use netlink::{dropped_without_queue, longest_supers};
+pub(crate) use netlink::{dropped_without_queue, longest_supers, queue_kinds};
 pub(super) use netmap::join_network;
 pub(super) use open::{open_auto, open_tap, open_xdp};
 pub(crate) use privileges::Needs;

@@ -67,7 +67,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::config::XdpConfig;
 use super::socket::Copying;
-use crate::device::{DeviceError, Offload, dropped_without_queue, longest_supers};
+use crate::device::{DeviceError, Offload, dropped_without_queue, longest_supers, queue_kinds};
 use crate::frame::Frame;
 use crate::super_segment::{MAX_OVER_V6, SuperSegment};
 use crate::sys::{self, Control, Gather, MAX_PACKETS};
@@ -86,8 +86,9 @@ const MAX_RELIABLE_LEN: usize = MAX_OVER_V6;
 /// follows the first failure. While the kernel segments, a packet is dropped after as many failed
 /// tries.
 const TRIES_PER_QUERY: u32 = 64;
-/// Number of system calls between two looks at the packets that the device has dropped.
-const CALLS_PER_QUERY: u64 = 64;
+/// Number of system calls between two looks at the packets that the device has dropped. A look may have to
+/// wait for other changes of interfaces.
+const CALLS_PER_QUERY: u64 = 1_024;
 /// Number of consecutive failed tries after which the socket stops using long super-segments or, if
 /// it uses none, segmentation by the device.
 const TRIES_UNTIL_FALLBACK: u32 = 1_024;
@@ -142,8 +143,12 @@ pub(super) struct PacketSocket {
     one_queue: bool,
     /// Whether the operator has asked for super-segments.
     is_chosen: bool,
-    /// Number of packets that the device had dropped at the last look, if it has no queue.
+    /// Number of packets that the device had dropped at the last look, if it has no queueing discipline.
     known_drops: Option<u64>,
+    /// Whether a queueing discipline delays packets that the kernel no longer counts for the socket.
+    delays: bool,
+    /// Value of `max_super_len` at the start.
+    longest_at_start: usize,
     device: Device,
     /// Number of system calls made to send packets.
     pub(super) calls: u64,
@@ -190,8 +195,8 @@ impl Runs {
         let is_chosen = config.options.offload == Offload::On;
         if !device_segments && !is_chosen && !one_queue {
             return refuse(format!(
-                "{} has several TX queues, and does not segment TCP itself (see ethtool -k: \
-                 tx-tcp-segmentation, tx-tcp6-segmentation)",
+                "{} does not segment TCP itself (see ethtool -k: tx-tcp-segmentation, \
+                 tx-tcp6-segmentation), and has several TX queues, or does not tell their number",
                 config.options.interface
             ));
         }
@@ -219,9 +224,9 @@ impl Runs {
             failed_tries: 0,
             one_queue,
             is_chosen,
-            known_drops: dropped_without_queue(&device.route, device.index)
-                .ok()
-                .flatten(),
+            known_drops: device.dropped_without_queue(),
+            delays: delays_packets(device.index),
+            longest_at_start: max_super_len,
             device,
             calls: 0,
             dropped: 0,
@@ -241,7 +246,9 @@ impl Runs {
     #[inline]
     pub(super) fn min_run(&self) -> usize {
         match self {
-            Self::Supers(packets) if !packets.device_segments => MIN_RUN_FOR_KERNEL,
+            Self::Supers(packets) if !packets.device_segments && !packets.is_chosen => {
+                MIN_RUN_FOR_KERNEL
+            }
             _ => 0,
         }
     }
@@ -305,6 +312,12 @@ impl Device {
         self.control.segments_tcp(&self.name)
     }
 
+    /// Returns the number of packets that the device has dropped instead of sending them. Returns `None` if
+    /// it has a queueing discipline, or if the number cannot be read.
+    fn dropped_without_queue(&self) -> Option<u64> {
+        dropped_without_queue(&self.route, self.index).ok()?
+    }
+
     /// Returns the maximum IP packet length, in bytes, of a super-segment over IPv4 that the device
     /// accepts.
     ///
@@ -325,6 +338,12 @@ fn raise_send_buffer(socket: BorrowedFd<'_>) {
     if sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
         let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
     }
+}
+
+/// Returns true if netem is among the interface's queueing disciplines. It may no longer count a packet for
+/// its socket although the packet waits.
+fn delays_packets(index: u32) -> bool {
+    queue_kinds(index).is_ok_and(|kinds| kinds.iter().any(|kind| kind == "netem"))
 }
 
 /// Returns true if a packet socket's packets could move a connection to another RX queue.
@@ -373,7 +392,11 @@ impl PacketSocket {
         sys::bind_packet_sender(self.socket.as_fd(), index)?;
         self.device.index = index;
         self.one_queue = self.device.has_one_queue();
-        (self.failed_tries, self.known_drops) = (0, None);
+        self.failed_tries = 0;
+        self.known_drops = self.device.dropped_without_queue();
+        if self.max_super_len == 0 {
+            self.max_super_len = self.longest_at_start;
+        }
         if self.device_segments {
             self.still_segments();
         }
@@ -384,7 +407,8 @@ impl PacketSocket {
     /// false if that could reorder packets.
     pub(super) fn can_return_to_ring(&self) -> bool {
         // What the kernel segments may wait in the queueing discipline.
-        self.one_queue && (self.device_segments || sys::has_sent_all(self.socket.as_fd()))
+        let has_sent_all = || !self.delays && sys::has_sent_all(self.socket.as_fd());
+        self.one_queue && (self.device_segments || has_sent_all())
     }
 
     /// Queries the device. Returns true if it still segments packets of the maximum length.
@@ -402,10 +426,10 @@ impl PacketSocket {
         if !self.device_segments {
             tracing::warn!(
                 target: "nmio::xdp",
-                "{} no longer segments TCP: from now on the kernel segments, and all packets go \
-                 through the packet socket",
+                "{} no longer segments TCP: from now on the kernel segments",
                 self.device.name
             );
+            self.known_drops = self.device.dropped_without_queue();
             // Ignore errors: the option was already set when the socket was opened, so the kernel
             // supports it.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
@@ -420,6 +444,14 @@ impl PacketSocket {
         if !self.device.control.is_running(&self.device.name) {
             // Without a carrier no packet can be sent, so do not count this try.
             return false;
+        }
+        if self.may_stop_supers() && self.device.dropped_without_queue().is_some() {
+            self.stop_supers();
+            // Its last segment was dropped, and others were perhaps sent.
+            if let Some(QueuedPacket::Super(_)) = self.queue.front() {
+                self.drop_first();
+                return true;
+            }
         }
         self.failed_tries += 1;
         if self.failed_tries % TRIES_PER_QUERY == 1
@@ -443,10 +475,14 @@ impl PacketSocket {
         if self.failed_tries < max_tries {
             return false;
         }
-        self.queue.pop_front();
-        self.dropped += 1;
-        self.failed_tries = 0;
+        self.drop_first();
         true
+    }
+
+    fn drop_first(&mut self) {
+        let first = self.queue.pop_front();
+        self.dropped += first.map_or(0, |packet| packet.frames() as u64);
+        self.failed_tries = 0;
     }
 
     /// Moves segmentation from the device to the kernel, because the device refuses packets that it
@@ -459,31 +495,35 @@ impl PacketSocket {
         }
         tracing::warn!(
             target: "nmio::xdp",
-            "{} refuses packets that it claims to segment: from now on the kernel segments, and all \
-             packets go through the packet socket",
+            "{} refuses packets that it claims to segment: from now on the kernel segments",
             self.device.name
         );
+        self.known_drops = self.device.dropped_without_queue();
         self.device_segments = false;
         self.failed_tries = 0;
         true
     }
 
-    /// Stops using super-segments if the device has dropped packets because it has no queueing
-    /// discipline. A single frame that it drops is sent again at its place. But the kernel does not say
-    /// which segments of a super-segment it has dropped.
+    /// Returns true if super-segments are given up when the device drops packets. It then segments none
+    /// itself and has no queueing discipline, and the operator has not asked for super-segments.
+    fn may_stop_supers(&self) -> bool {
+        let is_possible = self.known_drops.is_some() && self.max_super_len > 0;
+        is_possible && !self.device_segments && !self.is_chosen
+    }
+
+    /// Stops using super-segments if the device has dropped packets since the last look.
     #[cold]
     fn stop_supers_after_drops(&mut self) {
-        let dropped = dropped_without_queue(&self.device.route, self.device.index);
-        let Ok(Some(dropped)) = dropped else {
-            return;
-        };
-        if self
-            .known_drops
-            .replace(dropped)
-            .is_none_or(|known| known == dropped)
-        {
-            return;
+        let dropped = self.device.dropped_without_queue();
+        let known = std::mem::replace(&mut self.known_drops, dropped);
+        if dropped > known {
+            self.stop_supers();
         }
+    }
+
+    /// Stops using super-segments, because the kernel does not say which of their segments the device has
+    /// dropped.
+    fn stop_supers(&mut self) {
         tracing::info!(
             target: "nmio::xdp",
             "{} drops packets while its ring is full: from now on each segment is sent as a frame",
@@ -557,8 +597,7 @@ impl PacketSocket {
             };
             self.failed_tries = 0;
             self.queue.drain(..sent);
-            let may_stop = !self.device_segments && !self.is_chosen && self.max_super_len > 0;
-            if may_stop && self.calls.is_multiple_of(CALLS_PER_QUERY) {
+            if self.calls.is_multiple_of(CALLS_PER_QUERY) && self.may_stop_supers() {
                 self.stop_supers_after_drops();
             }
         }

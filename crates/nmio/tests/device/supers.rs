@@ -291,7 +291,7 @@ fn a_device_that_drops_without_a_queue_gets_frames_from_then_on() {
         assert_eq!(port.capabilities().segmentation, ORDINARY, "{device}");
         let mut batch = Batch::new();
         // The port looks at the dropped packets from time to time.
-        for _ in 0..100 {
+        for _ in 0..1_100 {
             if port.capabilities().segmentation > 0 {
                 let packet = run(&path(false), &bytes, 60_000, Some(ACK));
                 port.send_super(packet).unwrap();

@@ -110,7 +110,10 @@ impl Monitor {
                     if !mem::take(&mut self.has_missed) {
                         return Ok(None);
                     }
-                    self.catch_up()?;
+                    // If the kernel is still short of memory, the reader at least looks again itself.
+                    if self.catch_up().is_err() {
+                        self.changes.push_back(Change::Missed);
+                    }
                 }
                 // The kernel drops further messages until all of those before are read.
                 Err(error) if sys::is_errno(&error, libc::ENOBUFS) => self.has_missed = true,

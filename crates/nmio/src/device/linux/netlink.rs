@@ -226,7 +226,7 @@ pub(crate) fn dropped_without_queue(route: &File, index: u32) -> io::Result<Opti
 
 /// Returns the names of all queueing disciplines of interface number `index`, also those of its
 /// single queues.
-pub(super) fn queue_kinds(index: u32) -> io::Result<Vec<String>> {
+pub(crate) fn queue_kinds(index: u32) -> io::Result<Vec<String>> {
     let queues = dump(
         &sys::route_socket()?,
         libc::RTM_GETQDISC,

@@ -60,6 +60,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.reborrow().reach_in_disorder()
         };
         let tcb = &*self.tcb;
+        let max_run = max_run(segmentation, tcb);
         let first = tcb.snd_nxt;
         let open = tcb.snd_wnd.min(reach);
         let is_paced = self.cx.settings.pacing || tcb.flags.intersects(Flags::SPREAD_BURST);
@@ -75,8 +76,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             usable,
             rate,
             is_paced,
-            max_run: max_run(segmentation, tcb),
-            min_run: min_run as u32 * u32::from(tcb.mss),
+            max_run,
+            min_run: shortest_run(min_run, max_run, tcb.mss),
             window: self.window_field(),
             ecn: if tcb.negotiated.ecn() {
                 Ecn::Ect0
@@ -389,6 +390,17 @@ fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
     };
     let headers = tcb.path.addresses.header_len() + TIMESTAMPED_HEADER_LEN;
     max.saturating_sub(headers) as u32
+}
+
+/// Returns the payload from which a super-segment is worth its cost: that of `segments` segments, or of as many
+/// as it can have.
+#[inline(always)]
+fn shortest_run(segments: usize, max_run: u32, mss: u16) -> u32 {
+    if segments == 0 {
+        return 0;
+    }
+    let mss = u32::from(mss);
+    (segments as u32).min(max_run / mss) * mss
 }
 
 /// Returns the rate in bytes per second at which new data is paced, or `None` if new data is not

@@ -103,6 +103,18 @@ fn a_run_that_is_too_short_for_the_port_is_sent_as_frames() {
 }
 
 #[test]
+fn long_segments_are_sent_in_the_longest_runs_that_the_port_accepts() {
+    let mut rig = Rig::new(&Config::default());
+    rig.port.segmentation = 5 * MSS;
+    rig.port.min_run = 8;
+    rig.load(&noise(9 * MSS), None);
+    rig.open(Some(MSS as u16 + 12));
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 9);
+    assert_eq!(rig.stack.counters().sent_runs, 2);
+}
+
+#[test]
 fn over_ipv4_a_super_segment_may_exceed_the_length_field() {
     for (v6, max_size) in [(false, 100_000), (true, MAX_OVER_V6)] {
         let (frames, _) = fetch_all(3_000_000, None, v6, 0);
