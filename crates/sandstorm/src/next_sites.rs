@@ -38,7 +38,7 @@ impl NextSites<'_> {
             for (part, loading) in program.loadings {
                 part.set_next(loading);
             }
-            program.parts.set_next(program.next.into());
+            program.parts.set_next(program.next);
         }
         self.taken
     }

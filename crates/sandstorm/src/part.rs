@@ -144,11 +144,6 @@ impl Part {
         *self.next() = None;
     }
 
-    /// Whether the site was not loaded yet as [`set_next`](Self::set_next) was told.
-    pub(crate) fn has_next(&self) -> bool {
-        self.next().is_some()
-    }
-
     fn next(&self) -> MutexGuard<'_, Option<Loading>> {
         locked(&self.next)
     }
@@ -194,7 +189,7 @@ impl Part {
     }
 
     /// Loads the folder again, beside `packets` bytes of resident packets. Uses other options if `takes_next`
-    /// is set.
+    /// is set. Call [`has_loaded_next`](Self::has_loaded_next) if the result is served then.
     pub(crate) fn load_next(&self, packets: u64, takes_next: bool) -> Result<NextSite, StartError> {
         let Some(improving) = &self.improving else {
             return Err("this program cannot load its folder again".into());
@@ -204,12 +199,14 @@ impl Part {
         let loading = next.unwrap_or_else(|| self.loading().clone());
         let site = self.site();
         improving.tagging.try_again();
-        let site = load_next(&site, packets, &loading, is_other)?;
-        if is_other {
-            *self.loading() = loading;
-            *self.next() = None;
+        Ok(load_next(&site, packets, &loading, is_other)?)
+    }
+
+    /// Notes that the folder was loaded as [`set_next`](Self::set_next) was told.
+    pub(crate) fn has_loaded_next(&self) {
+        if let Some(next) = self.next().take() {
+            *self.loading() = next;
         }
-        Ok(site)
     }
 
     /// Makes compressed forms of a file.

@@ -70,7 +70,7 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 struct Lists {
     now: Arc<[Served]>,
-    /// Those that are served instead when each of them has its newest options.
+    /// Those that are served instead when all of them can be loaded. They differ in their hosts, or are others.
     next: Option<Arc<[Served]>>,
 }
 
@@ -161,21 +161,18 @@ impl Parts {
         Arc::clone(&locked(&self.lists).now)
     }
 
-    /// The parts that are to be served.
-    pub(crate) fn newest(&self) -> Arc<[Served]> {
-        let lists = locked(&self.lists);
-        Arc::clone(lists.next.as_ref().unwrap_or(&lists.now))
+    /// The parts that are to be served instead, if there are any.
+    pub(crate) fn next(&self) -> Option<Arc<[Served]>> {
+        locked(&self.lists).next.clone()
     }
 
     /// The parts that are served, and those that are to be served.
     pub(crate) fn all(&self) -> Vec<Served> {
         let now = self.now();
         let is_new = |one: &&Served| !now.iter().any(|other| other.is(&one.part));
-        let newest = self.newest();
-        now.iter()
-            .chain(newest.iter().filter(is_new))
-            .cloned()
-            .collect()
+        let next = self.next();
+        let next = next.iter().flat_map(|next| &**next).filter(is_new);
+        now.iter().chain(next).cloned().collect()
     }
 
     /// All sites that were served since the start.
@@ -188,17 +185,17 @@ impl Parts {
         Arc::clone(&self.known)
     }
 
-    /// Serves these parts when each of them has its newest options.
-    pub(crate) fn set_next(&self, next: Arc<[Served]>) {
-        locked(&self.lists).next = Some(next);
+    /// Serves these parts when all of them can be loaded, unless that would change neither parts nor hosts.
+    pub(crate) fn set_next(&self, next: Vec<Served>) {
+        let mut lists = locked(&self.lists);
+        let is_change = changes(&lists.now, &next).is_some();
+        lists.next = is_change.then(|| next.into());
     }
 
-    /// Takes over the parts that are to be served, if each of them has its newest options. Returns what
-    /// has changed.
+    /// Takes over the parts that are to be served, which are loaded. Returns what has changed.
     pub(crate) fn go_on(&self) -> Option<Changes> {
         let mut lists = locked(&self.lists);
-        let is_ready = |next: &mut Arc<[Served]>| next.iter().all(|one| !one.part.has_next());
-        let mut next = lists.next.take_if(is_ready)?.to_vec();
+        let mut next = lists.next.take()?.to_vec();
         let changes = changes(&lists.now, &next)?;
         let mut known = locked(&self.known);
         for one in &mut next {
@@ -270,7 +267,6 @@ mod tests {
     /// A part that is to be loaded.
     fn new_part(number: usize, name: &'static str) -> Served {
         let part = Part::to_be_loaded(number, name, None, &loading(name));
-        part.set_next(loading(name));
         Served {
             part: Arc::new(part),
             hosts: vec![format!("{name}.test").parse().unwrap()],
@@ -285,17 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn parts_change_together_when_each_has_its_newest_options() {
+    fn parts_change_together() {
         let site = new_part(0, "a").part.site();
         let parts = Parts::new(Part::new(site, Path::new("a")));
         let first = parts.now()[0].clone();
         let [b, c] = [(1, "b"), (2, "c")].map(|(number, name)| new_part(number, name));
         parts.set_next([b.clone(), c.clone()].into());
-        b.part.forget_next();
-        assert_eq!(parts.go_on(), None, "one is not loaded");
         assert_eq!(names(&parts.now()), [("a", 1)]);
         assert_eq!(parts.all().len(), 3);
-        c.part.forget_next();
         let changes = parts.go_on().unwrap().describe();
         assert_eq!(changes, "2 sites are new: b, c; 1 site is gone: a");
         assert_eq!(names(&parts.now()), [("b", 2), ("c", 3)]);
@@ -309,7 +302,7 @@ mod tests {
         let expected = "1 site is new: a; 1 site is gone: c; hosts have changed";
         assert_eq!(changes, expected);
         assert_eq!(names(&parts.now()), [("b", 2), ("a", 1)]);
-        parts.set_next(parts.now());
-        assert_eq!(parts.go_on(), None, "nothing has changed");
+        parts.set_next(parts.now().to_vec());
+        assert!(parts.next().is_none(), "nothing has changed");
     }
 }

@@ -313,23 +313,17 @@ impl<A, F, C> Sandstorm<A, F, C> {
         names.join(" + ")
     }
 
-    /// Hands the next site of a part to the workers, and waits until all have it. Returns false if the part is
-    /// not served yet.
-    fn change_part(&self, part: &Arc<Part>, next: NextSite) -> bool {
+    /// Hands the next site of a part to the workers, and waits until all have it.
+    fn change_part(&self, part: &Part, next: NextSite) {
         let (old, before) = (self.site(), part.site());
         part.set_site(&next.site);
-        let parts = self.parts.now();
-        let is_served = parts.iter().any(|one| one.is(part));
-        if is_served {
-            let next = if old.by_host().is_some() {
-                let members = members(&parts);
-                old.next_by_hosts((&members, &self.parts.known()), Some((&before, &next)))
-            } else {
-                next
-            };
-            self.change_site(&old, next);
-        }
-        is_served
+        let next = if old.by_host().is_some() {
+            let members = members(&self.parts.now());
+            old.next_by_hosts((&members, &self.parts.known()), &[(before, next)])
+        } else {
+            next
+        };
+        self.change_site(&old, next);
     }
 
     /// Hands a site that takes over from `old` to the workers, and waits until all have it.

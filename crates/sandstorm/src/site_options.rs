@@ -65,8 +65,8 @@ pub const APPLIED: [&str; 17] = [
 /// list all of them.
 pub const SAME_SITE: [&[&str]; 3] = [
     &["port", "web_addresses", "root", "hosts"],
-    &["port", "web_addresses", "root"],
     &["port", "web_addresses", "hosts"],
+    &["port", "web_addresses", "root"],
 ];
 
 /// The values that hold for a site without an option, if the command line does not define them.

@@ -16,6 +16,9 @@ use testkit::rig::Server;
 const STORM: &str = env!("CARGO_BIN_EXE_storm");
 const ZONE: &str = "@ 60 SOA a a 1 1 1 1 1\n@ 60 NS a\na 60 A 192.0.2.1\n";
 
+/// A file with the user `ali`.
+const USERS: &str = "ali:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
+
 /// A folder that the server's user can read.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -38,12 +41,14 @@ struct Rig {
 }
 
 impl Rig {
-    /// Starts a server. `@` in the configuration stands for the folder of the content.
+    /// Starts a server. `@` in the configuration stands for the folder of the content, which also has a file
+    /// with a user.
     fn start(config: &str) -> Self {
         let (content, etc) = (folder(), folder());
         for name in ["one", "two"] {
             add_content(content.path(), name);
         }
+        fs::write(content.path().join("users"), USERS).unwrap();
         write(&etc, &content, config);
         let file = etc.path().join("storm.toml");
         let socket = etc.path().join("socket");

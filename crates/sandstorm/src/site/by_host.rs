@@ -161,14 +161,17 @@ impl Site {
         site
     }
 
-    /// Makes a site that takes over from this one. `members` are the sites from now on. If one of them has
-    /// changed, `changed` has the site that it was before, and what takes over from it.
+    /// Makes a site that takes over from this one. `members` are the sites from now on. For each of them that
+    /// has changed, `changed` has the site that it was before, and what takes over from it.
     pub(crate) fn next_by_hosts(
         &self,
         (members, known): (&[Member], &KnownSites),
-        changed: Option<(&Arc<Self>, &NextSite)>,
+        changed: &[(Arc<Self>, NextSite)],
     ) -> NextSite {
         let mut site = Self::by_members(members, known);
+        let changed = changed.iter();
+        let changed = changed.map(|(old, next)| (Arc::as_ptr(&next.site), (old, next)));
+        let changed: HashMap<_, _> = changed.collect();
         let olds = self.by_host.iter().flat_map(|one| &one.sites);
         let olds = olds.map(|one| (Arc::as_ptr(&one.site), one.first));
         let olds: HashMap<_, _> = olds.collect();
@@ -183,7 +186,7 @@ impl Site {
             }
         }
         for member in members {
-            let changed = changed.filter(|(_, next)| Arc::ptr_eq(&next.site, &member.site));
+            let changed = changed.get(&Arc::as_ptr(&member.site));
             let before = changed.map_or(&member.site, |(old, _)| old);
             let first = olds.get(&Arc::as_ptr(before));
             let moved = |origin: u32| match first {
@@ -220,7 +223,7 @@ mod tests {
     fn take_over(
         old: &Site,
         members: &[HostedSite],
-        changed: Option<(&Arc<Site>, &NextSite)>,
+        changed: &[(Arc<Site>, NextSite)],
     ) -> NextSite {
         let known = KnownSites::unnamed(members.len());
         old.next_by_hosts((&Member::all(members), &known), changed)
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(shown(&old), "first");
         let next = site("new").build_next(&first);
         let members = [member(Some("a"), &next.site), member(Some("b"), &other)];
-        let all = take_over(&old, &members, Some((&first, &next)));
+        let all = take_over(&old, &members, &[(first, next)]);
         assert_eq!(shown(&all.site), "new");
         let at = Site::shared(Status::MisdirectedRequest, false).0;
         assert_eq!(all.origins[at as usize], NEW);
@@ -273,12 +276,12 @@ mod tests {
             hosts.into_iter().zip(&sites).map(member).collect()
         };
         let old = Site::by_hosts(&members([&["a"], &["b"]]));
-        let next = take_over(&old, &members([&["b"], &["a", "c"]]), None);
+        let next = take_over(&old, &members([&["b"], &["a", "c"]]), &[]);
         assert_eq!((next.added(), next.leaving.len()), (0, 0));
         let found = |host: &[u8]| next.site.by_host().unwrap().find(host).unwrap().1;
         assert!(found(b"a") == found(b"c") && found(b"b") < found(b"a"));
         // The pages for requests of no site are now those of the second site.
-        let next = take_over(&old, &members([&["a"], &[]]), None);
+        let next = take_over(&old, &members([&["a"], &[]]), &[]);
         let at = Site::shared(Status::MisdirectedRequest, false).0;
         assert_eq!(next.origins[at as usize], NEW);
         assert!(next.site.replies()[at as usize].bytes().ends_with(b"other"));
@@ -303,7 +306,7 @@ mod tests {
         let old = Site::by_members(&old, &known);
         // A new site takes the host of the one that is gone.
         let members = [(3, "b", &c), (1, "a", &a)].map(member);
-        let next = old.next_by_hosts((&members, &known), None);
+        let next = old.next_by_hosts((&members, &known), &[]);
         let of = |site: &Site, host: &[u8]| {
             let (found, first) = site.by_host().unwrap().find(host).unwrap();
             let replies = first..first + found.replies().len() as u32;
@@ -393,7 +396,7 @@ mod tests {
         let old = Site::by_hosts(&[member("a", &a), member("b", &b), member("c", &c)]);
         let next = site(&["new", "b", "more"]).build_next(&b);
         let members = [member("a", &a), member("b", &next.site), member("c", &c)];
-        let all = take_over(&old, &members, Some((&b, &next)));
+        let all = take_over(&old, &members, &[(b, next)]);
         assert_eq!(all.origins.len(), all.site.replies().len());
         for (reply, origin) in all.site.replies().iter().zip(&all.origins) {
             if *origin != NEW {

@@ -19,6 +19,11 @@ fn site(name: &str, more: &str) -> String {
     format!("[[web]]\nroot = \"@/{name}\"\nhosts = [\"{name}.test\"]\n{more}")
 }
 
+/// Returns a site for these hosts.
+fn hosted(name: &str, hosts: &[&str], more: &str) -> String {
+    format!("[[web]]\nroot = \"@/{name}\"\nhosts = {hosts:?}\n{more}")
+}
+
 /// Returns a file with these sites.
 fn file(sites: &[&str]) -> String {
     sites.concat() + ZONES
@@ -154,7 +159,8 @@ fn old_and_new_sites_exchange_their_hosts_in_one_reload() {
     );
     let three = hosts("three", "hosts = [\"two.test\"]\n");
     let said = rig.take(&[&three, &one, &two]);
-    let expected = "1 site is new: @/three; hosts have changed; ";
+    // A site is known by its hosts rather than by its folder.
+    let expected = "1 site is new: @/two:80; hosts have changed; ";
     assert!(said.contains(expected), "{said}");
     rig.expect(&[
         ("two.test", "three"),
@@ -163,7 +169,7 @@ fn old_and_new_sites_exchange_their_hosts_in_one_reload() {
     ]);
     // A site takes the hosts of one that is gone, and is for all others.
     let said = rig.take(&[&hosts("one", ""), &hosts("two", "hosts = [\"two.test\"]\n")]);
-    assert!(said.contains("1 site is gone: @/three"), "{said}");
+    assert!(said.contains("1 site is gone: @/two:80"), "{said}");
     rig.expect(&[
         ("two.test", "two"),
         ("three.test", "one"),
@@ -264,12 +270,55 @@ fn sites_come_and_go_only_if_all_can_be_loaded() {
 }
 
 #[test]
+fn a_host_never_has_rules_that_no_file_gives_to_it() {
+    const LOCKED: &str = "basic-auth = [\"/=@/users\"]\n";
+    let broken = site("three", "strict = true\n");
+    let rig = start(&[
+        &hosted("one", &["pub.test"], LOCKED),
+        &hosted("one", &["int.test"], ""),
+        &hosted("two", &["app.test"], LOCKED),
+    ]);
+    let rules = rig.content.path().join("three/_redirects");
+    fs::write(&rules, "/a /nowhere 200\n").unwrap();
+    let expect_status = |status: u16, hosts: &[&str]| {
+        for host in hosts {
+            let page = rig.page_of(host);
+            let start = format!("HTTP/1.1 {status} ");
+            assert!(page.starts_with(&start), "{host}: {page}");
+        }
+    };
+    expect_status(401, &["pub.test", "app.test"]);
+    // The first site has the folder of one with a password.
+    rig.write(&file(&[
+        &hosted("one", &["int.test", "int2.test"], ""),
+        &hosted("one", &["pub.test", "www.pub.test"], LOCKED),
+        &hosted("two", &["app.internal"], ""),
+        &broken,
+    ]));
+    for _ in 0..2 {
+        let (succeeded, said) = rig.reload(&[]);
+        assert!(!succeeded && said.contains("/nowhere"), "{said}");
+        expect_status(401, &["pub.test", "app.test"]);
+        expect_status(421, &["www.pub.test", "int2.test", "app.internal"]);
+        rig.expect(&[("int.test", "one")]);
+    }
+    fs::remove_file(rules).unwrap();
+    assert_eq!(rig.reload_well(), None);
+    expect_status(401, &["pub.test", "www.pub.test"]);
+    expect_status(421, &["app.test"]);
+    rig.expect(&[
+        ("int.test", "one"),
+        ("int2.test", "one"),
+        ("app.internal", "two"),
+        ("three.test", "three"),
+    ]);
+    rig.server.stop();
+}
+
+#[test]
 fn sites_that_need_a_restart_are_named_and_others_come_and_go() {
     let (two, three) = (site("two", ""), site("three", ""));
     let rig = start(&[ONE, &two]);
-    let users = rig.content.path().join("users");
-    let hash = "$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
-    fs::write(users, format!("ali:{hash}")).unwrap();
     for more in [
         "port = 8080\n",
         "port = 8080\naddresses = [\"198.18.0.2\"]\n",
