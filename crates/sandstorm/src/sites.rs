@@ -235,19 +235,16 @@ fn together<'o, C: CongestionControl>(
 }
 
 /// Returns the name of a site: its folder. If another site has this name, the name also has the port, or the
-/// first host too.
+/// first host too, or even a number.
 fn name(source: &SiteSource<'_>, is_taken: impl Fn(&str) -> bool) -> String {
     let (folder, port) = (source.name(), source.port());
     let host = source.hosts().first();
     let host = host.map_or_else(|| "other hosts".to_owned(), HostName::to_string);
-    let candidates = [
-        folder.clone(),
-        format!("{folder}:{port}"),
-        format!("{folder}:{port} ({host})"),
-    ];
-    let [.., last] = &candidates;
-    let free = candidates.iter().find(|one| !is_taken(one));
-    free.unwrap_or(last).clone()
+    let longest = format!("{folder}:{port} ({host})");
+    let numbered = (2_u64..).map(|number| format!("{longest} {number}"));
+    let names = [folder.clone(), format!("{folder}:{port}"), longest.clone()];
+    let mut names = names.into_iter().chain(numbered);
+    names.find(|one| !is_taken(one)).unwrap_or_default()
 }
 
 impl<'o, C: CongestionControl> Group<'o, C> {

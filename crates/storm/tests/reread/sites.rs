@@ -440,3 +440,29 @@ fn the_log_names_new_sites_and_the_folder_of_one_is_watched() {
     let expected = ["@/two\ttwo.test", "@/three\tthree.test", "@/one\ttwo.test"];
     assert_eq!(lines, expected);
 }
+
+#[test]
+fn no_two_sites_have_the_same_name() {
+    let host = |host: &str| hosted("one", &[host], "");
+    let rig = start(&[&host("a.test"), &host("b.test"), &host("c.test")]);
+    rig.take(&[&host("a.test"), &host("b.test"), &host("d.test")]);
+    // The third site has kept its name, which is made of its first host.
+    let said = rig.take(&[
+        &host("a.test"),
+        &host("b.test"),
+        &host("d.test"),
+        &host("c.test"),
+    ]);
+    let expected = "1 site is new: @/one:80 (c.test) 2; ";
+    assert!(said.contains(expected), "{said}");
+    rig.expect(&[("c.test", "one"), ("d.test", "one"), ("c.test", "one")]);
+    let expected = [
+        ("@/one", 0),
+        ("@/one:80", 0),
+        ("@/one:80 (c.test)", 1),
+        ("@/one:80 (c.test) 2", 2),
+        ("no site", 0),
+    ];
+    assert_eq!(rig.requests(), counts(&expected));
+    rig.server.stop();
+}
