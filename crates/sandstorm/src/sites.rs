@@ -118,7 +118,7 @@ pub(crate) struct Reading<'s> {
     pub(crate) sources: &'s [(usize, SiteSource<'s>)],
     /// The folders in which the server may write.
     pub(crate) stores: Vec<PathBuf>,
-    /// The names of the sites that are served, or are to be served.
+    /// The names of the sites that are served, and of those that are new.
     names: HashSet<String>,
     /// The names of all sites that were served since the start.
     known: HashSet<String>,

@@ -14,10 +14,11 @@ use crate::site_options::SiteSource;
 use crate::sites::Reading;
 
 impl<A, F, C> Sandstorm<A, F, C> {
-    /// The names of the sites that are served, or are to be served.
+    /// The names of the sites that are served.
     pub(crate) fn names(&self) -> Vec<String> {
-        let parts = self.parts.all().into_iter();
-        parts.map(|one| one.part.name().to_owned()).collect()
+        let parts = self.parts.now();
+        let names = parts.iter().map(|one| one.part.name().to_owned());
+        names.collect()
     }
 
     /// The names of all sites that were served since the start.
@@ -26,14 +27,16 @@ impl<A, F, C> Sandstorm<A, F, C> {
         known.names().map(str::to_owned).collect()
     }
 
-    /// Whether this program serves, or is to serve, the site with this number.
+    /// Whether this program serves the site with this number.
     pub(crate) fn has_number(&self, number: usize) -> bool {
         self.part(number).is_some()
     }
 
+    /// Returns the served part with this number. One that was never served is made anew from the newest file.
     fn part(&self, number: usize) -> Option<Served> {
-        let mut parts = self.parts.all().into_iter();
-        parts.find(|one| one.part.number() == number)
+        let parts = self.parts.now();
+        let mut parts = parts.iter();
+        parts.find(|one| one.part.number() == number).cloned()
     }
 
     /// Whether this program can serve a new site without a restart. `stores` are the folders in which the server
@@ -69,11 +72,10 @@ impl<A, F, C> Sandstorm<A, F, C> {
                 new.push(one);
             }
         }
-        let all = self.parts.all();
-        let place = |of: &Served| all.iter().position(|one| one.is(&of.part));
+        let now = self.parts.now();
+        let place = |of: &Served| now.iter().position(|one| one.is(&of.part));
         known.sort_by_key(place);
         let is_left = known.is_empty() && new.is_empty();
-        let now = self.parts.now();
         let is_gone = |one: &&Served| !known.iter().any(|other| other.is(&one.part));
         let gone = now.iter().filter(is_gone).cloned();
         let stays = |one: &Served| is_left || is_only_moved(one, reading);

@@ -466,3 +466,24 @@ fn no_two_sites_have_the_same_name() {
     assert_eq!(rig.requests(), counts(&expected));
     rig.server.stop();
 }
+
+#[test]
+fn a_site_that_was_never_served_has_the_options_of_the_newest_file() {
+    let two = site("two", "");
+    let rig = start(&[ONE, &two]);
+    let rules = rig.content.path().join("three/_redirects");
+    fs::write(&rules, "/a /nowhere 200\n").unwrap();
+    let three = |target: &str| {
+        let redirect = format!("redirect-hosts = [\"www.three.test=http://{target}\"]\n");
+        site("three", &format!("strict = true\n{redirect}"))
+    };
+    rig.write(&file(&[ONE, &two, &three("old.test")]));
+    let (succeeded, said) = rig.reload(&[]);
+    assert!(!succeeded && said.contains("/nowhere"), "{said}");
+    fs::remove_file(rules).unwrap();
+    let said = rig.take(&[ONE, &two, &three("new.test")]);
+    assert!(said.contains("1 site is new: @/three; "), "{said}");
+    let page = rig.page_of("www.three.test");
+    assert!(page.contains("Location: http://new.test/"), "{page}");
+    rig.server.stop();
+}
