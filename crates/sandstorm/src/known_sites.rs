@@ -2,6 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Maximum number of sites that a program has served since its start, if a reload adds the last of them. Those
+/// that are gone have a name and counts too, and each worker reports them again and again.
+pub(crate) const MAX_SITES: usize = 4_096;
+
+const _: () = assert!(MAX_SITES <= u16::MAX as usize, "each has a number");
+
 /// The number of a site among those for different hosts that a program has served, from 1. 0 stands for none
 /// of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +35,11 @@ impl KnownSites {
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Whether a reload may add so many sites.
+    pub(crate) fn has_room_for(&self, more: usize) -> bool {
+        self.len() + more <= MAX_SITES
     }
 
     /// Returns the site with this number, unless it is 0.
@@ -102,5 +113,13 @@ mod tests {
         assert_eq!(known.number_of("c"), HostedId(0));
         assert!(known.get(HostedId(0)).is_none() && known.get(HostedId(3)).is_none());
         assert_eq!(before.names().collect::<Vec<_>>(), ["a"]);
+    }
+
+    #[test]
+    fn each_site_that_a_reload_may_add_has_a_number() {
+        let mut known = KnownSites::unnamed(MAX_SITES - 1);
+        assert!(known.has_room_for(1) && !known.has_room_for(2));
+        assert_eq!(known.add("last", None), HostedId(4_096));
+        assert!(!known.has_room_for(1));
     }
 }

@@ -167,9 +167,14 @@ pub fn check_next_sites<'p, C: CongestionControl>(
         .zip(sources.iter().copied())
         .collect();
     let stores = sites.stored_paths();
-    let is_served = |(number, source): &&(usize, SiteSource<'_>)| {
+    let mut new = 0;
+    let mut is_served = |(number, source): &&(usize, SiteSource<'_>)| {
+        if sites.programs().any(|one| one.has_number(*number)) {
+            return true;
+        }
+        new += 1;
         let mut programs = sites.programs();
-        programs.any(|one| one.has_number(*number) || one.may_add(source, &stores))
+        programs.any(|one| one.may_add(source, &stores) && one.has_room_for(new))
     };
     let waiting = numbered.iter().filter(|one| !is_served(one));
     let taken = TakenOver {
@@ -306,4 +311,55 @@ fn same_port(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Option<NotLoaded> 
         port: one.port(),
         sites: [one.with_place(), other.with_place()],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+    use control::ConnectionArgs;
+
+    use super::*;
+    use crate::known_sites::{KnownSites, MAX_SITES};
+    use crate::part::locked;
+    use crate::site_options::SiteOptions;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        site: SiteOptions,
+        #[command(flatten)]
+        connections: ConnectionArgs,
+    }
+
+    #[test]
+    fn a_new_site_beyond_the_limit_waits_for_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "a").unwrap();
+        let cli = |host| Cli::try_parse_from(["sandstorm", "--host", host]).unwrap();
+        let all = ["a.test", "b.test", "c.test"].map(cli);
+        let sources = all.iter().enumerate().map(|(number, cli)| SiteSource {
+            number,
+            folder: folder.path(),
+            port: None,
+            options: &cli.site,
+            connections: &cli.connections,
+        });
+        let sources: Vec<_> = sources.collect();
+        let sites: Sites = load_sites(sources[0], []).unwrap();
+        let check = || check_next_sites(&sites, &sources, &[0, 1, 2]).unwrap();
+        for (known, added, waiting) in [
+            (MAX_SITES - 2, &[1, 2][..], &[][..]),
+            (MAX_SITES - 1, &[1][..], &[2][..]),
+            (MAX_SITES, &[][..], &[1, 2][..]),
+        ] {
+            let parts = check().programs[0].parts;
+            *locked(&parts.shared_known()) = KnownSites::unnamed(known);
+            let next = check();
+            assert_eq!(next.taken.added, added);
+            assert_eq!(next.taken.waiting, waiting);
+            assert_eq!(next.programs[0].next.len(), 1 + added.len());
+        }
+    }
 }

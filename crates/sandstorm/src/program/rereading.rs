@@ -50,6 +50,11 @@ impl<A, F, C> Sandstorm<A, F, C> {
             && source.store().is_none_or(has_store)
     }
 
+    /// Whether a reload may add so many sites to all that were served since the start.
+    pub(crate) fn has_room_for(&self, more: usize) -> bool {
+        self.parts.known().has_room_for(more)
+    }
+
     /// Checks what a file says about the sites of this program. Adds what needs a restart to `reading`.
     ///
     /// # Errors
@@ -66,7 +71,9 @@ impl<A, F, C> Sandstorm<A, F, C> {
                 let loading = self.next_loading(&one.part, source, count)?;
                 loadings.push((Arc::clone(&one.part), loading));
                 known.push(self.with_next_hosts(one, source, reading));
-            } else if self.may_add(source, &reading.stores) {
+            } else if !reading.taken.waiting.contains(number)
+                && self.may_add(source, &reading.stores)
+            {
                 let (one, loading) = self.new_part(*number, source, reading)?;
                 loadings.push((Arc::clone(&one.part), loading));
                 new.push(one);
