@@ -53,6 +53,8 @@ struct RunningSite {
     first: Arc<Origins>,
     /// What the file has said last. By this the site is known.
     last: Arc<Origins>,
+    /// Whether the file has had the site last. Otherwise it is leaving or staying.
+    is_in_file: bool,
 }
 
 /// What the command line says with a changed file.
@@ -174,6 +176,7 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
             running.sites.push(match same {
                 Some(old) => RunningSite {
                     last: Arc::clone(&new.origins),
+                    is_in_file: true,
                     ..old
                 },
                 None => RunningSite::new(*number, &new.origins),
@@ -182,7 +185,12 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
         // Those that are leaving may be back in the next file.
         let kept = taken.leaving.iter().chain(&taken.staying);
         before.retain(|old| kept.clone().any(|number| *number == old.number));
-        running.sites.extend(before);
+        running
+            .sites
+            .extend(before.into_iter().map(|old| RunningSite {
+                is_in_file: false,
+                ..old
+            }));
         let numbers = reread.numbers.iter().map(|number| number + 1);
         running.next_number = numbers.fold(running.next_number, usize::max);
     }
@@ -222,15 +230,19 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
         changes
     }
 
-    /// Returns the number of each site of a changed file.
+    /// Returns the number of each site of a changed file. Sites that the file had last come first, because
+    /// others may be gone.
     fn numbers(&self, running: &Running, parsed: &Parsed<T>) -> Vec<usize> {
         let news: Vec<_> = parsed.sites().map(|site| &*site.origins).collect();
         let mut numbers = vec![None; news.len()];
-        for list in self.applied.same_site {
+        let lists = self.applied.same_site;
+        let in_file = lists.iter().map(|list| (true, list));
+        for (is_in_file, list) in in_file.chain(lists.iter().map(|list| (false, list))) {
             for (at, new) in news.iter().enumerate() {
                 let is_same = |old: &&RunningSite| {
                     let mut ids = list.iter();
-                    !numbers.contains(&Some(old.number))
+                    old.is_in_file == is_in_file
+                        && !numbers.contains(&Some(old.number))
                         && ids.all(|id| self.texts(&old.last, id) == self.texts(new, id))
                 };
                 if numbers[at].is_none() {
@@ -281,6 +293,7 @@ impl RunningSite {
             number,
             first: Arc::clone(origins),
             last: Arc::clone(origins),
+            is_in_file: true,
         }
     }
 }

@@ -487,3 +487,23 @@ fn a_site_that_was_never_served_has_the_options_of_the_newest_file() {
     assert!(page.contains("Location: http://new.test/"), "{page}");
     rig.server.stop();
 }
+
+#[test]
+fn a_site_that_is_gone_takes_no_place_of_one_that_is_served() {
+    let (one, two) = (
+        hosted("one", &["b.test"], ""),
+        hosted("two", &["a.test"], ""),
+    );
+    let rig = start(&[&one, &two]);
+    for other in [
+        hosted("two", &["b.test"], ""),
+        hosted("one", &["a.test"], ""),
+    ] {
+        rig.take(&[&one]);
+        let said = rig.take(&[&other]);
+        assert!(!said.contains("site is"), "{said}");
+        rig.take(&[&one, &two]);
+        rig.expect(&[("b.test", "one"), ("a.test", "two")]);
+    }
+    rig.server.stop();
+}
