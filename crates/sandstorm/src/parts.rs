@@ -1,5 +1,6 @@
 //! The folders that a program serves. A reload replaces the list as a whole.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::report;
@@ -65,6 +66,8 @@ pub(crate) struct Parts {
     lists: Mutex<Lists>,
     /// All sites that were served since the start. The logs know them too.
     known: Arc<Mutex<KnownSites>>,
+    /// The names of sites that a file has added. They live as long as the process.
+    added_names: Mutex<BTreeSet<&'static str>>,
 }
 
 #[derive(Debug)]
@@ -114,7 +117,19 @@ impl Parts {
                 next: None,
             }),
             known: Arc::new(Mutex::new(known)),
+            added_names: Mutex::default(),
         }
+    }
+
+    /// Keeps the name of a new site, once for all files that are read.
+    pub(crate) fn keep_name(&self, name: String) -> &'static str {
+        let mut kept = locked(&self.added_names);
+        let known = kept.get(&*name).copied();
+        known.unwrap_or_else(|| {
+            let name = &*name.leak();
+            kept.insert(name);
+            name
+        })
     }
 
     /// Adds the parts of `other`, before any are served.
@@ -278,6 +293,15 @@ mod tests {
     fn names(parts: &[Served]) -> Vec<(&'static str, u16)> {
         let parts = parts.iter();
         parts.map(|one| (one.part.name(), one.id.0)).collect()
+    }
+
+    #[test]
+    fn the_name_of_a_new_site_is_kept_once() {
+        let site = new_part(0, "a").part.site();
+        let parts = Parts::new(Part::new(site, Path::new("a")));
+        let [first, again] = [(); 2].map(|()| parts.keep_name("b".to_owned()));
+        assert_eq!(first, "b");
+        assert!(std::ptr::eq(first, again));
     }
 
     #[test]

@@ -150,10 +150,8 @@ impl<A, F, C> Sandstorm<A, F, C> {
         let loading = source.first(reading.sources.len())?;
         let name = reading.new_name(source, &self.known_names());
         let known = self.parts.known();
-        // A name is kept once, for as long as the process lives.
-        let kept = known.names().find(|known| *known == name);
         let id = known.number_of(&name);
-        let name = kept.unwrap_or_else(|| name.leak());
+        let name = self.parts.keep_name(name);
         let log = self.access_logs.index_of(source.log());
         let redirecting = Redirecting::all(source.redirect_hosts(), &loading.settings);
         let served = Served {
