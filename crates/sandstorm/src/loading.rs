@@ -191,7 +191,7 @@ impl fmt::Display for OnePerLine<'_> {
 }
 
 /// How a folder is loaded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Loading {
     pub(crate) folder: PathBuf,
     pub(crate) limits: Limits,

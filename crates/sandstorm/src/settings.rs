@@ -39,7 +39,7 @@ const SECURITY: [(&str, &str); 5] = [
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// The fields of all responses.
     pub fields: Fields,

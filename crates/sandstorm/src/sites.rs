@@ -316,6 +316,7 @@ fn same_port(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Option<NotLoaded> 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use clap::Parser;
     use control::ConnectionArgs;
@@ -333,20 +334,43 @@ mod tests {
         connections: ConnectionArgs,
     }
 
+    fn sources<'o>(folder: &'o Path, all: &'o [Cli]) -> Vec<SiteSource<'o>> {
+        let sources = all.iter().enumerate().map(|(number, cli)| SiteSource {
+            number,
+            folder,
+            port: None,
+            options: &cli.site,
+            connections: &cli.connections,
+        });
+        sources.collect()
+    }
+
+    #[test]
+    fn only_a_site_with_other_options_is_loaded_in_another_way() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "a").unwrap();
+        let cli = |line: &str| Cli::try_parse_from(line.split(' ')).unwrap();
+        let before = ["sandstorm --host a", "sandstorm --host b"].map(cli);
+        let after = ["sandstorm --host a", "sandstorm --host b --clean-urls"].map(cli);
+        let before = sources(folder.path(), &before);
+        let sites: Sites = load_sites(before[0], [before[1]]).unwrap();
+        let changed = |sources: &[_]| {
+            let next = check_next_sites(&sites, sources, &[0, 1]).unwrap();
+            let loadings = next.programs[0].loadings.iter();
+            let parts = loadings.map(|(part, _)| part.number());
+            parts.collect::<Vec<_>>()
+        };
+        assert!(changed(&before).is_empty());
+        assert_eq!(changed(&sources(folder.path(), &after)), [1]);
+    }
+
     #[test]
     fn a_new_site_beyond_the_limit_waits_for_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), "a").unwrap();
         let cli = |host| Cli::try_parse_from(["sandstorm", "--host", host]).unwrap();
         let all = ["a.test", "b.test", "c.test"].map(cli);
-        let sources = all.iter().enumerate().map(|(number, cli)| SiteSource {
-            number,
-            folder: folder.path(),
-            port: None,
-            options: &cli.site,
-            connections: &cli.connections,
-        });
-        let sources: Vec<_> = sources.collect();
+        let sources = sources(folder.path(), &all);
         let sites: Sites = load_sites(sources[0], []).unwrap();
         let check = || check_next_sites(&sites, &sources, &[0, 1, 2]).unwrap();
         for (known, added, waiting) in [

@@ -69,7 +69,10 @@ impl<A, F, C> Sandstorm<A, F, C> {
         for (number, source) in reading.sources {
             if let Some(one) = self.part(*number) {
                 let loading = self.next_loading(&one.part, source, count)?;
-                loadings.push((Arc::clone(&one.part), loading));
+                // A site with its old options may keep the old content of a file that changes all the time.
+                if loading != *one.part.loading() {
+                    loadings.push((Arc::clone(&one.part), loading));
+                }
                 known.push(self.with_next_hosts(one, source, reading));
             } else if !reading.taken.waiting.contains(number)
                 && self.may_add(source, &reading.stores)
