@@ -86,7 +86,7 @@ fn a_check_waits_for_a_reader_that_pauses() {
     let web = folder.path().join("web");
     fs::create_dir(&web).unwrap();
     fs::write(web.join("index.html"), "hello").unwrap();
-    let wrong: String = (0..40).map(|n| format!("x{n} 60 A wrong\n")).collect();
+    let wrong = "x 60 A wrong\n".repeat(40);
     for zone in 0..ZONES {
         let text = format!("@ 60 SOA ns h 1 2 3 4 5\n@ 60 NS ns\n{wrong}");
         fs::write(folder.path().join(format!("z{zone}.test.zone")), text).unwrap();
