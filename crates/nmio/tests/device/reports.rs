@@ -5,7 +5,7 @@ use std::net::{IpAddr, UdpSocket};
 
 use nmio::device::{Change, DeviceError, Interface, Monitor};
 
-use crate::rig::{Namespace, PORT, Rig, config, run};
+use crate::rig::{Namespace, PORT, Rig, config, run, settle};
 use crate::{eventually, has_xdp, line, refusal};
 
 /// Returns the values of all summary lines named `name`.
@@ -16,6 +16,8 @@ fn summary_values(interface: &Interface, name: &str) -> Vec<String> {
 }
 
 fn open(own: &[&str]) -> Interface {
+    // A test may have opened the interface before.
+    settle();
     Interface::open(&config("xdp:srv", own, 1)).unwrap_or_else(|error| panic!("{error}"))
 }
 
