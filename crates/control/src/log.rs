@@ -150,13 +150,7 @@ pub(crate) fn print(message: &str, block: &Block) {
     STDOUT.write(stdout().as_fd(), &text, |blocks| {
         let blocks = counted(blocks, "block");
         let message = format!("standard output took nothing, so it has lost {blocks}");
-        let mut line = Vec::new();
-        if is_json() {
-            write_json(&mut line, Level::Warn, &message, None);
-        } else {
-            line = format!("lost: {message}\n").into_bytes();
-        }
-        line
+        warning(&message, "lost:")
     });
 }
 
@@ -204,11 +198,16 @@ impl Write for Stderr {
 fn lost(lines: u64) -> Vec<u8> {
     let lines = counted(lines, "line");
     let message = format!("standard error took nothing, so the log has lost {lines}");
+    warning(&message, format_args!("{}  WARN", now()))
+}
+
+/// Returns a line with a warning: an event of JSON, or text behind `label`.
+fn warning(message: &str, label: impl Display) -> Vec<u8> {
     let mut line = Vec::new();
     if is_json() {
-        write_json(&mut line, Level::Warn, &message, None);
+        write_json(&mut line, Level::Warn, message, None);
     } else {
-        line = format!("{}  WARN {message}\n", now()).into_bytes();
+        line = format!("{label} {message}\n").into_bytes();
     }
     line
 }

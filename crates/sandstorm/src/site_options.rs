@@ -460,17 +460,10 @@ impl SiteOptions {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::Parser as _;
 
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        site: SiteOptions,
-        #[command(flatten)]
-        connections: ConnectionArgs,
-    }
+    use crate::testing::Cli;
 
     #[test]
     fn modes_have_the_names_that_are_documented() {

@@ -319,20 +319,11 @@ mod tests {
     use std::path::Path;
 
     use clap::Parser;
-    use control::ConnectionArgs;
 
     use super::*;
     use crate::known_sites::{KnownSites, MAX_SITES};
     use crate::part::locked;
-    use crate::site_options::SiteOptions;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        site: SiteOptions,
-        #[command(flatten)]
-        connections: ConnectionArgs,
-    }
+    use crate::testing::Cli;
 
     fn sources<'o>(folder: &'o Path, all: &'o [Cli]) -> Vec<SiteSource<'o>> {
         let sources = all.iter().enumerate().map(|(number, cli)| SiteSource {

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use clap::Parser;
+use control::ConnectionArgs;
 use eth::{Mac, Station};
 use ip::Host;
 use nmio::sim::{EndConfig, LinkConfig, PathConfig};
@@ -14,10 +16,20 @@ use testkit::{Link, SERVER, SERVER_MAC};
 
 use crate::app::{App, SiteOnly};
 use crate::prepared::Replies;
+use crate::site_options::SiteOptions;
 use crate::{Http, Server, Site};
 
 /// Maximum simulated time of a run.
 const LONGEST: Duration = Duration::from_mins(2);
+
+/// The command line of one site.
+#[derive(Parser)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) site: SiteOptions,
+    #[command(flatten)]
+    pub(crate) connections: ConnectionArgs,
+}
 
 /// Makes contents for a cache to refer to.
 pub(crate) fn with_contents(act: impl FnOnce(&mut Contents)) {

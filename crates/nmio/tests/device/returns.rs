@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use nmio::device::{Interface, MemoryPlan, PacketMemory};
+use nmio::device::{AnyPort, Interface, MemoryPlan, PacketMemory};
 use nmio::{Batch, Fault, Handler as _, Instant, Pcap, Port, SendError};
 
 use crate::rig::{PORT, Reflector, Rig, config, run, settle};
@@ -16,6 +16,17 @@ const LOST: u64 = 5_000;
 struct Echo<P> {
     port: P,
     reflector: Reflector,
+}
+
+impl Echo<AnyPort> {
+    /// Opens a port that waits for the return of its interface.
+    fn that_waits(interface: &Interface, memory: MemoryPlan) -> Self {
+        let source = interface.queue(0).wait_for_return();
+        Self {
+            port: source.open(memory).unwrap(),
+            reflector: Reflector::default(),
+        }
+    }
 }
 
 impl<P: Port> Echo<P> {
@@ -81,11 +92,7 @@ fn a_port_goes_on_when_its_interface_returns() {
             resident_frames: 4,
             scratch_frames: 0,
         };
-        let source = interface.queue(0).wait_for_return();
-        let mut echo = Echo {
-            port: source.open(memory).unwrap(),
-            reflector: Reflector::default(),
-        };
+        let mut echo = Echo::that_waits(&interface, memory);
         let levels = echo.port.levels();
         // The resident packet is made here, and sent from the same frame afterwards.
         for text in ["before", "resident"] {
@@ -145,11 +152,7 @@ fn packets_that_were_queued_before_the_removal_are_lost() {
         let config = config("xdp:srv,offload=on", &["10.9.0.9/24"], 1);
         let open = || Interface::open(&config).unwrap_or_else(|error| panic!("{error}"));
         let interface = open();
-        let source = interface.queue(0).wait_for_return();
-        let mut echo = Echo {
-            port: source.open(MemoryPlan::default()).unwrap(),
-            reflector: Reflector::default(),
-        };
+        let mut echo = Echo::that_waits(&interface, MemoryPlan::default());
         for _ in 0..QUEUED {
             echo.send().unwrap();
         }
@@ -182,11 +185,7 @@ fn a_port_goes_on_waiting_if_the_new_interface_is_removed_too() {
     let config = config("xdp:srv,offload=on", &[], 1);
     let open = || Interface::open(&config).unwrap_or_else(|error| panic!("{error}"));
     let interface = open();
-    let source = interface.queue(0).wait_for_return();
-    let mut echo = Echo {
-        port: source.open(MemoryPlan::default()).unwrap(),
-        reflector: Reflector::default(),
-    };
+    let mut echo = Echo::that_waits(&interface, MemoryPlan::default());
     assert!(echo.answers(&client, "before"));
     run("ip link delete srv");
     eventually("the port notices", || {
