@@ -606,8 +606,17 @@ impl Port for XdpPort {
         // frame that the driver drops. So the socket is not polled while packets are unflushed.
         let is_polled = !self.unflushed || self.capabilities.zero_copy;
         let is_polled = is_polled && !self.removal.is_gone();
-        let polled = is_polled.then(|| self.rings.fd());
-        let events = sys::poll(polled, libc::POLLIN, timeout, bell.map(Bell::event))?;
+        // Received packets would end each wait at once while they wait for room.
+        let polled = match &self.runs {
+            Runs::Supers(packets) if packets.full_socket().is_some() => {
+                packets.full_socket().map(|socket| (socket, libc::POLLOUT))
+            }
+            Runs::Supers(packets) if packets.room() == 0 => None,
+            _ => is_polled.then(|| (self.rings.fd(), libc::POLLIN)),
+        };
+        let (polled, events) = polled.unzip();
+        let bell = bell.map(Bell::event);
+        let events = sys::poll(polled, events.unwrap_or_default(), timeout, bell)?;
         // A removed interface causes no event, only a pending socket error.
         if events & libc::POLLIN == 0 {
             return self.check_alive();

@@ -18,7 +18,8 @@
 //! # A packet that is never accepted
 //!
 //! If the kernel has no room for a packet (`EAGAIN`, `ENOBUFS`), the packet stays at the head of
-//! the queue. A full queue creates backpressure, like a full ring.
+//! the queue. A full queue creates backpressure, like a full ring. After `EAGAIN`, an idle worker
+//! sleeps until the kernel has sent half of the bytes that it may hold for the socket.
 //!
 //! The socket counts tries that fail with `ENOBUFS` while the link has a carrier. A success resets
 //! the count. When it reaches 1,024:
@@ -137,6 +138,8 @@ pub(super) struct PacketSocket {
     pub(super) max_super_len: usize,
     /// Whether super-segments are left to the device to segment. If not, the kernel segments them.
     device_segments: bool,
+    /// Whether the kernel takes no more until half of what the socket may have there is sent.
+    is_full: bool,
     /// Number of consecutive tries that failed because there was no room.
     failed_tries: u32,
     /// Whether the device has only one TX queue, so that the ring and the packet socket share it.
@@ -221,6 +224,7 @@ impl Runs {
             queue: VecDeque::with_capacity(MAX_QUEUED),
             max_super_len,
             device_segments,
+            is_full: false,
             failed_tries: 0,
             one_queue,
             is_chosen,
@@ -384,6 +388,7 @@ impl PacketSocket {
 
     /// Drops all queued packets. Returns the number of frames.
     pub(super) fn clear(&mut self) -> usize {
+        self.is_full = false;
         self.queue.drain(..).map(|packet| packet.frames()).sum()
     }
 
@@ -560,6 +565,12 @@ impl PacketSocket {
         MAX_QUEUED - self.queue.len()
     }
 
+    /// Returns the socket if queued packets wait until the kernel has sent others. Then it becomes
+    /// writable.
+    pub(super) fn full_socket(&self) -> Option<BorrowedFd<'_>> {
+        self.is_full.then(|| self.socket.as_fd())
+    }
+
     /// Queues a frame behind earlier super-segments. The queue must have room.
     pub(super) fn push_frame(&mut self, frame: Frame) {
         self.queue.push_back(QueuedPacket::Frame(frame));
@@ -575,7 +586,10 @@ impl PacketSocket {
     pub(super) fn send(&mut self) -> io::Result<bool> {
         while !self.queue.is_empty() {
             self.calls += 1;
-            let packets = self.queue.iter().map(QueuedPacket::gather);
+            // A full socket probably refuses the first packet again.
+            let was_full = std::mem::take(&mut self.is_full);
+            let tried = if was_full { 1 } else { MAX_PACKETS };
+            let packets = self.queue.iter().map(QueuedPacket::gather).take(tried);
             let sent = match sys::send_packets(self.socket.as_fd(), packets) {
                 Ok(sent) => sent,
                 Err(error) => match error.raw_os_error() {
@@ -584,9 +598,11 @@ impl PacketSocket {
                     Some(libc::EMSGSIZE) if self.first_is_long() && self.stop_long_supers() => {
                         continue;
                     }
-                    Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENETDOWN) => {
+                    Some(libc::EAGAIN) => {
+                        self.is_full = true;
                         return Ok(false);
                     }
+                    Some(libc::ENOBUFS | libc::EINTR | libc::ENETDOWN) => return Ok(false),
                     Some(libc::ENODEV | libc::ENXIO | libc::EBADF) => return Err(error),
                     // The kernel would refuse this packet on every try, so drop it.
                     _ => {

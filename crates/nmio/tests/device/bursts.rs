@@ -21,7 +21,7 @@ const BURST: usize = 6_000;
 const RX_RING: usize = 8_192;
 
 /// Returns a socket of the client, which needs no ARP to send to the server.
-fn client_that_knows_the_server(rig: &Rig) -> UdpSocket {
+pub(crate) fn client_that_knows_the_server(rig: &Rig) -> UdpSocket {
     let known = "ip neigh add 10.9.0.9 lladdr 02:00:00:00:00:09 dev cli";
     rig.client.run(|| run(known));
     rig.client_socket("10.9.0.2:0")

@@ -14,6 +14,7 @@ use nmio::super_segment::GsoType;
 use nmio::xdp::XdpPort;
 use nmio::{Batch, MAX_BATCH, Port, SuperSegment};
 
+use crate::bursts::client_that_knows_the_server;
 use crate::line;
 use crate::rig::{Namespace, Rig, config};
 
@@ -352,6 +353,43 @@ fn packets_without_room_in_the_kernel_wait_in_order() {
         assert_eq!(receiver.recv().unwrap(), expected);
     });
     assert_eq!(port.counters().bad_descriptors, 0);
+    drop((port, interface));
+}
+
+/// Packets that the server cannot answer yet would otherwise end each wait at once.
+#[test]
+fn a_port_whose_packets_wait_in_the_kernel_sleeps_until_it_has_sent_some() {
+    let rig = Rig::new(1);
+    let client = client_that_knows_the_server(&rig);
+    // The kernel segments, and half of the socket's memory leaves in half a second.
+    crate::rig::run("ethtool -K srv tso off");
+    crate::rig::run("tc qdisc replace dev srv root tbf rate 80mbit burst 100kb limit 100mb");
+    let (interface, mut port) = open("xdp:srv,offload=on", &["10.9.0.9/24"]);
+    let bytes: Arc<[u8]> = vec![7; 61_000].into();
+    for sent in 0.. {
+        assert!(
+            sent < 2_000,
+            "the kernel's memory for the socket is bounded"
+        );
+        let packet = run(&path(false), &bytes, 60_000, Some(ACK));
+        if port.send_super(packet).is_err() {
+            break;
+        }
+        port.flush().unwrap();
+    }
+    // Now a packet arrives.
+    client.send_to(b"query", "10.9.0.9:53").unwrap();
+    let (start, pause) = (Instant::now(), Duration::from_millis(50));
+    port.wait(pause, None).unwrap();
+    assert!(start.elapsed() >= pause, "{:?}", start.elapsed());
+    let mut batch = Batch::new();
+    let end = Instant::now() + Duration::from_secs(5);
+    while !port.flush().unwrap() {
+        assert!(Instant::now() < end, "the queued packets leave");
+        port.wait(pause, None).unwrap();
+    }
+    port.receive(&mut batch, MAX_BATCH).unwrap();
+    assert!(batch.drain(..).any(|frame| frame.ends_with(b"query")));
     drop((port, interface));
 }
 
