@@ -53,18 +53,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         silence: if options.full { FULL_SILENCE } else { SILENCE },
         ..Tests::default()
     };
-    let build = tests.begin("release build", release_build());
-    let outcome = if is_whole {
+    let release = tests.begin("release build", release_build());
+    let checked = if is_whole {
         check_sources(&mut tests)
     } else {
         Ok(())
     };
-    tests.end(build);
-    outcome?;
-    // Tests of whole programs often wait for the network, and leave time to the compiler.
+    // The last program of the release build needs one core. Tests of whole programs often wait for
+    // the network. Both leave time to the compiler.
     let build = gentle(&cargo("test --workspace --no-run"));
     let build = tests.begin("build of the tests", build);
-    let outcome = run_programs(&mut tests, options);
+    tests.end(release);
+    let outcome = checked.and_then(|()| run_programs(&mut tests, options));
     tests.end(build);
     outcome?;
     run_tests(&mut tests, options)?;
