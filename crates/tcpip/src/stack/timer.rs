@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Deadline {
-    /// The remaining bytes of a request whose first byte has arrived.
+    /// The remaining bytes of a request whose first byte has arrived, or the application's answer to
+    /// it.
     Request,
 }
 
