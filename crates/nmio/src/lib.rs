@@ -22,7 +22,7 @@
 //!
 //! # Calling order
 //! ```no_run
-//! use nmio::device::{AnyPort, Interface, InterfaceConfig, MemoryPlan, Transport};
+//! use nmio::device::{Interface, InterfaceConfig, MemoryPlan, Transport};
 //! use nmio::{Frame, Handler, Instant, LoopConfig, Port, Stop, TscClock, Wait};
 //!
 //! /// Sends every frame back unchanged.
@@ -53,17 +53,15 @@
 //!     println!("{name}: {value}");
 //! }
 //! // In each worker's thread: open the worker's queue.
-//! let port = interface.queue(0).open(MemoryPlan::default())?;
+//! let mut port = interface.queue(0).open(MemoryPlan::default())?;
 //! let (clock, config, stop) = (TscClock::new(), LoopConfig::default(), Stop::new());
-//! // Match once, so that the compiler specializes the loop for each kind of port.
-//! match port {
-//!     AnyPort::Xdp(mut port) => nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?,
-//!     AnyPort::Tap(mut port) => nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?,
-//!     AnyPort::Netmap(mut port) => nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?,
-//! }
+//! nmio::run(&mut port, &mut Mirror, &clock, &config, &stop)?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! This loop finds out the kind of port at each call. [`AnyPort::visit`](device::AnyPort::visit)
+//! finds it out once, so that the compiler makes a faster loop for each kind.
 //!
 //! # Ports
 //! | port | description |
@@ -79,8 +77,8 @@
 //!
 //! # Frames that this host drops
 //!
-//! A full ring pushes back: [`Port::send`] fails, and nothing is lost. Some frames are dropped
-//! behind the ring, still on this host:
+//! If the TX ring is full, [`Port::send`] fails and drops the frame. To keep the packet, check
+//! [`Port::room`] first. Other frames are dropped behind the ring, still on this host:
 //!
 //! | port | cause | what the port does |
 //! |---|---|---|

@@ -267,7 +267,8 @@ pub trait Application {
     fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize;
 
     /// All written data has been acknowledged, or the stream has room again after a
-    /// [`WriteError::Full`]. Empty writes alone do not cause this callback.
+    /// [`WriteError::Full`] or [`Connection::notify_of_room`]. Empty writes alone do not cause this
+    /// callback.
     fn on_sent(&mut self, conn: &mut Connection<'_, Self::State>) {
         let _ = conn;
     }

@@ -38,9 +38,14 @@ pub trait PortVisitor {
     /// Does the work with a fast port.
     fn visit<P: Port>(self, port: P) -> Self::Output;
 
-    /// Does the work with a slow port: one that makes a system call for each packet. A loop of its
-    /// own would gain nothing.
-    fn visit_any(self, port: AnyPort) -> Self::Output;
+    /// Does the work with a port of any kind, with one loop for all kinds. A port that makes a system
+    /// call for each packet would gain nothing from a loop of its own.
+    fn visit_any(self, port: AnyPort) -> Self::Output
+    where
+        Self: Sized,
+    {
+        self.visit(port)
+    }
 }
 
 /// Evaluates `$result`, in which `$port` is the port, for each kind of port.
