@@ -179,8 +179,9 @@ pub use port_args::PortArgs;
 pub use prefix::Prefix;
 pub use privileges::{Sandbox, UserSpec};
 pub use program::{
-    ContentList, ContentNames, Count, CountKind, Counted, Labels, Listening, MeasuredTimes,
-    PortOwner, PreparedPackets, Program, Reloaded, StartError, Tally, Watched, WorkerContext,
+    ContentList, ContentNames, Count, CountKind, Counted, Labels, Listening, Meanings,
+    MeasuredTimes, PortOwner, PreparedPackets, Program, Reloaded, StartError, Tally, Watched,
+    WorkerContext,
 };
 pub use publisher::take_snapshot;
 pub use readers::{Readers, Source};

@@ -173,107 +173,11 @@ const OF_ALL: [(&str, &str); 64] = [
     ),
 ];
 
-/// What the metrics mean that only Sandstorm or Namestorm has.
-const OF_SERVERS: [(&str, &str); 33] = [
-    (
-        "access_log_lines_lost",
-        "Lines of the access log that did not fit its ring, or could not be written",
-    ),
-    (
-        "alias_chains_cut",
-        "Replies that end after 16 aliases, before the end of their chain",
-    ),
-    ("answers", "Answers by status"),
-    (
-        "assembled",
-        "Replies made of several parts, such as chains of aliases",
-    ),
-    (
-        "clients_reset_for_memory",
-        "Clients that were reset because files on the disk needed their memory",
-    ),
-    (
-        "exempt_from_the_rate_limit",
-        "Queries over the rate limit that were answered, by why they have no limit",
-    ),
-    ("file_bytes_read", "Bytes of files read from the disk"),
-    (
-        "file_piece_bytes",
-        "Memory that pieces of files on the disk take",
-    ),
-    ("file_pieces_read", "Pieces of files read from the disk"),
-    (
-        "file_pieces_unreadable",
-        "Pieces of files that could not be read",
-    ),
-    (
-        "notify",
-        "Secondary servers that were told of a change, by result",
-    ),
-    (
-        "notify_messages",
-        "Messages to secondary servers about changes (NOTIFY)",
-    ),
-    ("queries", "Queries by transport"),
-    ("queries_by_cookie", "Queries by their cookie"),
-    (
-        "queries_by_signature",
-        "Queries with a signature of a key (TSIG)",
-    ),
-    ("queries_by_type", "Queries by type"),
-    (
-        "queries_too_slow",
-        "Connections that were closed because a query took too long to arrive",
-    ),
-    ("queries_with_edns", "Queries with EDNS"),
-    (
-        "query_log_lines_lost",
-        "Records of the query log and dnstap that did not fit the ring, or could not be written",
-    ),
-    (
-        "rate_limited",
-        "Queries over the rate limit, by what they got",
-    ),
-    ("replies", "Replies by transport and response code"),
-    (
-        "replies_by_zone",
-        "Replies by zone, transport and response code",
-    ),
-    (
-        "replies_without_room",
-        "Replies with SERVFAIL because the longest message has no room for signatures and proofs",
-    ),
-    (
-        "request_seconds",
-        "Time from a request until the client has acknowledged the whole response",
-    ),
-    ("requests", "Requests"),
-    (
-        "requests_too_slow",
-        "Connections that were closed because a request took too long to arrive",
-    ),
-    (
-        "signed_zones",
-        "Signed zones, by the state of their signatures",
-    ),
-    ("site_files", "Files of the site, by where they are"),
-    ("site_memory_budget_bytes", "Memory that the site may take"),
-    ("site_memory_bytes", "Memory that the site takes, by use"),
-    ("transfers_by_zone", "Completed transfers, by zone"),
-    ("truncated", "Replies over UDP that were truncated"),
-    ("zones", "Zones, by state"),
-];
-
-/// Returns what a metric means, or `None` for one that another program counts. `name` has the program in
-/// front.
+/// Returns what a metric means that every program may have, or `None` for another one. `name` is that
+/// of the metric, without the program.
 pub(crate) fn meaning(name: &str) -> Option<&'static str> {
-    let (program, name) = name.split_once('_')?;
-    let own: &[_] = match program {
-        "sandstorm" | "namestorm" => &OF_SERVERS,
-        _ => &[],
-    };
-    let mut all = OF_ALL.iter().chain(own);
-    all.find(|(of, _)| *of == name).map(|(_, meaning)| *meaning)
+    let found = OF_ALL.binary_search_by_key(&name, |one| one.0);
+    found.ok().map(|at| OF_ALL[at].1)
 }
 
 #[cfg(test)]
@@ -283,18 +187,5 @@ mod tests {
     #[test]
     fn each_name_stands_once_and_in_order() {
         assert!(OF_ALL.is_sorted_by(|one, next| one.0 < next.0));
-        assert!(OF_SERVERS.is_sorted_by(|one, next| one.0 < next.0));
-    }
-
-    #[test]
-    fn a_metric_of_a_program_is_found_by_its_name() {
-        assert_eq!(
-            meaning("namestorm_truncated"),
-            Some("Replies over UDP that were truncated")
-        );
-        // Another program may count something else by the same name.
-        assert_eq!(meaning("kv_truncated"), None);
-        assert_eq!(meaning("kv_connections"), meaning("namestorm_connections"));
-        assert_eq!(meaning("kv_keys"), None);
     }
 }

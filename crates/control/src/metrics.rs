@@ -52,6 +52,9 @@ pub(crate) fn encode(status: &Status, format: MetricsFormat) -> String {
     out
 }
 
+/// The program of what every server has. It stands for the port, too.
+const SERVER: &str = "storm";
+
 /// The labels of a sample.
 type Labels = Vec<(String, String)>;
 
@@ -84,10 +87,10 @@ impl Families {
         for (number, worker) in status.workers.iter().enumerate() {
             let labels = vec![("worker".to_owned(), number.to_string())];
             if let Some(age) = worker.age_seconds {
-                families.gauge("storm_snapshot_age_seconds", labels.clone(), age);
+                families.gauge("snapshot_age_seconds", labels.clone(), age);
             }
             for (name, count) in &worker.port {
-                families.total(&format!("storm_{}", slug(name)), labels.clone(), *count);
+                families.total(name, labels.clone(), *count);
             }
             for drop in &worker.drops {
                 families.add_drop(drop, labels.clone());
@@ -108,42 +111,42 @@ impl Families {
             label("program", &status.program),
             label("version", &status.version),
         ];
-        self.gauge("storm_info", about, 1.0);
+        self.gauge("info", about, 1.0);
         let is_serving = f64::from(u8::from(status.phase == Phase::Serving));
-        self.gauge("storm_serving", Vec::new(), is_serving);
-        self.gauge("storm_uptime_seconds", Vec::new(), status.uptime_seconds);
-        self.total("storm_clock_steps", Vec::new(), status.clock_steps);
+        self.gauge("serving", Vec::new(), is_serving);
+        self.gauge("uptime_seconds", Vec::new(), status.uptime_seconds);
+        self.total("clock_steps", Vec::new(), status.clock_steps);
     }
 
     fn add_interface(&mut self, status: &Status) {
         let interface = &status.interface;
         let labels = vec![("interface".to_owned(), interface.name.clone())];
         let is_up = f64::from(u8::from(interface.is_up));
-        self.gauge("storm_link_up", labels.clone(), is_up);
+        self.gauge("link_up", labels.clone(), is_up);
         let addresses = interface.addresses.len() as f64;
-        self.gauge("storm_addresses", labels.clone(), addresses);
+        self.gauge("addresses", labels.clone(), addresses);
         for (change, count) in &interface.changes {
             let mut labels = labels.clone();
             labels.push(("change".to_owned(), change.clone()));
-            self.total("storm_interface_changes", labels, *count);
+            self.total("interface_changes", labels, *count);
         }
     }
 
     fn add_reloads(&mut self, status: &Status) {
         let reloads = &status.reloads;
-        self.gauge("storm_generation", Vec::new(), reloads.generation as f64);
+        self.gauge("generation", Vec::new(), reloads.generation as f64);
         for (result, count) in [
             ("succeeded", reloads.succeeded()),
             ("partial", reloads.partial),
             ("failed", reloads.failed),
         ] {
             let labels = vec![("result".to_owned(), result.to_owned())];
-            self.total("storm_reloads", labels, count);
+            self.total("reloads", labels, count);
         }
         if let Some(last) = &reloads.last {
-            self.gauge("storm_last_reload_seconds", Vec::new(), last.seconds);
+            self.gauge("last_reload_seconds", Vec::new(), last.seconds);
             let at = last.unix_time;
-            self.gauge("storm_last_reload_timestamp_seconds", Vec::new(), at);
+            self.gauge("last_reload_timestamp_seconds", Vec::new(), at);
         }
     }
 
@@ -151,17 +154,18 @@ impl Families {
         labels.extend(drop.labels.clone());
         labels.push(("program".to_owned(), drop.program.clone()));
         labels.push(("reason".to_owned(), drop.name.clone()));
-        self.total("storm_dropped_packets", labels, drop.count);
+        self.total("dropped_packets", labels, drop.count);
     }
 
     fn add_count(&mut self, count: &StatusCount, mut labels: Labels) {
-        let name = metric_name(&count.program, &count.name);
         labels.extend(count.labels.clone());
-        if count.is_level {
-            self.gauge(&name, labels, count.count as f64);
+        let (kind, value) = if count.is_level {
+            (MetricType::Gauge, Value::Number(count.count as f64))
         } else {
-            self.total(&name, labels, count.count);
-        }
+            (MetricType::Counter, Value::Count(count.count))
+        };
+        let metric = (&*count.program, &*count.name, count.meaning);
+        self.add(metric, kind, labels, value);
     }
 
     fn add_histogram(&mut self, histogram: &Histogram, mut labels: Labels) {
@@ -169,24 +173,40 @@ impl Families {
         let ranges = histogram.ranges.iter();
         let ranges = ranges.map(|(bound, count)| (bound.unwrap_or(f64::INFINITY), *count));
         let value = Value::Histogram(histogram.sum, ranges.collect());
-        let name = metric_name(&histogram.program, &histogram.name);
-        self.add(&name, MetricType::Histogram, labels, value);
+        let metric = (&*histogram.program, &*histogram.name, histogram.meaning);
+        self.add(metric, MetricType::Histogram, labels, value);
     }
 
+    /// Adds a gauge that every server has.
     fn gauge(&mut self, name: &str, labels: Labels, value: f64) {
-        self.add(name, MetricType::Gauge, labels, Value::Number(value));
+        let value = Value::Number(value);
+        self.add((SERVER, name, None), MetricType::Gauge, labels, value);
     }
 
+    /// Adds a counter that every server has.
     fn total(&mut self, name: &str, labels: Labels, value: u64) {
-        // The formats add this suffix to the name of every counter.
-        let name = name.strip_suffix("_total").unwrap_or(name);
-        self.add(name, MetricType::Counter, labels, Value::Count(value));
+        let value = Value::Count(value);
+        self.add((SERVER, name, None), MetricType::Counter, labels, value);
     }
 
-    fn add(&mut self, name: &str, kind: MetricType, labels: Labels, value: Value) {
-        let family = self.0.entry(name.to_owned()).or_insert_with(|| Family {
+    /// Adds a sample of a program's metric with this name, and perhaps a text about its meaning.
+    fn add(
+        &mut self,
+        (program, name, meaning): (&str, &str, Option<&'static str>),
+        kind: MetricType,
+        labels: Labels,
+        value: Value,
+    ) {
+        let name = slug(name);
+        let name = match name.strip_suffix("_total") {
+            // The formats add this suffix to the name of every counter.
+            Some(stem) if matches!(kind, MetricType::Counter) => stem,
+            _ => &name,
+        };
+        let family = self.0.entry(metric_name(program, name));
+        let family = family.or_insert_with(|| Family {
             kind,
-            help: help(name, kind),
+            help: meaning.map_or_else(|| help(name, kind), str::to_owned),
             samples: Vec::new(),
         });
         family.samples.push((labels, value));
@@ -215,13 +235,12 @@ impl Collector for Families {
     }
 }
 
-/// Describes a metric in the words of its name.
+/// Describes a metric of which its program says nothing. `name` is without the program.
 fn help(name: &str, kind: MetricType) -> String {
     if let Some(meaning) = meaning(name) {
         return meaning.to_owned();
     }
-    let (_, words) = name.split_once('_').unwrap_or_default();
-    let words = words.replace('_', " ");
+    let words = name.replace('_', " ");
     match kind {
         MetricType::Counter => format!("Number of {words} since the start"),
         MetricType::Histogram => format!("Distribution of {words} since the start"),
@@ -231,8 +250,8 @@ fn help(name: &str, kind: MetricType) -> String {
 
 /// Returns the name of a metric of this program. Those of the port are named after the server.
 fn metric_name(program: &str, name: &str) -> String {
-    let program = if program == PORT { "storm" } else { program };
-    let name = format!("{}_{}", slug(program), slug(name));
+    let program = if program == PORT { SERVER } else { program };
+    let name = format!("{}_{name}", slug(program));
     // A metric's name must not begin with a digit.
     let is_digit = name.starts_with(|c: char| c.is_ascii_digit());
     if is_digit { format!("_{name}") } else { name }
@@ -258,6 +277,13 @@ mod tests {
     use crate::live::{Published, snapshot};
     use crate::program::Counted;
     use crate::status::{InterfaceStatus, LastReload, ReloadResult, Reloads};
+    use crate::tally::Meanings;
+
+    /// What the program in these tests counts.
+    const MEANINGS: Meanings = &[
+        ("answers", "Answers by status"),
+        ("rtt", "Times of round trips"),
+    ];
 
     fn status() -> Status {
         let published = Published::for_workers(2);
@@ -279,8 +305,10 @@ mod tests {
         times.count(3);
         times.count(60_000_000);
         slot.fill((port, levels), &times, Counted::default(), |tally| {
+            tally.describe(MEANINGS);
             tally.measured("rtt", &times);
             tally.event_of("answers", ("status", "404"), 7);
+            tally.event("odd things", 1);
             tally.level("connections open", 2);
             tally.drop("bad \"checksum\"", 9);
         });
@@ -315,6 +343,24 @@ mod tests {
             },
             facts: Vec::new(),
             workers: Status::workers_of(&snapshot(&published), "9-web"),
+        }
+    }
+
+    #[test]
+    fn help_is_found_without_a_split_of_the_metrics_name() {
+        let text = encode(&status(), MetricsFormat::OpenMetrics);
+        for line in [
+            "# HELP storm_link_up 1 while the interface is up and has a carrier",
+            "# HELP storm_pool_frames Frames of the packet memory",
+            // What every program has, of a program with a hyphen in its name.
+            "# HELP _9_web_connections_open Open TCP connections",
+            // What this program says.
+            "# HELP _9_web_answers Answers by status",
+            "# HELP _9_web_rtt_seconds Times of round trips",
+            // What nobody says.
+            "# HELP _9_web_odd_things Number of odd things since the start",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
     }
 

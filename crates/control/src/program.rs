@@ -21,7 +21,7 @@ use crate::readers::Readers;
 use crate::records::RecordLog;
 use crate::secret::Secret;
 use crate::table::walk::Walk;
-pub use crate::tally::{Count, CountKind, Counted, Labels, MeasuredTimes, Tally};
+pub use crate::tally::{Count, CountKind, Counted, Labels, Meanings, MeasuredTimes, Tally};
 
 /// A server program whose content is loaded. Workers serve it on their ports.
 ///

@@ -261,6 +261,9 @@ pub struct Histogram {
     pub program: String,
     /// Name of the values, with their unit at the end.
     pub name: String,
+    /// What the values are, if the program has said so.
+    #[serde(skip)]
+    pub meaning: Option<&'static str>,
     /// The histogram's labels.
     pub labels: BTreeMap<String, String>,
     /// Sum of all values.
@@ -280,6 +283,7 @@ impl Histogram {
         Self {
             program: PORT.to_owned(),
             name: "batch frames".to_owned(),
+            meaning: None,
             labels: [("direction".to_owned(), direction.to_owned())].into(),
             sum: frames as f64,
             ranges: ranges.collect(),
@@ -294,6 +298,7 @@ impl Histogram {
         Self {
             program: program.to_owned(),
             name: format!("{name} seconds"),
+            meaning: None,
             labels: BTreeMap::new(),
             sum: times.micros() as f64 / 1e6,
             ranges: ranges.chain([last]).collect(),
@@ -308,6 +313,9 @@ pub struct StatusCount {
     pub program: String,
     /// Name of the events or things.
     pub name: String,
+    /// What is counted, if the program has said so.
+    #[serde(skip)]
+    pub meaning: Option<&'static str>,
     /// The count's labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -422,14 +430,18 @@ impl WorkerStatus {
     }
 
     fn new(worker: &WorkerSnapshot, program: &str) -> Self {
+        let tally = worker.tally();
         let counts = |counts: &[Count]| {
-            let each = counts.iter().map(|one| StatusCount::new(one, program));
+            let each = counts.iter().map(|one| StatusCount {
+                meaning: tally.meaning(one.program, one.name),
+                ..StatusCount::new(one, program)
+            });
             each.collect()
         };
         let port = worker.port();
-        let mut drops: Vec<_> = counts(worker.tally().drops());
+        let mut drops: Vec<_> = counts(tally.drops());
         drops.extend(report::port_drops(port).map(|one| StatusCount::new(&one, PORT)));
-        let mut events: Vec<_> = counts(worker.tally().events());
+        let mut events: Vec<_> = counts(tally.events());
         events.extend(port_levels(worker.levels()).map(|one| StatusCount::new(&one, PORT)));
         let named = |(name, count): (&str, u64)| (name.to_owned(), count);
         let mut histograms = vec![
@@ -437,10 +449,11 @@ impl WorkerStatus {
             Histogram::batches("sent", port.tx_frames, &port.tx_batches),
             Histogram::times(PORT, "batch", worker.batch_times()),
         ];
-        let measured = worker.tally().times().iter();
+        let measured = tally.times().iter();
         histograms.extend(measured.map(|one| {
             let times = Histogram::times(one.program.unwrap_or(program), one.name, &one.times);
             Histogram {
+                meaning: tally.meaning(one.program, one.name),
                 labels: site_label(one.site).collect(),
                 ..times
             }
@@ -475,6 +488,7 @@ impl StatusCount {
         Self {
             program: count.program.unwrap_or(program).to_owned(),
             name: count.name.to_owned(),
+            meaning: None,
             labels: labels
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .chain(site_label(count.site))
@@ -533,6 +547,7 @@ mod tests {
         let count = |rcode: &str, count| StatusCount {
             program: "dns".to_owned(),
             name: "replies by zone".to_owned(),
+            meaning: None,
             labels: [(ZONES, "a.test."), ("rcode", rcode)]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),

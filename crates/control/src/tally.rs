@@ -62,6 +62,9 @@ pub struct MeasuredTimes {
     pub times: Times,
 }
 
+/// What counts mean: pairs of a count's name and a text, such as `requests` and `Requests`.
+pub type Meanings = &'static [(&'static str, &'static str)];
+
 /// Up to three labels of a [`Count`], each a name and a value, such as `status` and `404`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Labels([Option<Label>; 3]);
@@ -171,6 +174,8 @@ pub struct Tally {
     events: Vec<Count>,
     drops: Vec<Count>,
     times: Vec<MeasuredTimes>,
+    /// What the counts of each program mean.
+    meanings: Vec<(Option<&'static str>, Meanings)>,
     /// The program whose counts are currently being added, or `None` for unlabelled counts.
     program: Option<&'static str>,
     /// The site whose counts are currently being added.
@@ -266,6 +271,29 @@ impl Tally {
         });
     }
 
+    /// Says what some counts and times of this program mean. The text becomes the HELP line of their
+    /// metric. Without a text, the HELP line is made from the name.
+    pub fn describe(&mut self, meanings: Meanings) {
+        self.note_meanings(self.program, meanings);
+    }
+
+    /// Notes what counts of a program mean, if that is new. There may be many sites of one program.
+    fn note_meanings(&mut self, program: Option<&'static str>, meanings: Meanings) {
+        let is_it = |&(of, known): &(_, Meanings)| of == program && std::ptr::eq(known, meanings);
+        if !self.meanings.iter().any(is_it) {
+            self.meanings.push((program, meanings));
+        }
+    }
+
+    /// Returns what a program's count or times with this name mean, if the program has said so.
+    pub(crate) fn meaning(&self, program: Option<&str>, name: &str) -> Option<&'static str> {
+        let own = self.meanings.iter().filter(|(of, _)| *of == program);
+        let mut texts = own.flat_map(|(_, meanings)| *meanings);
+        texts
+            .find(|(of, _)| *of == name)
+            .map(|(_, meaning)| *meaning)
+    }
+
     /// Calls `count`, and labels all counts that it adds with the name `program`.
     /// [`Both`](crate::Both) calls this method for each of its programs. In nested calls, the
     /// innermost label applies.
@@ -299,6 +327,7 @@ impl Tally {
         self.events.clear();
         self.drops.clear();
         self.times.clear();
+        self.meanings.clear();
     }
 
     /// Adds all counts of `other` to the same counts here.
@@ -308,6 +337,9 @@ impl Tally {
     pub(crate) fn merge(&mut self, other: &Self) {
         merge(&mut self.events, &other.events);
         merge(&mut self.drops, &other.drops);
+        for (program, meanings) in &other.meanings {
+            self.note_meanings(*program, meanings);
+        }
         for one in &other.times {
             let of = |one: &MeasuredTimes| (one.program, one.site, one.name);
             let is_same = |sum: &&mut MeasuredTimes| of(sum) == of(one);

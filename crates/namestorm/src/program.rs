@@ -26,7 +26,7 @@ use tcpip::Stack;
 
 pub use self::source::NextZones;
 use self::source::{Given, Source, locked};
-use self::tallies::{tally_limits, tally_proofs};
+use self::tallies::{MEANINGS, tally_limits, tally_proofs};
 use crate::answers::Answers;
 use crate::compile::compile;
 use crate::defence::{Defence, DefenceArgs};
@@ -572,6 +572,7 @@ where
     }
 
     fn tally<P: Port>(&self, server: &UdpAndTcp<H>, tally: &mut Tally) {
+        tally.describe(MEANINGS);
         let (udp, tcp) = (server.dns().counters(), server.tcp().app().counters());
         tally.event_of("queries", ("transport", "udp"), udp.queries);
         tally.event_of("queries", ("transport", "tcp"), tcp.queries);

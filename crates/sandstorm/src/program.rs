@@ -22,7 +22,7 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
-use self::tallies::{tally_disk, tally_logins, tally_sites};
+use self::tallies::{MEANINGS, tally_disk, tally_logins, tally_sites};
 use crate::access_log::{AccessLogArgs, AccessLogs};
 use crate::app::{App, SiteOnly};
 use crate::disk::{Chunks, Reads};
@@ -620,6 +620,7 @@ where
     }
 
     fn tally<P: Port>(&self, http: &Http<A, C>, tally: &mut Tally) {
+        tally.describe(MEANINGS);
         let stack = http.stack();
         let (tcp, web) = (stack.counters(), stack.app().counters());
         let known = stack.app().site().known();

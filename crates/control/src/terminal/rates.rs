@@ -179,6 +179,7 @@ mod tests {
         StatusCount {
             program: "web".to_owned(),
             name: name.to_owned(),
+            meaning: None,
             labels: [("status".to_owned(), "200".to_owned())].into(),
             is_level,
             count,

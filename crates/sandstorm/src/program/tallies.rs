@@ -1,6 +1,6 @@
 //! Adds what a worker has counted to its tally.
 
-use control::{Labels, Tally};
+use control::{Labels, Meanings, Tally};
 
 use crate::disk::Chunks;
 use crate::known_sites::KnownSites;
@@ -11,6 +11,47 @@ use crate::web::Counters;
 
 /// The name of what belongs to none of several sites, such as a request for another host.
 const NO_SITE: &str = "no site";
+
+/// What the counts of a web server mean.
+pub(super) const MEANINGS: Meanings = &[
+    (
+        "access log lines lost",
+        "Lines of the access log that did not fit its ring, or could not be written",
+    ),
+    ("answers", "Answers by status"),
+    (
+        "clients reset for memory",
+        "Clients that were reset because files on the disk needed their memory",
+    ),
+    ("file bytes read", "Bytes of files read from the disk"),
+    (
+        "file piece bytes",
+        "Memory that pieces of files on the disk take",
+    ),
+    ("file pieces read", "Pieces of files read from the disk"),
+    (
+        "file pieces unreadable",
+        "Pieces of files that could not be read",
+    ),
+    (
+        "logins given up",
+        "Requests whose credentials could not be checked in time",
+    ),
+    ("logins right", "Credentials that were right"),
+    ("logins wrong", "Credentials that were wrong"),
+    (
+        "request",
+        "Time from a request until the client has acknowledged the whole response",
+    ),
+    ("requests", "Requests"),
+    (
+        "requests too slow",
+        "Connections that were closed because a request took too long to arrive",
+    ),
+    ("site files", "Files of the site, by where they are"),
+    ("site memory budget bytes", "Memory that the site may take"),
+    ("site memory bytes", "Memory that the site takes, by use"),
+];
 
 /// Adds the answers of each known site, with those of the hosts that it redirects. A site that is gone keeps its
 /// counts, so that no sum falls. `all` has those for no site too.

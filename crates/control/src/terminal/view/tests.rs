@@ -10,6 +10,7 @@ fn count(name: &str, is_level: bool, count: u64) -> StatusCount {
     StatusCount {
         program: "web".to_owned(),
         name: name.to_owned(),
+        meaning: None,
         labels: [].into(),
         is_level,
         count,
@@ -38,6 +39,7 @@ fn status(uptime_seconds: f64, answers: u64) -> Status {
         histograms: vec![Histogram {
             program: "web".to_owned(),
             name: "request seconds".to_owned(),
+            meaning: None,
             labels: [].into(),
             sum: 0.0,
             ranges: vec![(Some(2e-6), answers), (None, 7)],
