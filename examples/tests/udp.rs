@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::process::Command;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use testkit::rig::Server;
 
 /// Maximum time to wait for an answer, after which a test fails.
@@ -57,6 +58,59 @@ fn udp_echo() {
 #[test]
 fn reflect() {
     echoes(env!("CARGO_BIN_EXE_reflect"));
+}
+
+#[test]
+fn quote() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let socket_path = socket.to_str().unwrap();
+    let example = Server::start(
+        env!("CARGO_BIN_EXE_quote"),
+        &["--control-socket", socket_path],
+    );
+    let count = |name: &str| {
+        let mut curl = Command::new("curl");
+        curl.args([
+            "-sS",
+            "--unix-socket",
+            socket_path,
+            "http://localhost/metrics",
+        ]);
+        let output = curl.output().unwrap();
+        let metrics = String::from_utf8(output.stdout).unwrap();
+        let start = format!("quote_{name}_total{{");
+        let mut lines = metrics.lines().filter(|line| line.starts_with(&start));
+        let line = lines.next().unwrap_or_else(|| panic!("{name}: {metrics}"));
+        line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    for address in &example.addresses {
+        example.beside(|| {
+            let socket = socket(*address, 17);
+            let mut received = [0; 128];
+            for _ in 0..20 {
+                for (request, answer) in [
+                    ("kay\n", "kay: Simple things should be simple.\n"),
+                    ("saltzer", "saltzer: Functions belong at the ends.\n"),
+                    ("Kay\r\n", "Kay: nobody knows this name\n"),
+                    ("", ": nobody knows this name\n"),
+                ] {
+                    socket.send(request.as_bytes()).unwrap();
+                    let len = socket.recv(&mut received).unwrap();
+                    assert_eq!(str::from_utf8(&received[..len]).unwrap(), answer);
+                }
+            }
+        });
+    }
+    // All answers with known names were sent from prepared packets. The worker publishes its counts ten
+    // times a second.
+    let start = Instant::now();
+    while count("answered") < 160 && start.elapsed() < TIMEOUT {
+        sleep(Duration::from_millis(20));
+    }
+    assert_eq!(count("answered"), 160);
+    assert_eq!(count("datagrams_copied_for_want_of_resident_packets"), 0);
+    example.stop();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ip::Host;
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
 use testkit::{UDP, read};
-use udpip::{AnswerCopies, Datagram, HEADER_LEN, Server, Service, Tail, Udp};
+use udpip::{Answer, AnswerCopies, Datagram, HEADER_LEN, Server, Service, Tail, Udp};
 
 const PORT: u16 = 53;
 /// Number of frames in addition to the sink's own frames: one for the datagram, one for the reply,
@@ -69,17 +69,19 @@ impl Service for Scripted<'_> {
         let fits = answer
             .as_ref()
             .is_some_and(|answer| answer.len() <= max_reply);
-        let tail = Tail::new(input.tail);
-        let sent = match input.method {
-            ReplyMethod::TurnRound => datagram.turn_around(head_len, tail, input.trail),
-            ReplyMethod::Copy => datagram.send_copy(head_len, tail, input.trail),
-            ReplyMethod::Resident => {
-                datagram.send_resident(head_len, &mut self.copies, tail, input.trail)
-            }
+        let (tail, trail) = (Tail::new(input.tail), input.trail);
+        let parts = Answer {
+            head_len,
+            tail,
+            trail,
         };
-        assert_eq!(sent, fits);
-        self.answered += u64::from(sent);
-        self.answer = answer.filter(|_| sent);
+        match input.method {
+            ReplyMethod::TurnRound => datagram.turn_around(parts),
+            ReplyMethod::Copy => datagram.send_copy(parts),
+            ReplyMethod::Resident => datagram.send_resident(parts, &mut self.copies),
+        }
+        self.answered += u64::from(fits);
+        self.answer = answer.filter(|_| fits);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
-use udpip::{Datagram, Server, Service, Tail, Udp};
+use udpip::{Answer, Datagram, Server, Service, Udp};
 
 use super::Workload;
 
@@ -16,7 +16,7 @@ impl Service for Echo {
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
         let len = datagram.payload().len();
-        datagram.turn_around(len, Tail::EMPTY, &[]);
+        datagram.turn_around(Answer::head(len));
     }
 }
 

@@ -57,7 +57,7 @@ pub fn tcp<A: Application + Named>(
 ///
 /// ```no_run
 /// use nmio::{Instant, Port};
-/// use udpip::{Datagram, Service, Tail};
+/// use udpip::{Answer, Datagram, Service};
 ///
 /// struct Echo;
 ///
@@ -66,7 +66,7 @@ pub fn tcp<A: Application + Named>(
 ///
 ///     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
 ///         let len = datagram.payload().len();
-///         datagram.turn_around(len, Tail::EMPTY, &[]);
+///         datagram.turn_around(Answer::head(len));
 ///     }
 /// }
 ///

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::process::ExitCode;
 
 use nmio::Port;
-use nmio::device::Transport;
+use nmio::device::{MemoryPlan, Transport};
 use udpip::{Counters, Service, Udp as UdpPort};
 
 use crate::args::network_args;
@@ -20,6 +20,7 @@ use crate::tally::Labels;
 /// [`udp()`](crate::udp()) creates and serves such a program.
 pub struct Udp<S, F> {
     make: F,
+    residents: u32,
     try_command: fn(&str, u16) -> String,
     of: PhantomData<fn() -> S>,
 }
@@ -34,9 +35,18 @@ where
     pub fn new(make: F) -> Self {
         Self {
             make,
+            residents: 0,
             try_command: |address, port| format!("nc -u {address} {port}"),
             of: PhantomData,
         }
+    }
+
+    /// Sets the number of resident packets that a worker's port has memory for, by default 0. They are
+    /// the packets of [`AnswerCopies`](udpip::AnswerCopies): for each prepared answer, one for each IP
+    /// version, and more while several are in flight.
+    #[must_use]
+    pub fn with_residents(self, residents: u32) -> Self {
+        Self { residents, ..self }
     }
 
     /// Sets the function that makes the command in the start block's line `try`. The function gets
@@ -69,6 +79,13 @@ where
 
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         vec![(Transport::Udp, port)]
+    }
+
+    fn memory(&self, _: &WorkerContext) -> MemoryPlan {
+        MemoryPlan {
+            resident_frames: self.residents,
+            ..MemoryPlan::default()
+        }
     }
 
     fn transports<P: Port>(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use nmio::{Instant, Port};
-use udpip::{AnswerCopies, Datagram, Service, Tail};
+use udpip::{Answer, AnswerCopies, Datagram, Service, Tail};
 
 use crate::answers::{AnswerId, Answers};
 use crate::cookie::Cookies;
@@ -220,24 +220,21 @@ impl Dns {
         if !place_head(&mut datagram, &reply, &mut self.query_log) {
             return;
         }
-        let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
-        // The result is ignored, because the UDP layer counts failures.
-        let _ = match (self.mode, reply.prepared) {
-            (ReplyMode::Turnaround, _) => datagram.turn_around(head_len, tail, trail),
+        let answer = answer_of(&reply);
+        match (self.mode, reply.prepared) {
+            (ReplyMode::Turnaround, _) => datagram.turn_around(answer),
             (ReplyMode::PreCopy, Some(id)) => {
                 if let Some(copies) = self.copies.get_mut(&id) {
-                    datagram.send_resident(head_len, copies, tail, trail)
+                    datagram.send_resident(answer, copies);
                 } else if datagram.residents_left() > 0 {
                     let copies = self.copies.entry(id).or_default();
-                    datagram.send_resident(head_len, copies, tail, trail)
+                    datagram.send_resident(answer, copies);
                 } else {
-                    datagram.send_copy(head_len, tail, trail)
+                    datagram.send_copy(answer);
                 }
             }
-            (ReplyMode::MemCopy | ReplyMode::PreCopy, _) => {
-                datagram.send_copy(head_len, tail, trail)
-            }
-        };
+            (ReplyMode::MemCopy | ReplyMode::PreCopy, _) => datagram.send_copy(answer),
+        }
     }
 }
 
@@ -382,8 +379,7 @@ impl Dns {
             log.on_reply([datagram.peer(), datagram.local()], parts.split(out));
         }
         datagram.payload_mut()[..HEADER_LEN].copy_from_slice(head);
-        // The result is ignored, because the UDP layer counts failures.
-        let _ = datagram.turn_around(HEADER_LEN, Tail::new(tail), &[]);
+        datagram.turn_around(Answer::head(HEADER_LEN).with_tail(Tail::new(tail)));
     }
 }
 
@@ -417,8 +413,17 @@ fn turn_around<P: Port>(
     query_log: &mut Option<QueryLogger>,
 ) {
     if place_head(&mut datagram, reply, query_log) {
-        // The result is ignored, because the UDP layer counts failures.
-        let _ = datagram.turn_around(reply.head_len, reply.tail, reply.trail);
+        datagram.turn_around(answer_of(reply));
+    }
+}
+
+/// Returns the parts of a reply whose head is in the frame of its query.
+#[inline(always)]
+fn answer_of<'a>(reply: &Reply<'a>) -> Answer<'a> {
+    Answer {
+        head_len: reply.head_len,
+        tail: reply.tail,
+        trail: reply.trail,
     }
 }
 

@@ -37,6 +37,84 @@ impl<'a> Tail<'a> {
     }
 }
 
+/// An answer to a datagram: head, tail and trail, one behind the other.
+///
+/// ```
+/// # use udpip::{Answer, Tail};
+/// // The first four bytes of the payload, and a prepared part behind them.
+/// let answer = Answer::head(4).with_tail(Tail::new(b"prepared"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// Length of the head in bytes, at most that of the payload. The head is the start of the payload,
+    /// as the service has changed it.
+    pub head_len: usize,
+    /// The part that was prepared in advance.
+    pub tail: Tail<'a>,
+    /// The part behind the tail. Its checksum is computed for each answer, so it should be short.
+    pub trail: &'a [u8],
+}
+
+impl Answer<'static> {
+    /// Creates an answer that is only a head of this length.
+    #[inline(always)]
+    pub fn head(head_len: usize) -> Self {
+        Self {
+            head_len,
+            tail: Tail::EMPTY,
+            trail: &[],
+        }
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// Sets the part behind the head.
+    #[inline(always)]
+    #[must_use]
+    pub fn with_tail(self, tail: Tail<'a>) -> Self {
+        Self { tail, ..self }
+    }
+
+    /// Returns the length of the answer in bytes.
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.head_len + self.tail.bytes.len() + self.trail.len()
+    }
+
+    /// Writes the tail and the trail to `rest`, which begins behind the head.
+    #[inline(always)]
+    fn write_rest(&self, rest: &mut [u8]) {
+        let (tail, trail) = rest.split_at_mut(self.tail.bytes.len());
+        tail.copy_from_slice(self.tail.bytes);
+        // Most answers to short requests have no trail, so no function is called for it.
+        if !self.trail.is_empty() {
+            trail.copy_from_slice(self.trail);
+        }
+    }
+
+    /// Writes the UDP header to the start of `udp`, which already holds the answer. The checksum is
+    /// computed without reading the tail's bytes, because their sum is known.
+    #[inline(always)]
+    fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
+        let len = udp.len() as u16;
+        let mut sum = addresses
+            .pseudo_sum(PROTOCOL_UDP, udp.len())
+            .word(src)
+            .word(dst)
+            .word(len)
+            .add(Sum::of(&udp[HEADER_LEN..][..self.head_len]))
+            .add_at(self.tail.sum, self.head_len);
+        if !self.trail.is_empty() {
+            let trail_at = self.head_len + self.tail.bytes.len();
+            sum = sum.add_at(Sum::of(self.trail), trail_at);
+        }
+        udp[0..2].copy_from_slice(&src.to_be_bytes());
+        udp[2..4].copy_from_slice(&dst.to_be_bytes());
+        udp[4..6].copy_from_slice(&len.to_be_bytes());
+        udp[CHECKSUM_AT..HEADER_LEN].copy_from_slice(&sum.finish_udp().to_be_bytes());
+    }
+}
+
 /// The resident packets of one prepared answer, for the *pre-copy* mode. IPv4 and IPv6 answers use
 /// separate packets, because their headers differ in length.
 #[derive(Debug, Default)]
@@ -156,178 +234,112 @@ impl<'p, P: Port> Datagram<'p, P> {
     /// Returns the length of the answer's UDP datagram, in bytes. If the answer does not fit one
     /// packet, or its head exceeds the payload, counts it as too long and returns `None`.
     #[inline(always)]
-    fn answer_len(&mut self, head_len: usize, tail: usize, trail: usize) -> Option<usize> {
-        let len = head_len + tail + trail;
-        if head_len > self.payload().len() || len > self.max_reply() {
+    fn udp_len(&mut self, answer: &Answer<'_>) -> Option<usize> {
+        let len = answer.len();
+        if answer.head_len > self.payload().len() || len > self.max_reply() {
             self.counters.too_long += 1;
             return None;
         }
         Some(HEADER_LEN + len)
     }
 
-    /// Sends the answer in the received frame. The answer consists of the first `head_len` bytes of
-    /// the current payload, `tail` and `trail`. Returns `false` and counts the reason if the answer
-    /// does not fit one packet, `head_len` exceeds the payload, or the TX ring is full.
+    /// Sends the answer in the received frame.
+    ///
+    /// If the answer does not fit one packet, its head is longer than the payload, or the TX ring is
+    /// full, the answer is lost, and its reason is [counted](Counters).
     #[inline(always)]
-    pub fn turn_around(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
-        let Some(udp_len) = self.answer_len(head_len, tail.bytes.len(), trail.len()) else {
-            return false;
+    pub fn turn_around(mut self, answer: Answer<'_>) {
+        let Some(udp_len) = self.udp_len(&answer) else {
+            return;
         };
         self.packet.set_payload_len(udp_len);
         let reversed = self.packet.addresses().reversed();
         let (ports, udp) = ((self.dst_port, self.src_port), self.packet.payload_mut());
-        let body = Body {
-            head_len,
-            tail,
-            trail,
-        };
-        body.write_rest(&mut udp[HEADER_LEN + head_len..]);
-        body.write_header(udp, ports, &reversed);
+        answer.write_rest(&mut udp[HEADER_LEN + answer.head_len..]);
+        answer.write_header(udp, ports, &reversed);
         let frame = self.packet.turn_around(PROTOCOL_UDP);
-        count(self.counters, self.port.send(frame))
+        count(self.counters, self.port.send(frame));
     }
 
-    /// Like [`Datagram::turn_around`], but sends the answer in a scratch frame. Also fails if no
-    /// frame is free.
+    /// Like [`Datagram::turn_around`], but sends the answer in a scratch frame. The answer is also lost
+    /// if no frame is free.
     #[inline(always)]
-    pub fn send_copy(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
-        let Some(udp_len) = self.answer_len(head_len, tail.bytes.len(), trail.len()) else {
-            return false;
+    pub fn send_copy(mut self, answer: Answer<'_>) {
+        let Some(udp_len) = self.udp_len(&answer) else {
+            return;
         };
         let Some(mut frame) = self.port.pool().take() else {
             self.counters.ring_full += 1;
-            return false;
+            return;
         };
-        self.write_packet(
-            &mut frame,
-            udp_len,
-            &Body {
-                head_len,
-                tail,
-                trail,
-            },
-        );
-        count(self.counters, self.port.send(frame))
+        self.write_packet(&mut frame, udp_len, &answer);
+        count(self.counters, self.port.send(frame));
     }
 
-    /// Sends the answer in a resident packet of `copies`, which holds `tail` after a head of
-    /// `head_len` bytes. Creates another resident packet if all packets of `copies` are in flight.
+    /// Sends the answer in a resident packet of `copies`, which holds the tail after a head of the same
+    /// length. Creates another resident packet if all packets of `copies` are in flight.
     ///
     /// Resident packets have no VLAN tag, so the answer is copied as in [`Datagram::send_copy`] if
     /// the request has a tag. If another resident packet is needed but cannot be created, the
-    /// answer is also copied, and [`Counters::residents_exhausted`] is incremented. Returns `false`
-    /// in the same cases as `send_copy`.
+    /// answer is also copied, and [`Counters::residents_exhausted`] is incremented.
     ///
-    /// All calls with the same `copies` must pass the same `head_len` and a `tail` with the same
-    /// bytes.
+    /// All calls with the same `copies` must pass answers with the same `head_len`, and a tail with the
+    /// same bytes.
     #[inline(always)]
-    pub fn send_resident(
-        mut self,
-        head_len: usize,
-        copies: &mut AnswerCopies,
-        tail: Tail<'_>,
-        trail: &[u8],
-    ) -> bool {
-        let Some(udp_len) = self.answer_len(head_len, tail.bytes.len(), trail.len()) else {
-            return false;
+    pub fn send_resident(mut self, answer: Answer<'_>, copies: &mut AnswerCopies) {
+        let Some(udp_len) = self.udp_len(&answer) else {
+            return;
         };
         if self.packet.has_tag() {
-            return self.send_copy(head_len, tail, trail);
+            return self.send_copy(answer);
         }
-        let body = Body {
-            head_len,
-            tail,
-            trail,
-        };
         let addresses = self.packet.addresses().reversed();
         let copy = copies
             .of(&addresses)
-            .free(|| self.make_resident(udp_len, &body));
+            .free(|| self.make_resident(udp_len, &answer));
         let Some((mut packet, ())) = copy else {
             self.counters.residents_exhausted += 1;
-            return self.send_copy(head_len, tail, trail);
+            return self.send_copy(answer);
         };
         packet.set_len(self.packet.header_len() + udp_len);
         let bytes: &mut [u8] = &mut packet;
         let at = self.packet.patch_back(bytes, PROTOCOL_UDP, udp_len);
         let udp = &mut bytes[at..];
+        let (head_len, tail_len) = (answer.head_len, answer.tail.bytes.len());
         udp[HEADER_LEN..][..head_len].copy_from_slice(&self.payload()[..head_len]);
-        udp[HEADER_LEN + head_len + tail.bytes.len()..].copy_from_slice(trail);
-        body.write_header(udp, (self.dst_port, self.src_port), &addresses);
-        count(self.counters, self.port.send_resident(packet))
+        udp[HEADER_LEN + head_len + tail_len..].copy_from_slice(answer.trail);
+        answer.write_header(udp, (self.dst_port, self.src_port), &addresses);
+        count(self.counters, self.port.send_resident(packet));
     }
 
     #[cold]
-    fn make_resident(&mut self, udp_len: usize, body: &Body<'_>) -> Option<Resident> {
+    fn make_resident(&mut self, udp_len: usize, answer: &Answer<'_>) -> Option<Resident> {
         let mut scratch = self.port.pool().take()?;
-        self.write_packet(&mut scratch, udp_len, body);
+        self.write_packet(&mut scratch, udp_len, answer);
         // A later answer may have a longer trail. The resident packet has room for it, because
         // every frame can hold the largest packet of the link.
         self.port.pool().make_resident(&scratch)
     }
 
     #[inline(always)]
-    fn write_packet(&mut self, frame: &mut Frame, udp_len: usize, body: &Body<'_>) {
+    fn write_packet(&mut self, frame: &mut Frame, udp_len: usize, answer: &Answer<'_>) {
         frame.set_len(self.packet.header_len() + udp_len);
         let start = self.packet.write_back(frame, PROTOCOL_UDP, udp_len);
         let udp = &mut frame[start..];
-        let (head, rest) = udp[HEADER_LEN..].split_at_mut(body.head_len);
-        head.copy_from_slice(&self.payload()[..body.head_len]);
-        body.write_rest(rest);
+        let (head, rest) = udp[HEADER_LEN..].split_at_mut(answer.head_len);
+        head.copy_from_slice(&self.payload()[..answer.head_len]);
+        answer.write_rest(rest);
         let addresses = self.packet.addresses().reversed();
-        body.write_header(udp, (self.dst_port, self.src_port), &addresses);
-    }
-}
-
-/// The head, tail and trail of an answer.
-struct Body<'a> {
-    head_len: usize,
-    tail: Tail<'a>,
-    trail: &'a [u8],
-}
-
-impl Body<'_> {
-    /// Writes the tail and the trail to `rest`, which begins behind the head.
-    #[inline(always)]
-    fn write_rest(&self, rest: &mut [u8]) {
-        let (tail, trail) = rest.split_at_mut(self.tail.bytes.len());
-        tail.copy_from_slice(self.tail.bytes);
-        // Most answers to short requests have no trail, so no function is called for it.
-        if !self.trail.is_empty() {
-            trail.copy_from_slice(self.trail);
-        }
-    }
-
-    /// Writes the UDP header to the start of `udp`, which already holds the body. The checksum is
-    /// computed without reading the tail's bytes, because their sum is known.
-    #[inline(always)]
-    fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
-        let len = udp.len() as u16;
-        let mut sum = addresses
-            .pseudo_sum(PROTOCOL_UDP, udp.len())
-            .word(src)
-            .word(dst)
-            .word(len)
-            .add(Sum::of(&udp[HEADER_LEN..][..self.head_len]))
-            .add_at(self.tail.sum, self.head_len);
-        if !self.trail.is_empty() {
-            let trail_at = self.head_len + self.tail.bytes.len();
-            sum = sum.add_at(Sum::of(self.trail), trail_at);
-        }
-        udp[0..2].copy_from_slice(&src.to_be_bytes());
-        udp[2..4].copy_from_slice(&dst.to_be_bytes());
-        udp[4..6].copy_from_slice(&len.to_be_bytes());
-        udp[CHECKSUM_AT..HEADER_LEN].copy_from_slice(&sum.finish_udp().to_be_bytes());
+        answer.write_header(udp, (self.dst_port, self.src_port), &addresses);
     }
 }
 
 #[inline(always)]
-fn count(counters: &mut Counters, result: Result<(), SendError>) -> bool {
+fn count(counters: &mut Counters, result: Result<(), SendError>) {
     match result {
         Ok(()) => counters.answered += 1,
         Err(_) => counters.ring_full += 1,
     }
-    result.is_ok()
 }
 
 /// Checks a datagram's length and checksum, and removes any bytes after the datagram's end.

@@ -1,10 +1,11 @@
 //! Pre-packetized UDP: `libudpip` from the [paper](https://doi.org/10.1145/2619239.2626311).
 //!
-//! A [`Service`] gets each valid datagram for its port, and immediately answers or drops it. Most
-//! of an answer, the [`Tail`], can be prepared when the content is loaded, so that its checksum is
-//! known in advance. The *head* differs between requests, for example the ID and question of a DNS
-//! message. The service writes the head over the start of the received payload. A short *trail* may
-//! follow the tail, for example the OPT record of a DNS message. Three methods send the answer:
+//! A [`Service`] gets each valid datagram for its port, and immediately answers or drops it. An
+//! [`Answer`] has three parts. Most of it, the [`Tail`], can be prepared when the content is loaded, so
+//! that its checksum is known in advance. The *head* differs between requests, for example the ID and
+//! question of a DNS message. The service writes the head over the start of the received payload. A
+//! short *trail* may follow the tail, for example the OPT record of a DNS message. Three methods send
+//! the answer:
 //!
 //! | method | frame sent | cost |
 //! |---|---|---|
@@ -16,7 +17,7 @@
 //!
 //! ```
 //! use nmio::{Instant, Port};
-//! use udpip::{Datagram, Service, Tail};
+//! use udpip::{Answer, Datagram, Service};
 //!
 //! /// Sends every datagram back.
 //! struct Echo;
@@ -26,7 +27,7 @@
 //!
 //!     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
 //!         let len = datagram.payload().len();
-//!         datagram.turn_around(len, Tail::EMPTY, &[]);
+//!         datagram.turn_around(Answer::head(len));
 //!     }
 //! }
 //! ```
@@ -46,7 +47,7 @@ mod reflectors;
 mod server;
 
 pub use counters::Counters;
-pub use datagram::{AnswerCopies, Datagram, Tail};
+pub use datagram::{Answer, AnswerCopies, Datagram, Tail};
 pub use server::{Server, Service, Udp};
 
 /// Length of a UDP header, in bytes (RFC 768).

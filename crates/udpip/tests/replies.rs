@@ -9,7 +9,7 @@ use nmio::sim::{self, EndConfig, LinkConfig, SimPort, Sink};
 use nmio::{Handler, Instant, Port};
 use proptest::prelude::*;
 use testkit::{Route, SERVER, SERVER_MAC, TCP, UDP, read};
-use udpip::{AnswerCopies, Counters, Datagram, HEADER_LEN, Server, Service, Tail, Udp};
+use udpip::{Answer, AnswerCopies, Counters, Datagram, HEADER_LEN, Server, Service, Tail, Udp};
 
 const PORT: u16 = 53;
 
@@ -96,14 +96,16 @@ impl Service for Answerer {
         if let Some(first) = datagram.payload_mut().first_mut() {
             *first = b'!';
         }
-        let (len, tail) = (self.head_len, Tail::new(&self.tail));
-        match self.method {
-            ReplyMethod::TurnAround => datagram.turn_around(len, tail, &self.trail),
-            ReplyMethod::Copy => datagram.send_copy(len, tail, &self.trail),
-            ReplyMethod::Resident => {
-                datagram.send_resident(len, &mut self.copies, tail, &self.trail)
-            }
+        let answer = Answer {
+            head_len: self.head_len,
+            tail: Tail::new(&self.tail),
+            trail: &self.trail,
         };
+        match self.method {
+            ReplyMethod::TurnAround => datagram.turn_around(answer),
+            ReplyMethod::Copy => datagram.send_copy(answer),
+            ReplyMethod::Resident => datagram.send_resident(answer, &mut self.copies),
+        }
     }
 }
 
@@ -296,13 +298,14 @@ fn a_head_longer_than_the_payload_is_counted_as_too_long() {
 
         fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
             let len = datagram.payload().len() + 1;
-            assert!(!datagram.turn_around(len, Tail::EMPTY, b""));
+            datagram.turn_around(Answer::head(len));
         }
     }
     let (mut server, mut sink) = (Server::new(host(), Udp::new(PORT, Greedy)), sink(0));
     let frame = sink.frame_from(&Peer::V4.datagram(b"hello"));
     server.handle_frame(&mut sink, frame, Instant::ZERO);
-    assert_eq!(server.transports.counters().too_long, 1);
+    let counters = server.transports.counters();
+    assert_eq!((counters.answered, counters.too_long), (0, 1));
 }
 
 #[test]
@@ -343,7 +346,8 @@ fn the_service_sees_how_many_residents_are_left() {
 
         fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
             self.residents_left.push(datagram.residents_left());
-            assert!(datagram.send_resident(0, &mut self.copies, Tail::new(b"tail"), b""));
+            let answer = Answer::head(0).with_tail(Tail::new(b"tail"));
+            datagram.send_resident(answer, &mut self.copies);
         }
     }
     let (mut server, mut sink) = (
@@ -355,6 +359,7 @@ fn the_service_sees_how_many_residents_are_left() {
         server.handle_frame(&mut sink, frame, Instant::ZERO);
     }
     assert_eq!(server.transports.service().residents_left, [3, 2, 1]);
+    assert_eq!(server.transports.counters().answered, 3);
 }
 
 /// Returns each drop reason that occurred, with its count.

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use nmio::{Instant, Port};
-use udpip::{Datagram, Service, Tail};
+use udpip::{Answer, Datagram, Service};
 
 /// The length of an NTP packet without extension fields, in bytes.
 const LEN: usize = 48;
@@ -63,7 +63,7 @@ impl Service for Ntp {
         packet[16..24].copy_from_slice(&received.to_be_bytes());
         packet[32..40].copy_from_slice(&received.to_be_bytes());
         packet[40..48].copy_from_slice(&time_of_day().to_be_bytes());
-        datagram.turn_around(LEN, Tail::EMPTY, &[]);
+        datagram.turn_around(Answer::head(LEN));
     }
 }
 

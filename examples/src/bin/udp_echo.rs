@@ -9,7 +9,7 @@
 //! device. Press Ctrl-C to stop the server.
 
 use nmio::{Instant, Port};
-use udpip::{Datagram, Service, Tail};
+use udpip::{Answer, Datagram, Service};
 
 struct Echo;
 
@@ -18,10 +18,10 @@ impl Service for Echo {
 
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
-        // The answer is the whole received payload, without a prepared tail, and is sent in the
-        // received frame. If the TX ring is full, the answer is lost and counted.
+        // The answer is the whole received payload, and is sent in the received frame. If the TX ring
+        // is full, the answer is lost and counted.
         let len = datagram.payload().len();
-        datagram.turn_around(len, Tail::EMPTY, &[]);
+        datagram.turn_around(Answer::head(len));
     }
 }
 
