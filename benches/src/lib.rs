@@ -40,7 +40,10 @@ fn route(client_port: u16, server_port: u16) -> Route {
 
 /// Creates a host with the server's address.
 pub fn host() -> ip::Host {
-    ip::Host::own(eth::Station::new(eth::Mac(SERVER.0), &[SERVER.1.into()]))
+    ip::Host::own(
+        eth::Station::new(eth::Mac(SERVER.0), &[SERVER.1.into()]),
+        [0; 4],
+    )
 }
 
 /// Builds the frame of a UDP datagram from the client.

@@ -53,6 +53,17 @@ fn tcp_line_echo() {
     example.stop();
 }
 
+#[test]
+fn bare() {
+    let example = Server::start(env!("CARGO_BIN_EXE_bare"), &[]);
+    for address in &example.addresses {
+        let talk = |pieces: &[&[u8]]| example.beside(|| talk(connect(*address, 7), pieces));
+        assert_eq!(talk(&[b"hello\n"]), b"hello\n");
+        let bytes = b"more than fits the receive buffer".repeat(10_000);
+        assert!(talk(&[&bytes]) == bytes, "the echo differs");
+    }
+}
+
 /// Runs `curl` with `arguments`, and passes its output to `read`. Panics if `curl` fails, for
 /// example because the server sends nothing for 10 s.
 fn curl<R>(arguments: &[&str], read: impl FnOnce(ChildStdout) -> R) -> R {

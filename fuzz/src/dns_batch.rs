@@ -81,7 +81,7 @@ pub fn run(input: &Input<'_>) {
     link.client.flush().expect("a simulated port does not fail");
     let capabilities = link.server.capabilities();
     let udp_and_tcp = UdpAndTcp::new(PORT, &answers, ReplyMode::Turnaround, &capabilities, [1; 4]);
-    let mut server = Server::new(Host::own(station()), udp_and_tcp);
+    let mut server = Server::new(Host::own(station(), [0; 4]), udp_and_tcp);
     let mut client = Client::default();
     link.run(&mut client, &mut server, Duration::from_secs(1), |_, _| {
         false

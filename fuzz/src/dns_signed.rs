@@ -48,7 +48,7 @@ fn server() -> (Server, Sink) {
     let keys = TsigKeys::parse(KEY_FILE).expect("a key");
     let keys = keys.with_clock(|| UNIX_EPOCH + Duration::from_secs(NOW));
     udp_and_tcp.set_tsig_keys(Arc::new(keys));
-    (Server::new(Host::own(station()), udp_and_tcp), sink)
+    (Server::new(Host::own(station(), [0; 4]), udp_and_tcp), sink)
 }
 
 /// Runs the target.

@@ -230,7 +230,7 @@ pub fn run(input: &Frame<'_>) {
     let bytes = input.frame();
     check_host_without_transports(&input, &bytes);
     let make = [Host::own, Host::shared][usize::from(input.is_shared)];
-    let host = make(station());
+    let host = make(station(), [0; 4]);
     let mut host = host.with_partial_checksums(input.partial_checksums);
     let sink = Sink::new(MTU, 2, 0);
     let free = sink.pool().available();
@@ -258,7 +258,7 @@ pub fn run(input: &Frame<'_>) {
 }
 
 fn check_host_without_transports(input: &Frame, bytes: &[u8]) {
-    let mut host = Host::own(station()).with_partial_checksums(input.partial_checksums);
+    let mut host = Host::own(station(), [0; 4]).with_partial_checksums(input.partial_checksums);
     let mut sink = Sink::new(MTU, 2, 0);
     let frame = sink.frame_from(bytes);
     host.handle_frame(&mut sink, frame, &mut (), Instant::ZERO);
@@ -274,7 +274,7 @@ fn check_turn_round(sink: &Sink, packet: Packet, protocol: u8) {
     let reply = packet.turn_around(protocol);
     assert_eq!(reply.len(), path.header_len() + sent.len());
     let peer = Station::new(path.link.peer, &[path.addresses.dst()]);
-    let mut peer = Host::own(peer.with_vlans(&[0, 1, 2]));
+    let mut peer = Host::own(peer.with_vlans(&[0, 1, 2]), [0; 4]);
     match peer.receive(sink.frame_from(&reply), Instant::ZERO) {
         Input::Tcp(packet) if protocol == PROTOCOL_TCP => assert_eq!(packet.payload(), sent),
         Input::Udp(packet) if protocol == PROTOCOL_UDP => assert_eq!(packet.payload(), sent),

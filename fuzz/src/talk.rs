@@ -44,7 +44,7 @@ pub fn talk<T: Transports<SimPort>>(
     let (client, server, clock) = sim::link(&config, 0);
     let transports = make(&server);
     let mut link = Link::of(Observed::new(client, Order::default()), server, clock);
-    let mut server = Server::new(Host::own(station()), transports);
+    let mut server = Server::new(Host::own(station(), [0; 4]), transports);
     let mut client = Client::new(MTU);
     let talk = Talk {
         bytes: bytes.to_vec(),

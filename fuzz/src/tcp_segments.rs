@@ -226,7 +226,7 @@ impl<C: CongestionControl> World<C> {
         });
         let app = App::new(streams.collect());
         let stack = Stack::with_congestion_control(&config, app, &port.capabilities(), SECRET, now);
-        let mut server = Server::new(Host::own(station()), stack);
+        let mut server = Server::new(Host::own(station(), [0; 4]), stack);
         let (app, contents) = server.transports.parts_mut();
         let id = contents.add(Arc::clone(&app.bytes), Some(SLOT)).unwrap();
         app.content = Some(id);

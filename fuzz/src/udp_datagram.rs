@@ -105,7 +105,7 @@ pub fn run(input: &Input<'_>) {
         answer: None,
         answered: 0,
     };
-    let mut server = Server::new(Host::own(station()), Udp::new(PORT, service));
+    let mut server = Server::new(Host::own(station(), [0; 4]), Udp::new(PORT, service));
     // With `ReplyMethod::Resident`, the first answer creates the resident packet that later answers
     // use.
     for _ in 0..3 {

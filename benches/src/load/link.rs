@@ -397,7 +397,7 @@ mod tests {
             addresses,
             target: (target, _),
         } = Place::of_tests();
-        let mut server = Host::own(Station::new(link.peer, &[target.into()]));
+        let mut server = Host::own(Station::new(link.peer, &[target.into()]), [0; 4]);
         let sink = nmio::sim::Sink::new(1500, 4, 0);
         let request = arp_request(link.own, addresses[0], target);
         let Input::Reply(reply) = server.receive(sink.frame_from(&request), nmio::Instant::ZERO)

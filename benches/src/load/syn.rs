@@ -47,7 +47,7 @@ impl Flood {
         };
         let station = eth::Station::new(place.link.own, &[place.addresses[0].into()]);
         Ok(Self {
-            host: Host::own(station),
+            host: Host::own(station, [0; 4]),
             syn: Template::new(place, SYN, &OPTIONS, &[]),
             random: fastrand::Rng::with_seed(options.seed),
             pace,

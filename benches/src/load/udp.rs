@@ -103,7 +103,7 @@ impl<Q: Questions> Asker<Q> {
         Ok(Self {
             name,
             questions,
-            host: Host::own(station).with_partial_checksums(true),
+            host: Host::own(station, [0; 4]).with_partial_checksums(true),
             path: Path {
                 link: place.link,
                 addresses,

@@ -23,7 +23,6 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::error::Error;
 use crate::interface_state::{InterfaceState, NAMES};
-use crate::program::station;
 
 /// Interval between two looks for changes.
 pub(crate) const PERIOD: Duration = Duration::from_millis(200);
@@ -274,7 +273,8 @@ impl Follower {
         let is_new = self.served.addresses != current.addresses;
         self.served = current;
         if is_new || is_moved {
-            let station = station(self.mac, &self.served.addresses, &self.vlans);
+            let station = Station::with_prefixes(Mac(self.mac), &self.served.addresses);
+            let station = station.with_vlans(&self.vlans);
             for (index, outbox) in self.outboxes.iter_mut().enumerate() {
                 outbox.push(NetworkChange::Station(Box::new(Renewal {
                     station: station.clone(),
@@ -335,7 +335,8 @@ impl Follower {
     /// Passes the queues of another interface to the workers, and its addresses.
     fn attach(&mut self, mut opened: QueueAccess, now: Instant) {
         self.mac = opened.mac();
-        let station = station(self.mac, opened.addresses(), &self.vlans);
+        let station = Station::with_prefixes(Mac(self.mac), opened.addresses());
+        let station = station.with_vlans(&self.vlans);
         for (outbox, index) in self.outboxes.iter_mut().zip(0..opened.queues()) {
             if let Some(queue) = opened.new_queue(index) {
                 outbox.push(NetworkChange::Attach(Box::new(Attachment {

@@ -5,6 +5,7 @@ use std::ops::Add;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, Scope};
 
+use ip::Host;
 use nmio::device::{QueueAccess, QueueSource, Transport};
 use nmio::{Bell, FaultConfig, Mailbox, Stop};
 
@@ -78,6 +79,7 @@ impl<'a, P: Program> Launch<'a, P> {
         Worker {
             program: self.program,
             interface: self.interface.name(),
+            host: Host::of_interface(self.interface, context.secret.words()),
             context,
             privileges: self.privileges,
             source,

@@ -7,11 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use eth::{Mac, Station};
 use glob::Pattern;
-use ip::{Host, Transports};
+use ip::Transports;
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
-use nmio::{Bell, Capabilities, Instant, Port};
+use nmio::{Bell, Instant, Port};
 
 pub use crate::error::StartError;
 use crate::place::Place;
@@ -401,29 +400,6 @@ impl WorkerContext {
             bell: Bell::new().expect("an eventfd"),
         }
     }
-
-    /// Creates the network layer for the worker's addresses, on a port with these capabilities.
-    pub(crate) fn host(&self, capabilities: &Capabilities) -> Host {
-        let host = if self.own {
-            Host::own(self.station())
-        } else {
-            Host::shared(self.station())
-        };
-        host.with_secret(self.secret.words())
-            .with_partial_checksums(capabilities.partial_checksums)
-    }
-
-    /// Returns the server's station on its link.
-    pub(crate) fn station(&self) -> Station {
-        station(self.mac, &self.addresses, &self.vlans)
-    }
-}
-
-/// Returns the station with these addresses, which also accepts frames of these VLANs.
-pub(crate) fn station(mac: [u8; 6], addresses: &[AddressPrefix], vlans: &[u16]) -> Station {
-    let addresses = addresses.iter().map(|one| (one.address, one.prefix));
-    let addresses: Vec<_> = addresses.collect();
-    Station::with_prefixes(Mac(mac), &addresses).with_vlans(vlans)
 }
 
 /// The number and size of the packets that are prepared for sending.
@@ -538,36 +514,5 @@ mod tests {
         assert_eq!(nested.kept.unwrap(), "web: b: bad");
         let none = combine(vec![("a", failed("worse")), ("b", failed("bad"))]);
         assert_eq!(none.unwrap_err().to_string(), "a: worse; b: bad");
-    }
-
-    #[test]
-    fn a_worker_context_configures_its_host() {
-        let mut context = WorkerContext {
-            index: 0,
-            workers: 1,
-            mac: [2, 0, 0, 0, 0, 1],
-            addresses: vec!["192.0.2.1/24".parse().unwrap()],
-            vlans: vec![5],
-            own: true,
-            mtu: 1500,
-            resident_len: Ok(2048),
-            port: 80,
-            secret: Secret::random().unwrap(),
-            bell: Bell::new().unwrap(),
-        };
-        let mut capabilities = nmio::sim::Sink::new(1500, 64, 0).capabilities();
-        capabilities.partial_checksums = true;
-        let host = context.host(&capabilities);
-        assert_eq!(host.station().mac(), Mac(context.mac));
-        assert_eq!(host.station().addresses(), [context.addresses[0].address]);
-        assert!(
-            host.station()
-                .is_reserved_on_link("192.0.2.255".parse().unwrap())
-        );
-        assert!(host.station().is_on_vlan(Some(5)) && !host.station().is_on_vlan(Some(6)));
-        assert!(host.partial_checksums());
-        context.own = false;
-        capabilities.partial_checksums = false;
-        assert!(!context.host(&capabilities).partial_checksums());
     }
 }

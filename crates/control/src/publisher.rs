@@ -373,7 +373,7 @@ mod tests {
 
     fn server() -> Server<Counter> {
         let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[]);
-        Server::new(Host::own(station), Counter::default())
+        Server::new(Host::own(station, [0; 4]), Counter::default())
     }
 
     impl<'a> Worker<'a> {

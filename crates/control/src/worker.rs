@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ip::Server;
+use ip::{Host, Server};
 use nmio::device::{AnyPort, PacketMemory, PortVisitor, QueueSource};
 use nmio::{
     Fault, FaultConfig, FaultCounters, LoopConfig, Mailbox, Pcap, PcapSummary, Port, PortCounters,
@@ -23,6 +23,7 @@ pub(crate) struct Worker<'a, P> {
     /// Name of the interface, for messages.
     pub(crate) interface: &'a str,
     pub(crate) context: WorkerContext,
+    pub(crate) host: Host,
     pub(crate) privileges: &'a Privileges,
     pub(crate) source: QueueSource,
     pub(crate) pcap: Option<PathBuf>,
@@ -90,6 +91,7 @@ impl<P: Program> Worker<'_, P> {
             program: self.program,
             interface: self.interface,
             context: self.context,
+            host: self.host,
             privileges: self.privileges,
             summary: port.summary(),
             memory: port.shared_memory(),
@@ -133,6 +135,7 @@ struct Stage<'a, P> {
     program: &'a P,
     interface: &'a str,
     context: WorkerContext,
+    host: Host,
     privileges: &'a Privileges,
     summary: Vec<(&'static str, String)>,
     memory: Option<PacketMemory>,
@@ -178,7 +181,10 @@ impl<P: Program> Stage<'_, P> {
             .program
             .transports(port, &self.context)
             .map_err(Error::Start)?;
-        let host = self.context.host(&port.capabilities());
+        let accepts = port.capabilities().partial_checksums;
+        let host = self.host.with_partial_checksums(accepts);
+        let announces = host.is_own() && self.context.index == 0;
+        let announced = announces.then(|| host.station().clone());
         let bell = self.context.bell.clone();
         // Calibrating the first clock of a process takes some milliseconds, so the clock is created
         // before the worker is ready.
@@ -198,8 +204,8 @@ impl<P: Program> Stage<'_, P> {
         });
         let mut outcome = Ok(());
         if go {
-            if self.context.own && self.context.index == 0 {
-                self.context.station().announce(port);
+            if let Some(station) = announced {
+                station.announce(port);
             }
             outcome = nmio::run(port, &mut publisher, &clock, &self.config, self.stop);
         }
@@ -225,9 +231,11 @@ impl<P: Program> Stage<'_, P> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
     use std::sync::LazyLock;
     use std::time::Duration;
 
+    use eth::{Mac, Station};
     use ip::Transports;
     use nmio::device::Transport;
     use nmio::{Batch, Bell, sim};
@@ -268,10 +276,19 @@ mod tests {
 
     /// Creates a worker that stops as soon as it serves.
     fn stage(index: u32, own: bool) -> Stage<'static, Idle> {
+        let station = Station::new(
+            Mac([2, 0, 0, 0, 0, 1]),
+            &[Ipv4Addr::new(192, 0, 2, 1).into()],
+        );
         Stage {
             program: &Idle,
             interface: "srv0",
             privileges: Privileges::for_tests(),
+            host: if own {
+                Host::own(station, [0; 4])
+            } else {
+                Host::shared(station, [0; 4])
+            },
             context: WorkerContext {
                 index,
                 workers: 2,

@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use nmio::device::AddressPrefix;
 use nmio::{Frame, Port};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
@@ -82,16 +83,20 @@ impl Station {
     /// Creates a station that answers for `addresses`. Their prefix lengths are unknown, so the
     /// station treats each address as a network that contains no other address.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
-        let alone: Vec<_> = addresses.iter().map(|address| (*address, 128)).collect();
+        let alone = |address: &IpAddr| AddressPrefix {
+            address: *address,
+            prefix: 128,
+        };
+        let alone: Vec<_> = addresses.iter().map(alone).collect();
         Self::with_prefixes(mac, &alone)
     }
 
     /// Creates a station that answers for `addresses`, each with its prefix length in bits. If the
     /// prefix is longer than the address, the network contains only this address. The station
     /// ignores the prefix lengths of IPv6 addresses.
-    pub fn with_prefixes(mac: Mac, addresses: &[(IpAddr, u8)]) -> Self {
+    pub fn with_prefixes(mac: Mac, addresses: &[AddressPrefix]) -> Self {
         let (mut v4, mut v6, mut subnets) = (Vec::new(), Vec::new(), Vec::new());
-        for &(address, prefix) in addresses {
+        for &AddressPrefix { address, prefix } in addresses {
             match address {
                 IpAddr::V4(address) => {
                     v4.push(address);
@@ -105,7 +110,7 @@ impl Station {
         }
         Self {
             mac,
-            addresses: addresses.iter().map(|(address, _)| *address).collect(),
+            addresses: addresses.iter().map(|one| one.address).collect(),
             v4: v4.into(),
             v6: v6.into(),
             subnets: subnets.into(),

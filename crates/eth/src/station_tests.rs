@@ -307,7 +307,10 @@ fn a_station_has_its_addresses_and_their_multicast_groups() {
 #[test]
 fn a_network_reserves_its_first_and_last_address() {
     let address = |last| Ipv4Addr::new(192, 0, 2, last);
-    let with = |prefix| Station::with_prefixes(OURS, &[(address(130).into(), prefix)]);
+    let with = |prefix| {
+        let address = address(130).into();
+        Station::with_prefixes(OURS, &[AddressPrefix { address, prefix }])
+    };
     let in_network = |prefix| (0..=255).filter(move |n| with(prefix).is_on_link(address(*n)));
     let reserved =
         |prefix| (0..=255).filter(move |n| with(prefix).is_reserved_on_link(address(*n)));

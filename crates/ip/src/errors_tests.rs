@@ -255,7 +255,7 @@ fn ipv4_allows_a_missing_udp_checksum() {
 
 #[test]
 fn the_kernel_sends_the_errors_in_shared_mode() {
-    let mut host = Host::shared(host().station().clone());
+    let mut host = Host::shared(host().station().clone(), [0; 4]);
     assert_eq!(
         refuse(&mut host, &datagram(false, b"hello"), Instant::ZERO),
         None
@@ -281,8 +281,10 @@ fn errors_are_rate_limited_by_sender() {
     };
     let v4 = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(0xc633_6400 + n));
     let v6 = |net: u16, n: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, net, 0, 0, 0, n));
-    let mut host =
-        Host::own(Station::new(OURS, &[V4.0.into(), V6.0.into()])).with_secret([1, 2, 3, 4]);
+    let mut host = Host::own(
+        Station::new(OURS, &[V4.0.into(), V6.0.into()]),
+        [1, 2, 3, 4],
+    );
     let start = Instant::from_millis(60_000);
     let sent = |peers: &mut dyn FnMut(u16) -> IpAddr, host: &mut Host, now| {
         (0..100).filter(|n| from(peers(*n), host, now)).count()

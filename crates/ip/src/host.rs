@@ -1,6 +1,7 @@
 //! Parses and checks each received frame once.
 
 use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Mac, Station};
+use nmio::device::QueueAccess;
 use nmio::{Frame, Instant};
 
 use crate::addresses::Addresses;
@@ -178,22 +179,40 @@ pub struct Host {
 impl Host {
     /// Creates a host in **own** mode. The station's addresses belong only to the server, so the
     /// host answers ARP, neighbour discovery and echo, and sends ICMP errors.
-    pub fn own(station: Station) -> Self {
+    ///
+    /// `secret` is the random key of the hash that assigns the receivers of ICMP errors to rate-limit
+    /// buckets. An attacker who can guess it can use up another receiver's limit.
+    pub fn own(station: Station, secret: [u64; 4]) -> Self {
         Self {
             station,
             own: true,
             partial_checksums: false,
-            error_limit: RateLimiter::new([0; 4]),
+            error_limit: RateLimiter::new(secret),
             counters: Counters::default(),
         }
     }
 
     /// Creates a host in **shared** mode. The kernel uses the same addresses. The kernel, not the
-    /// host, answers ARP, neighbour discovery and echo, and sends ICMP errors.
-    pub fn shared(station: Station) -> Self {
+    /// host, answers ARP, neighbour discovery and echo, and sends ICMP errors. The secret is that of
+    /// [`own`](Self::own).
+    pub fn shared(station: Station, secret: [u64; 4]) -> Self {
         Self {
             own: false,
-            ..Self::own(station)
+            ..Self::own(station, secret)
+        }
+    }
+
+    /// Creates the host of a server on this interface, with its addresses, VLANs and mode. The secret
+    /// is that of [`own`](Self::own).
+    ///
+    /// Tell the host of the [partial checksums](Self::with_partial_checksums) that the port accepts.
+    /// In own mode, let the station [announce](Station::announce) its addresses before the first
+    /// packet.
+    pub fn of_interface(interface: &QueueAccess, secret: [u64; 4]) -> Self {
+        let station = Station::with_prefixes(Mac(interface.mac()), interface.addresses());
+        Self {
+            own: interface.is_own(),
+            ..Self::own(station.with_vlans(interface.vlans()), secret)
         }
     }
 
@@ -205,12 +224,9 @@ impl Host {
         self
     }
 
-    /// Sets the key of the hash that assigns the receivers of ICMP errors to rate-limit buckets. An
-    /// attacker who can guess `secret` can use up another receiver's limit.
-    #[must_use]
-    pub fn with_secret(mut self, secret: [u64; 4]) -> Self {
-        self.error_limit = RateLimiter::new(secret);
-        self
+    /// Returns true in [own mode](Self::own).
+    pub fn is_own(&self) -> bool {
+        self.own
     }
 
     /// Returns true if [partial checksums](Self::with_partial_checksums) are accepted.

@@ -1,6 +1,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use eth::{Link, Mac};
+use nmio::device::AddressPrefix;
 use proptest::prelude::*;
 
 use super::*;
@@ -29,7 +30,7 @@ fn a_reply_made_in_place_is_valid() {
             panic!("not passed on")
         };
         let reply = packet.turn_around(PROTOCOL_TCP);
-        let peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()]))
+        let peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()]), [0; 4])
             .receive(reply, Instant::ZERO);
         let Input::Tcp(packet) = peer else {
             panic!("the peer refuses it: {peer:?}")
@@ -80,7 +81,7 @@ fn echo_is_answered_in_own_mode_only() {
         };
         let mut expected = echo(v6);
         let start = to_us(v6).header_len();
-        let mut peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()]));
+        let mut peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()]), [0; 4]);
         assert!(matches!(
             peer.receive(frame(&reply), Instant::ZERO),
             Input::Dropped
@@ -92,7 +93,7 @@ fn echo_is_answered_in_own_mode_only() {
         );
         expected[start] = reply[start];
         assert_eq!(reply[start + 4..], expected[start + 4..]);
-        let mut shared = Host::shared(host().station.clone());
+        let mut shared = Host::shared(host().station.clone(), [0; 4]);
         assert!(matches!(
             shared.receive(frame(&echo(v6)), Instant::ZERO),
             Input::Dropped
@@ -107,7 +108,7 @@ fn an_echo_of_zeros_is_valid() {
         else {
             panic!("no reply")
         };
-        let mut peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()]));
+        let mut peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()]), [0; 4]);
         peer.receive(frame(&reply), Instant::ZERO);
         assert_eq!(peer.counters().bad_checksum, 0);
     }
@@ -171,7 +172,7 @@ fn only_tags_of_served_vlans_are_accepted() {
         let mut path = to_us(false);
         path.link.vlan = vlan;
         let station = Station::new(OURS, &[V4.0.into()]).with_vlans(&[5, 4094]);
-        let mut host = Host::own(station);
+        let mut host = Host::own(station, [0; 4]);
         match host.receive(frame(&packet(path, PROTOCOL_ICMP, &echo)), Instant::ZERO) {
             Input::Reply(reply) => {
                 assert!(served.contains(&vlan), "answered on {vlan:?}");
@@ -417,9 +418,13 @@ fn sources_that_cannot_be_answered_are_counted_by_reason() {
         let station = || {
             let other = Ipv4Addr::new(203, 0, 113, 7).into();
             let addresses = [(V4.0.into(), 24), (other, 32), (V6.0.into(), 64)];
+            let addresses = addresses.map(|(address, prefix)| AddressPrefix { address, prefix });
             Station::with_prefixes(OURS, &addresses)
         };
-        for host in [Host::own(station()), Host::shared(station())] {
+        for host in [
+            Host::own(station(), [0; 4]),
+            Host::shared(station(), [0; 4]),
+        ] {
             let counters = counters_after(host, &bytes);
             assert_eq!(counter(&counters), 1, "{src}: {counters:?}");
         }
@@ -431,7 +436,8 @@ fn sources_that_cannot_be_answered_are_counted_by_reason() {
 fn networks_of_one_or_two_addresses_have_no_broadcast_address() {
     for (prefix, passes) in [(30, false), (31, true), (32, true)] {
         // 192.0.2.0 is the network address of the /30.
-        let station = Station::with_prefixes(OURS, &[(V4.0.into(), prefix)]);
+        let address = V4.0.into();
+        let station = Station::with_prefixes(OURS, &[AddressPrefix { address, prefix }]);
         let addresses = Addresses::V4 {
             src: Ipv4Addr::new(192, 0, 2, 0),
             dst: V4.0,
@@ -440,7 +446,10 @@ fn networks_of_one_or_two_addresses_have_no_broadcast_address() {
             addresses,
             ..to_us(false)
         };
-        let counters = counters_after(Host::own(station), &packet(path, PROTOCOL_TCP, b"segment"));
+        let counters = counters_after(
+            Host::own(station, [0; 4]),
+            &packet(path, PROTOCOL_TCP, b"segment"),
+        );
         let expected = (u64::from(passes), u64::from(!passes));
         assert_eq!((counters.tcp, counters.source_subnet), expected);
     }
@@ -532,7 +541,7 @@ fn frames_to_other_stations_are_dropped() {
         }
         for dst in [Mac([2, 0, 0, 0, 0, 2]), Mac([0; 6]), PEER] {
             bytes[..6].copy_from_slice(&dst.0);
-            for mut host in [host(), Host::shared(host().station.clone())] {
+            for mut host in [host(), Host::shared(host().station.clone(), [0; 4])] {
                 let input = host.receive(frame(&bytes), Instant::ZERO);
                 assert!(matches!(input, Input::Dropped), "{name} {dst}");
                 assert_eq!(host.counters.other_station, 1, "{name} {dst}");

@@ -125,7 +125,7 @@ proptest! {
 
         let served: Vec<u16> = vlan.iter().map(|tag| tag & eth::Header::VLAN_ID).collect();
         let station = Station::new(OURS, &[V4[1].into(), V6[1].into()]).with_vlans(&served);
-        let mut host = Host::own(station);
+        let mut host = Host::own(station, [0; 4]);
         let layout = PoolLayout { stride: 2048, capacity: 2048, io_frames: 1, resident_frames: 0 };
         let pool = Pool::on_heap(layout);
         let mut data = Vec::new();

@@ -20,7 +20,7 @@ pub(crate) const V6: (Ipv6Addr, Ipv6Addr) = (
 );
 
 pub(crate) fn host() -> Host {
-    Host::own(Station::new(OURS, &[V4.0.into(), V6.0.into()]))
+    Host::own(Station::new(OURS, &[V4.0.into(), V6.0.into()]), [0; 4])
 }
 
 /// Returns the path from the peer to us.

@@ -182,7 +182,7 @@ mod tests {
         let qname = name::parse("none.example.org").unwrap();
         let header = [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
         let query = [&header[..], &qname, &[0, 1, 0, 1], additional].concat();
-        let mut host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
+        let mut host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER), [0; 4]);
         let sink = Sink::new(1500, 0, 4);
         let frame = sink.frame_from(&Route::to_server(false, 4_000, 53).datagram(&query));
         let input = host.receive(frame, Instant::from_millis(1));

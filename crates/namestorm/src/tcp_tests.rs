@@ -37,7 +37,7 @@ impl Client {
         let transports = UdpAndTcp::with_hook(53, dns, over_tcp, &config, &capabilities, [5; 4]);
         let station = Station::new(Mac(SERVER_MAC), &SERVER);
         let mut client = Self {
-            server: Server::new(Host::own(station), transports),
+            server: Server::new(Host::own(station, [0; 4]), transports),
             sink,
             seq: 0,
             ack: 0,

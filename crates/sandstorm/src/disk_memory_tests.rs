@@ -229,7 +229,7 @@ fn a_response_with_chunks_that_are_in_memory_allocates_nothing() {
     let config = Config::on_ports(&[80]);
     let http = Http::<SiteOnly>::new(site, &SERVER, &config, &sink, [1, 2, 3, 4], now).unwrap();
     let http = http.with_chunks(Chunks::new(&reads, 0, &bell));
-    let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
+    let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER), [0; 4]);
     let mut server = Server::new(host, http.with_wall_clock(|| UNIX_EPOCH)).with_bell(bell);
     let mut client = Direct::new(sink, now);
     client.connect(|sink, frame, now| server.handle_frame(sink, frame, now));

@@ -62,10 +62,11 @@
 //! #     let config = tcpip::Config::on_ports(&[8080]);
 //! #     let site = sandstorm::Builder::new(UNIX_EPOCH).build();
 //! #     let own = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-//! #     let host = ip::Host::own(Station::new(Mac([2, 0, 0, 0, 0, 1]), &[own]));
+//! #     let secret = [1, 2, 3, 4];
+//! #     let host = ip::Host::own(Station::new(Mac([2, 0, 0, 0, 0, 1]), &[own]), secret);
 //! #     let make = |_: &mut sandstorm::Replies<'_>| Ok::<_, tcpip::ContentError>(Counter(6));
 //! #     let http = sandstorm::Http::<Counter>::load(
-//! #         site.into(), make, &[own], &config, &port, [1, 2, 3, 4], Instant::ZERO,
+//! #         site.into(), make, &[own], &config, &port, secret, Instant::ZERO,
 //! #     );
 //! #     let mut server = sandstorm::Server::new(host, http.unwrap());
 //! #     let mut receive = |port: &mut Sink, packet: &[u8]| {

@@ -82,7 +82,7 @@ impl<A: App> World<A> {
         let station = Station::new(Mac(SERVER_MAC), &SERVER);
         Self {
             link,
-            server: Server::new(Host::own(station), http).with_bell(bell),
+            server: Server::new(Host::own(station, [0; 4]), http).with_bell(bell),
             client: Client::new(1500),
             work: Box::new(work),
         }

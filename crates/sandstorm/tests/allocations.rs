@@ -57,7 +57,7 @@ fn server(mode: SendMode) -> (Server, Sink) {
     };
     let site = Arc::new(site());
     let http = Http::new(site, &addresses, &config, &sink, [1, 2, 3, 4], now).unwrap();
-    let host = Host::own(Station::new(Mac(SERVER_MAC), &addresses));
+    let host = Host::own(Station::new(Mac(SERVER_MAC), &addresses), [0; 4]);
     sink.copy_residents(true);
     (Server::new(host, http.with_wall_clock(wall_clock)), sink)
 }

@@ -44,7 +44,7 @@ impl<A: App> Rig<A> {
         let (config, now) = (Config::on_ports(&[80]), Instant::from_millis(1_000));
         let site = Arc::new(site.build());
         let http = Http::load(site, make, &SERVER, &config, &port, [1, 2, 3, 4], now).unwrap();
-        let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
+        let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER), [0; 4]);
         let mut rig = Self {
             server: Server::new(host, http.with_wall_clock(wall_clock)),
             port,

@@ -208,7 +208,7 @@ impl World {
         )
         .unwrap()
         .with_wall_clock(wall_clock);
-        let mut server = Server::new(Host::own(station), http);
+        let mut server = Server::new(Host::own(station, [0; 4]), http);
         let mut client = Client::new(self.client_mtu);
         for talk in talks {
             client.connect(PORT, talk.clone());

@@ -3,8 +3,8 @@
 //!
 //! A [`Stack`] handles all TCP connections of one network port ([`nmio::Port`]). It calls an
 //! [`Application`], which responds through a [`Connection`]. A [`Server`] adds the IP and Ethernet
-//! layers, and can be passed to [`nmio::run`]. (The crate `control` turns an application into a
-//! complete program.) In the following example, the port keeps only the last packet sent. A few
+//! layers, and can be passed to [`nmio::run`], as the example `bare` does. The crate `control` turns
+//! an application into a complete program. In the following example, the port keeps only the last packet sent. A few
 //! hand-made segments stand in for a client:
 //!
 //! ```
@@ -50,7 +50,7 @@
 //!
 //! let own = Ipv4Addr::new(192, 0, 2, 1);
 //! let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[IpAddr::V4(own)]);
-//! let mut server = Server::new(ip::Host::own(station), stack);
+//! let mut server = Server::new(ip::Host::own(station, secret), stack);
 //!
 //! # /// Builds a client's segment from its sequence numbers, control bits and data.
 //! # fn segment(seq: u32, ack: u32, control: u8, data: &[u8]) -> Vec<u8> {

@@ -156,7 +156,7 @@ impl World {
             client: Client::new(1500),
             v6: setup.v6,
             link,
-            server: Server::new(Host::own(station), stack),
+            server: Server::new(Host::own(station, [0; 4]), stack),
         }
     }
 

@@ -57,7 +57,7 @@ impl<F: FnMut()> Handler<SimPort> for At<F> {
 fn server(service: Recorder) -> Server<Recorder> {
     let ours = Ipv4Addr::new(192, 0, 2, 1);
     let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[ours.into()]);
-    Server::new(Host::own(station), Udp::new(7, service))
+    Server::new(Host::own(station, [0; 4]), Udp::new(7, service))
 }
 
 /// Runs the server for `duration`. If `at` is set, calls `call` when that much time has passed

@@ -110,7 +110,7 @@ impl Service for Answerer {
 }
 
 fn host() -> Host {
-    Host::own(Station::new(Mac(SERVER_MAC), &SERVER))
+    Host::own(Station::new(Mac(SERVER_MAC), &SERVER), [0; 4])
 }
 
 fn answerer(method: ReplyMethod, head_len: usize, tail: &[u8], trail: &[u8]) -> Answerer {

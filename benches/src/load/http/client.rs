@@ -96,7 +96,7 @@ impl Client {
             .collect();
         let station = Station::new(place.link.own, &own);
         Ok(Self {
-            host: Host::own(station).with_partial_checksums(true),
+            host: Host::own(station, [0; 4]).with_partial_checksums(true),
             target: host,
             addresses: place.addresses.iter().map(|a| a.to_bits()).collect(),
             packets: PacketTemplates::new(place),

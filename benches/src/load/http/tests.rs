@@ -113,7 +113,7 @@ impl World {
             Instant::ZERO,
         );
         let station = Station::new(Mac(SERVER_MAC), &[address]);
-        let mut server = Server::new(Host::own(station), http.unwrap());
+        let mut server = Server::new(Host::own(station, [0; 4]), http.unwrap());
         let meter = Meter::new(Duration::from_millis(10), self.measured);
         let mut client = Client::new(&Place::of_tests(), workload, meter).unwrap();
         // The test does not use `drive`, so it advances the meter itself.

@@ -41,7 +41,7 @@ fn zone(names: usize) -> String {
 
 /// Returns a server of UDP and TCP at the link's server end.
 fn server(link: &Link, answers: &Arc<Answers>, mode: ReplyMode) -> Server {
-    let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
+    let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER), [0; 4]);
     let capabilities = link.server.capabilities();
     Server::new(
         host,

@@ -32,7 +32,7 @@ fn client(limit: &RateLimit, mode: ReplyMode, v6: bool) -> Client {
     let clock = || SystemTime::UNIX_EPOCH + Duration::from_secs(1_559_731_985);
     transports.set_cookies(Arc::new(Cookies::new(&[[7; 16]], clock)));
     let station = Station::new(Mac(SERVER_MAC), &SERVER);
-    client.server = Server::new(Host::own(station), transports);
+    client.server = Server::new(Host::own(station, [0; 4]), transports);
     client
 }
 

@@ -42,7 +42,7 @@ impl Rig {
         );
         let station = Station::new(Mac(SERVER_MAC), &SERVER);
         Self {
-            server: Server::new(Host::own(station), transports),
+            server: Server::new(Host::own(station, [0; 4]), transports),
             sink,
             now: Instant::ZERO,
         }

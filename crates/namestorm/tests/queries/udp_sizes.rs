@@ -40,7 +40,7 @@ fn client(sizes: &[&str], lens: &[usize], mode: ReplyMode, v6: bool) -> Client {
     let transports =
         UdpAndTcp::with_hook(PORT, dns, over_tcp, &config, &capabilities, [5, 6, 7, 8]);
     let station = Station::new(Mac(SERVER_MAC), &SERVER);
-    client.server = Server::new(Host::own(station), transports);
+    client.server = Server::new(Host::own(station, [0; 4]), transports);
     client
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn visits_over<const FIRST: bool>(
     .with_wall_clock(wall_clock)
     .with_mailbox(mailbox)
     .with_answer_timeout(Duration::from_secs(20));
-    let mut server = Server::new(Host::own(station), http).with_bell(bell);
+    let mut server = Server::new(Host::own(station, [0; 4]), http).with_bell(bell);
     let mut client = Client::new(1500);
     for talk in talks {
         client.connect(PORT, talk.clone());

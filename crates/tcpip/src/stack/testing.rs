@@ -372,7 +372,10 @@ impl Rig {
         let frames = port.pool().available();
         Self {
             port,
-            host: Host::own(Station::new(Mac(SERVER_MAC), &SERVER).with_vlans(&[5, 7])),
+            host: Host::own(
+                Station::new(Mac(SERVER_MAC), &SERVER).with_vlans(&[5, 7]),
+                [0; 4],
+            ),
             stack,
             now,
             route: Route::to_server(false, PEER_PORT, OWN_PORT),

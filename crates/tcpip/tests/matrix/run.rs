@@ -256,7 +256,7 @@ impl<C: CongestionControl> World<C> {
         let tap = Tap::new(&clock, trace);
         Self {
             client: Asker::new(cell, seed, &content),
-            server: Server::new(Host::own(station), stack),
+            server: Server::new(Host::own(station, [0; 4]), stack),
             link: Link::of(
                 Observed::new(client_port, router),
                 Observed::new(server_port, tap),

@@ -186,7 +186,7 @@ impl<C: CongestionControl> Runner<C> {
         let own_mss = mtu as u16 - form.headers();
         let frames = port.pool().available();
         let mut runner = Self {
-            server: Server::new(Host::own(station), stack),
+            server: Server::new(Host::own(station, [0; 4]), stack),
             port,
             form,
             begin,

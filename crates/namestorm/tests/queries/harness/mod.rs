@@ -113,7 +113,7 @@ impl<H: Hook> Client<H> {
     pub(crate) fn of_stack(tcp: &Config, dns: Dns, over_tcp: DnsOverTcp<H>, v6: bool) -> Self {
         let mut sink = Sink::new(1500, 64, 256);
         sink.copy_residents(true);
-        let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
+        let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER), [0; 4]);
         let capabilities = sink.capabilities();
         let transports =
             UdpAndTcp::with_hook(PORT, dns, over_tcp, tcp, &capabilities, [5, 6, 7, 8]);

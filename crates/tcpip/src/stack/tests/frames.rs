@@ -37,7 +37,7 @@ fn partial_checksum_syn(rig: &Rig) -> Vec<u8> {
 #[test]
 fn a_checksum_left_to_a_device_is_accepted_if_the_host_accepts_it() {
     let mut rig = Rig::new(&Config::default());
-    rig.host = Host::own(rig.host.station().clone()).with_partial_checksums(true);
+    rig.host = Host::own(rig.host.station().clone(), [0; 4]).with_partial_checksums(true);
     rig.input(&partial_checksum_syn(&rig));
     rig.sent(0, 1, "SA", b"");
 }
