@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::process::{ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testkit::rig::Server;
 
 /// Maximum time to wait for an example, after which a test fails.
@@ -49,6 +49,26 @@ fn tcp_line_echo() {
             stream.read_exact(&mut received).unwrap();
             assert_eq!(received, line);
         }
+    });
+    example.stop();
+}
+
+#[test]
+fn an_idle_connection_ends_after_the_time_of_the_option() {
+    let example = Server::start(
+        env!("CARGO_BIN_EXE_tcp_line_echo"),
+        &["--idle-timeout", "1"],
+    );
+    example.beside(|| {
+        let mut stream = connect(example.addresses[0], 7);
+        let start = Instant::now();
+        // The server closes the connection, or resets it.
+        let _ = stream.read(&mut [0]);
+        let elapsed = start.elapsed();
+        assert!(
+            elapsed >= Duration::from_millis(900) && elapsed < TIMEOUT,
+            "{elapsed:?}"
+        );
     });
     example.stop();
 }

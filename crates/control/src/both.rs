@@ -1,6 +1,5 @@
 //! Several programs in one process, on one interface.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -23,7 +22,7 @@ use crate::program::{
 };
 use crate::readers::Readers;
 use crate::records::RecordLog;
-use crate::run::serve;
+use crate::run::serve_loaded;
 use crate::table::walk::Walk;
 
 /// Combines two programs into one program, which is named `N`. Both serve the same addresses, each
@@ -128,7 +127,7 @@ impl<N: Named, A: Program, B: Program> Both<N, A, B> {
     pub fn serve(self) -> ExitCode {
         let matches = self.command().get_matches();
         let args = ServeArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        serve(&args, || Ok::<_, Infallible>(self.with_port_of(&matches)))
+        serve_loaded(&args, self.with_port_of(&matches))
     }
 
     fn command(&self) -> Command {

@@ -10,11 +10,11 @@ use crate::error::StartError;
 use crate::report;
 use crate::units::{number, seconds, size};
 
-/// The command-line options that limit connections, for use with `#[command(flatten)]`. An option
-/// that is not given keeps the program's own default.
+/// The command-line options for TCP connections, for use with `#[command(flatten)]`. An option that is
+/// not given keeps the program's own default. [`Tcp::serve`](crate::Tcp::serve) takes these options.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Connections")]
-pub struct ConnectionArgs {
+pub struct TcpArgs {
     /// Maximum number of open connections per worker. Defaults to 65,536 (Namestorm: 16,384). An
     /// open connection takes about 360 bytes, and up to about 920 bytes while it waits for
     /// acknowledgements.
@@ -50,11 +50,6 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "TIME", value_parser = seconds(1..=MAX_SECONDS))]
     idle_timeout: Option<u32>,
 
-    /// Close a connection if a request is not complete this time after its first byte. Defaults to
-    /// 30 s (Namestorm: 10 s).
-    #[arg(long, value_name = "TIME", value_parser = seconds(1..=MAX_SECONDS))]
-    request_timeout: Option<u32>,
-
     /// Drop a connection if the client acknowledges nothing for this time. Defaults to 120 s.
     /// A client that answers probes of its zero window is not dropped.
     #[arg(long, value_name = "TIME", value_parser = seconds(1..=MAX_SECONDS))]
@@ -65,6 +60,20 @@ pub struct ConnectionArgs {
     /// 16,000.
     #[arg(long, value_name = "SIZE", value_parser = size(1..=u32::MAX))]
     min_rate: Option<u32>,
+}
+
+/// The options of [`TcpArgs`], and the time that a request may take. The program must know when a
+/// request is complete.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(next_help_heading = "Connections")]
+pub struct ConnectionArgs {
+    #[command(flatten)]
+    tcp: TcpArgs,
+
+    /// Close a connection if a request is not complete this time after its first byte. Defaults to
+    /// 30 s (Namestorm: 10 s).
+    #[arg(long, value_name = "TIME", value_parser = seconds(1..=MAX_SECONDS))]
+    request_timeout: Option<u32>,
 }
 
 /// Checks that the system can allocate the `bytes` of memory that a stack reserves for the
@@ -88,7 +97,7 @@ pub fn check_reserved(config: &Config, bytes: usize) -> Result<(), StartError> {
 /// maximum.
 const MAX_SECONDS: u32 = Config::MAX_TIME.as_secs() as u32;
 
-impl ConnectionArgs {
+impl TcpArgs {
     /// Returns `defaults`, overridden by the options given on the command line.
     pub fn config(&self, defaults: Config) -> Config {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
@@ -104,6 +113,13 @@ impl ConnectionArgs {
             min_rate: self.min_rate.unwrap_or(defaults.min_rate),
             ..defaults
         }
+    }
+}
+
+impl ConnectionArgs {
+    /// Returns `defaults`, overridden by the options given on the command line.
+    pub fn config(&self, defaults: Config) -> Config {
+        self.tcp.config(defaults)
     }
 
     /// Adds what holds without these options in a server with these defaults, for `config show`.

@@ -29,7 +29,7 @@
 //! | you have | you call |
 //! |---|---|
 //! | an application on TCP, a service on UDP | [`tcp()`], [`udp()`]: one call is a complete `main` |
-//! | options of your own | [`serve`], with [`Tcp`] or [`Udp`] or another [`Program`], and [`ServeArgs`] in your command line |
+//! | options of your own | [`serve_loaded`] with [`Tcp`] or [`Udp`], or [`serve`] with another [`Program`], and [`ServeArgs`] in your command line |
 //! | the same, also from a file | [`config::parse`] instead of clap's `parse`, and [`ConfigArgs`](config::ConfigArgs) |
 //! | a file that is read again at reloads | [`serve_rereading`] |
 //! | several applications or services | the same, with [`Both`]: one process on one interface |
@@ -158,7 +158,7 @@ mod writable;
 pub use args::{ServeArgs, network_args};
 pub use both::Both;
 pub use client::{ControlCommand, ListLine, SocketArgs};
-pub use connections::{ConnectionArgs, check_reserved};
+pub use connections::{ConnectionArgs, TcpArgs, check_reserved};
 pub use embed::{Answer, ConnectionList, Handle, Server, Starting, TraceError, embed};
 pub use endpoint::{ControlSocket, EndpointArgs, ListenAddress};
 pub use error::{Error, OptionError};
@@ -189,7 +189,7 @@ pub use records::{
     CLIENT_LEN, FrameDestination, LogDestination, RecordLog, RecordSender, client_from_bytes,
     client_to_bytes,
 };
-pub use run::{serve, serve_rereading};
+pub use run::{serve, serve_loaded, serve_rereading};
 pub use secret::Secret;
 pub use simple::{tcp, udp};
 pub use summary::Summary;

@@ -75,6 +75,12 @@ pub fn serve<P: Program, E: Into<StartError>>(
     serve_with(args, load, &|_: &P| Ok(unread_file()))
 }
 
+/// Same as [`serve`], for a program that has nothing to load, such as a [`Tcp`](crate::Tcp) or a
+/// [`Udp`](crate::Udp).
+pub fn serve_loaded<P: Program>(args: &ServeArgs, program: P) -> ExitCode {
+    serve(args, || Ok::<_, Infallible>(program))
+}
+
 /// Same as [`serve`], but a reload of all content first reads the configuration file again, if it has
 /// changed. `apply` gets what the file says, on the thread of [`Program::reload`]. It checks everything,
 /// notes for the reload what the program takes over, and returns what needs a restart.

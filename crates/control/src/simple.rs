@@ -12,13 +12,13 @@ use crate::tcp::Tcp;
 use crate::udp::Udp;
 
 /// Serves TCP with one application for each worker. A call of this function is a complete `main`.
-/// The program takes the options of [`ServeArgs`](crate::ServeArgs), but not those of
-/// [`ConnectionArgs`](crate::ConnectionArgs). It has the defaults of [`Config`](tcpip::Config).
+/// The program takes the options of [`ServeArgs`](crate::ServeArgs) and [`TcpArgs`](crate::TcpArgs). It
+/// has the defaults of [`Config`](tcpip::Config).
 ///
 /// `make` is called for each worker, before privileges are dropped. It may [open a
 /// mailbox](NewWorker::open_mailbox) and add content items, which are prepared before the first
 /// client connects. Callbacks may add further content items later. [`Tcp`] offers more settings. A
-/// program with its own options passes a [`Tcp`] to [`serve`](crate::serve).
+/// program with its own options passes a [`Tcp`] to [`serve_loaded`](crate::serve_loaded).
 ///
 /// ```no_run
 /// use tcpip::{Application, Connection};

@@ -1,32 +1,33 @@
 //! A program that consists of one application on TCP.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::process::ExitCode;
 
+use clap::{CommandFactory as _, Parser};
 use nmio::device::Transport;
 use nmio::{Instant, Port};
-use tcpip::{Application, Config, Contents, Family, Stack};
+use tcpip::{Application, Config, CongestionControl, Contents, Cubic, Family, Stack};
 
-use crate::args::network_args;
-use crate::connections::check_reserved;
+use crate::args::{ServeArgs, with_usage};
+use crate::config::{self, ConfigArgs};
+use crate::connections::{TcpArgs, check_reserved};
 use crate::named::Named;
 use crate::new_worker::NewWorker;
 use crate::program::{
     Counted, Listening, PreparedPackets, Program, StartError, Tally, WorkerContext,
 };
-use crate::run::serve;
+use crate::run::serve_loaded;
 use crate::table::walk::Walk;
 use crate::tcp_counts::tally_tcp;
 
 /// A [`Program`] that serves one TCP application. Each worker runs its own instance of the
 /// application. [`tcp()`](crate::tcp()) creates and serves such a program.
-pub struct Tcp<A, F> {
+pub struct Tcp<A, F, C = Cubic> {
     make: F,
     config: Config,
     try_command: fn(&str, u16) -> String,
-    of: PhantomData<fn() -> A>,
+    of: PhantomData<fn() -> (A, C)>,
 }
 
 impl<A, F> Tcp<A, F>
@@ -41,6 +42,25 @@ where
             make,
             config: Config::default(),
             try_command: |address, port| format!("nc {address} {port}"),
+            of: PhantomData,
+        }
+    }
+}
+
+impl<A, F, C> Tcp<A, F, C>
+where
+    A: Application + Named,
+    F: Fn(&mut NewWorker<A::Message>, &mut Contents) -> Result<A, StartError> + Sync,
+    C: CongestionControl,
+{
+    /// Sets the congestion control of the connections, such as [`Bbr`](tcpip::Bbr). The default is
+    /// [`Cubic`].
+    #[must_use]
+    pub fn with_congestion<D: CongestionControl>(self) -> Tcp<A, F, D> {
+        Tcp {
+            make: self.make,
+            config: self.config,
+            try_command: self.try_command,
             of: PhantomData,
         }
     }
@@ -62,23 +82,36 @@ where
         }
     }
 
-    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs). This call can be
-    /// the complete `main`.
+    /// Serves until Ctrl-C, with the options of [`ServeArgs`] and [`TcpArgs`]. The latter change the
+    /// [configuration](Self::with_config). This call can be the complete `main`.
     pub fn serve(self) -> ExitCode {
-        let args = network_args(A::NAME);
-        serve(&args, || Ok::<_, Infallible>(self))
+        let cli = config::parse::<Cli>(with_usage(Cli::command().name(A::NAME))).cli;
+        let config = cli.connections.config(self.config.clone());
+        serve_loaded(&cli.network, self.with_config(config))
     }
 }
 
-impl<A, F> Program for Tcp<A, F>
+/// Serves on its own network stack until Ctrl-C.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    network: ServeArgs,
+    #[command(flatten)]
+    connections: TcpArgs,
+}
+
+impl<A, F, C> Program for Tcp<A, F, C>
 where
     A: Application + Named,
     F: Fn(&mut NewWorker<A::Message>, &mut Contents) -> Result<A, StartError> + Sync,
+    C: CongestionControl,
 {
     const NAME: &'static str = A::NAME;
     const VERSION: &'static str = A::VERSION;
     const DEFAULT_PORT: u16 = A::PORT;
-    type Transports<P: Port> = Stack<A>;
+    type Transports<P: Port> = Stack<A, C>;
 
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         vec![(Transport::Tcp, port)]
@@ -88,12 +121,12 @@ where
         &self,
         port: &mut P,
         context: &WorkerContext,
-    ) -> Result<Stack<A>, StartError> {
+    ) -> Result<Self::Transports<P>, StartError> {
         let config = Config {
             ports: vec![context.port],
             ..self.config.clone()
         };
-        check_reserved(&config, <Stack<A>>::reserved_bytes(&config))?;
+        check_reserved(&config, <Stack<A, C>>::reserved_bytes(&config))?;
         let mut worker = NewWorker::new(context);
         let make = |contents: &mut Contents| (self.make)(&mut worker, contents);
         let (capabilities, secret) = (port.capabilities(), context.secret.words());
@@ -107,7 +140,7 @@ where
         Ok(stack)
     }
 
-    fn prepared<P: Port>(&self, stack: &Stack<A>) -> PreparedPackets {
+    fn prepared<P: Port>(&self, stack: &Stack<A, C>) -> PreparedPackets {
         let totals = stack.contents().totals();
         PreparedPackets {
             packets: totals.packets,
@@ -119,7 +152,7 @@ where
         at.command(self.try_command)
     }
 
-    fn counted<P: Port>(&self, stack: &Stack<A>) -> Counted {
+    fn counted<P: Port>(&self, stack: &Stack<A, C>) -> Counted {
         let tcp = stack.counters();
         Counted {
             partial_checksums: tcp.partial_checksum,
@@ -128,20 +161,70 @@ where
         }
     }
 
-    fn tally<P: Port>(&self, stack: &Stack<A>, tally: &mut Tally) {
+    fn tally<P: Port>(&self, stack: &Stack<A, C>, tally: &mut Tally) {
         tally_tcp(tally, stack.counters(), stack.states());
     }
 
-    fn walk<P: Port>(&self, stack: &mut Stack<A>, now: Instant, walk: &mut Walk) {
+    fn walk<P: Port>(&self, stack: &mut Stack<A, C>, now: Instant, walk: &mut Walk) {
         walk.visit(A::NAME, stack, now);
     }
 }
 
-impl<A: Named, F> fmt::Debug for Tcp<A, F> {
+impl<A: Named, F, C> fmt::Debug for Tcp<A, F, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tcp")
             .field("name", &A::NAME)
             .field("config", &self.config)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nmio::sim::Sink;
+    use tcpip::{Connection, NewReno};
+
+    use super::*;
+
+    struct Silent;
+
+    impl Application for Silent {
+        type State = ();
+        type Message = ();
+
+        fn on_receive(&mut self, _: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+            data.len()
+        }
+    }
+
+    impl Named for Silent {
+        const NAME: &'static str = "silent";
+        const PORT: u16 = 9;
+    }
+
+    #[test]
+    fn a_program_has_the_options_and_the_congestion_control_that_it_is_given() {
+        let words = ["silent", "--max-connections", "9", "--port", "8"];
+        let cli = Cli::try_parse_from(words).unwrap();
+        let program = Tcp::new(|_: &mut NewWorker<()>, _: &mut Contents| Ok(Silent));
+        let config = cli.connections.config(Config {
+            ipv6_prefix: 48,
+            ..Config::default()
+        });
+        let program = program.with_config(config).with_congestion::<NewReno>();
+        let mut context = WorkerContext::example(0, 1);
+        context.port = cli.network.port.unwrap();
+        let mut port = Sink::new(1500, 64, 0);
+        let stack: Stack<Silent, NewReno> = program.transports(&mut port, &context).unwrap();
+        assert!(stack.serves(8) && !stack.serves(9));
+        assert_eq!(program.config.max_connections, 9);
+        assert_eq!(program.config.ipv6_prefix, 48);
+    }
+
+    /// The stack does not know when a request is complete.
+    #[test]
+    fn there_is_no_option_that_has_no_effect() {
+        let words = ["silent", "--request-timeout", "2"];
+        assert!(Cli::try_parse_from(words).is_err());
     }
 }

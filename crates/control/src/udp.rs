@@ -1,6 +1,5 @@
 //! A program that consists of one service on UDP.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::process::ExitCode;
@@ -13,7 +12,7 @@ use crate::args::network_args;
 use crate::named::Named;
 use crate::new_worker::NewWorker;
 use crate::program::{Counted, Listening, Program, StartError, Tally, WorkerContext};
-use crate::run::serve;
+use crate::run::serve_loaded;
 use crate::tally::Labels;
 
 /// A [`Program`] that serves one UDP service. Each worker runs its own instance of the service.
@@ -62,8 +61,7 @@ where
     /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs). This call can be
     /// the complete `main`.
     pub fn serve(self) -> ExitCode {
-        let args = network_args(S::NAME);
-        serve(&args, || Ok::<_, Infallible>(self))
+        serve_loaded(&network_args(S::NAME), self)
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 
 use clap::Parser;
-use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
+use control::{Named, NewWorker, ServeArgs, Tcp};
 use tcpip::{Application, Connection, ContentId, Contents};
 
 /// Number of received bytes without a line end after which the client gets `ERROR`.
@@ -92,5 +92,5 @@ fn main() -> ExitCode {
     };
     let example = |address: &str, port| format!("printf 'GET sand\\n' | nc {address} {port}");
     let program = Tcp::new(make).with_try_command(example);
-    control::serve(&network, || Ok::<_, StartError>(program))
+    control::serve_loaded(&network, program)
 }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
+use control::{Named, NewWorker, ServeArgs, Tcp};
 use tcpip::{Application, Connection, ContentId, Contents, WriteError};
 
 /// The length of the repeated piece in bytes. To test slices, it is not a multiple of the segment
@@ -159,5 +159,5 @@ fn main() -> ExitCode {
     };
     let example = |address: &str, port| format!("curl http://{address}:{port}/ | wc -c");
     let program = Tcp::new(make).with_try_command(example);
-    control::serve(&network, || Ok::<_, StartError>(program))
+    control::serve_loaded(&network, program)
 }

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use control::{Mailboxes, Peers, Tcp};
+use control::{Mailboxes, Named, Peers, Tcp};
 use tcpip::{Application, Config, CongestionControl, Connection, ConnectionId, Connections};
 use tcpip::{ContentId, Contents};
 
@@ -140,7 +140,7 @@ impl Application for Memcached {
     }
 }
 
-impl control::Named for Memcached {
+impl Named for Memcached {
     const NAME: &'static str = "memcached";
     const PORT: u16 = 11_211;
 }
@@ -158,5 +158,7 @@ fn main() -> ExitCode {
         let store = HashMap::new();
         Ok(Memcached { peers, store })
     });
-    program.with_config(config).serve()
+    // The number of connections bounds the mailboxes, so there are no options for connections.
+    let args = control::network_args(Memcached::NAME);
+    control::serve_loaded(&args, program.with_config(config))
 }

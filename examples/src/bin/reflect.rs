@@ -90,7 +90,5 @@ impl Program for ReflectProgram {
 }
 
 fn main() -> ExitCode {
-    control::serve(&Cli::parse().network, || {
-        Ok::<_, StartError>(ReflectProgram)
-    })
+    control::serve_loaded(&Cli::parse().network, ReflectProgram)
 }
