@@ -60,11 +60,12 @@ impl Application for Events {
         _: Timer,
     ) {
         self.number += 1;
-        self.ticks = false;
         let text = format!("id: {0}\ndata: tick {0}\n\n", self.number);
         let Ok(event) = connections.contents_mut().add(text.as_bytes().into(), None) else {
-            return;
+            // There is no room for the event, so all clients miss it.
+            return connections.set_timer(TICK, PERIOD);
         };
+        self.ticks = false;
         connections.for_each(|mut conn| {
             if *conn.state() {
                 self.ticks = true;
@@ -82,6 +83,7 @@ impl Application for Events {
 impl control::Named for Events {
     const NAME: &'static str = "events";
     const PORT: u16 = 8_081;
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
 fn main() -> ExitCode {

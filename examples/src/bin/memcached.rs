@@ -35,7 +35,8 @@ const FULL: &str = "SERVER_ERROR out of memory storing object\r\n";
 enum Message {
     /// A request that another worker forwards: that worker's index, the client's connection, and
     /// the request's bytes.
-    Ask(usize, ConnectionId, Vec<u8>),
+    Request(usize, ConnectionId, Vec<u8>),
+    /// The bytes of the answer to such a request.
     Answer(ConnectionId, Arc<[u8]>),
 }
 
@@ -45,8 +46,8 @@ struct Memcached {
     store: HashMap<String, ContentId>,
 }
 
-/// The answer to a request: a stored value, or a line of text.
-type Answer = Result<ContentId, &'static str>;
+/// What a request gets: a stored value, or a line of text.
+type Outcome = Result<ContentId, &'static str>;
 
 /// Splits off the first line, or `MAX_LINE` bytes if no line ends within them. Returns the words of
 /// the line and the remaining bytes, or `None` if `data` is shorter than `MAX_LINE` and has no line
@@ -60,7 +61,7 @@ fn split_line(data: &[u8]) -> Option<(Vec<&str>, &[u8])> {
 
 impl Memcached {
     /// Executes a request for a key that this worker keeps.
-    fn execute(&mut self, contents: &mut Contents, request: &[u8]) -> Answer {
+    fn execute(&mut self, contents: &mut Contents, request: &[u8]) -> Outcome {
         let (words, value) = split_line(request).unwrap_or_default();
         let (removed, line) = match words[..] {
             ["get", key] => return self.store.get(key).copied().ok_or("END\r\n"),
@@ -76,17 +77,19 @@ impl Memcached {
             }
             _ => return Err("ERROR\r\n"),
         };
-        removed.map(|value| contents.remove(value));
+        if let Some(value) = removed {
+            contents.remove(value);
+        }
         Err(line)
     }
 
     /// Answers a request, or forwards it to the worker that keeps its key.
-    fn answer(&mut self, conn: &mut Connection<'_, ()>, key: &str, request: &[u8]) {
+    fn handle(&mut self, conn: &mut Connection<'_, ()>, key: &str, request: &[u8]) {
         let (own, keeper) = (self.peers.own(), self.peers.keeper_of(key));
         if keeper != own {
             conn.park();
-            let ask = Message::Ask(own, conn.id(), request.to_vec());
-            let sent = self.peers.send(keeper, ask);
+            let request = Message::Request(own, conn.id(), request.to_vec());
+            let sent = self.peers.send(keeper, request);
             return sent.unwrap_or_else(|_| conn.abort());
         }
         let written = match self.execute(conn.contents_mut(), request) {
@@ -113,7 +116,7 @@ impl Application for Memcached {
             conn.abort();
         } else if rest.len() >= value_len && conn.ensure_room(1).is_ok() {
             let len = data.len() - rest.len() + value_len;
-            self.answer(conn, words.get(1).unwrap_or(&""), &data[..len]);
+            self.handle(conn, words.get(1).unwrap_or(&""), &data[..len]);
             conn.offer_again();
             return len;
         }
@@ -126,7 +129,7 @@ impl Application for Memcached {
         message: Message,
     ) {
         match message {
-            Message::Ask(from, id, request) => {
+            Message::Request(from, id, request) => {
                 let contents = connections.contents_mut();
                 let answer = match self.execute(contents, &request) {
                     Ok(value) => contents.bytes(value).cloned().unwrap_or_default(),
@@ -143,6 +146,7 @@ impl Application for Memcached {
 impl Named for Memcached {
     const NAME: &'static str = "memcached";
     const PORT: u16 = 11_211;
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
 fn main() -> ExitCode {
