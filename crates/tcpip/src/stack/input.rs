@@ -3,7 +3,7 @@
 //! connection already has a receive buffer. All other data is stored in that buffer first.
 
 use arrayvec::ArrayVec;
-use ip::{ErrorKind, IcmpError, PROTOCOL_TCP, Packet};
+use ip::{Addresses, ErrorKind, IcmpError, PROTOCOL_TCP, Packet};
 use nmio::{Instant, Port};
 
 use super::Stack;
@@ -78,13 +78,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         segment: Segment,
         now: Moment,
     ) {
-        let addresses = packet.addresses();
-        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
-        let hash = self.keys.hash(&addresses, src_port, dst_port);
-        let found = self.table.find(hash, |id| {
-            let tcb = &self.records[id as usize].tcb;
-            tcb.matches(&addresses, src_port, dst_port)
-        });
+        let ports = (segment.src_port, segment.dst_port);
+        let (hash, found) = self.find_tcb(packet.addresses(), ports);
         match found {
             Some(id) if !segment.has_more_options() && self.conn(id).expects(segment) => {
                 let after = self.process(port, id, &packet, segment, &[], now);
@@ -93,6 +88,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             Some(id) => self.handle_other(port, id, packet.moved(), now),
             None => self.handle_unknown(port, packet.moved(), hash, now),
         }
+    }
+
+    /// Returns the hash of these addresses and ports, of which the peer's come first, and their
+    /// connection.
+    #[inline(always)]
+    fn find_tcb(&self, addresses: Addresses, (src, dst): (u16, u16)) -> (u32, Option<u32>) {
+        let hash = self.keys.hash(&addresses, src, dst);
+        let found = self.table.find(hash, |id| {
+            let tcb = &self.records[id as usize].tcb;
+            tcb.matches(&addresses, src, dst)
+        });
+        (hash, found)
     }
 
     #[cold]
@@ -537,14 +544,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if error.protocol != PROTOCOL_TCP {
             return false;
         }
-        let addresses = error.addresses.reversed();
-        let (src_port, dst_port) = (error.dst_port, error.src_port);
-        let hash = self.keys.hash(&addresses, src_port, dst_port);
-        let found = self.table.find(hash, |id| {
-            let tcb = &self.records[id as usize].tcb;
-            tcb.matches(&addresses, src_port, dst_port)
-        });
-        let Some(id) = found else {
+        // The error quotes a segment of ours.
+        let ports = (error.dst_port, error.src_port);
+        let (_, Some(id)) = self.find_tcb(error.addresses.reversed(), ports) else {
             return false;
         };
         if !self.conn(id).on_too_big(mtu, error.sequence, now) {
