@@ -186,6 +186,7 @@ pub(crate) fn add_up<'a>(ports: impl Iterator<Item = &'a PortCounters>) -> PortC
             rx_lost,
             tx_retries,
             tx_lost,
+            tx_refused,
             bad_descriptors,
             tx_wakeups,
             waits,
@@ -201,6 +202,7 @@ pub(crate) fn add_up<'a>(ports: impl Iterator<Item = &'a PortCounters>) -> PortC
         sum.rx_lost += rx_lost;
         sum.tx_retries += tx_retries;
         sum.tx_lost += tx_lost;
+        sum.tx_refused += tx_refused;
         sum.bad_descriptors += bad_descriptors;
         sum.tx_wakeups += tx_wakeups;
         sum.waits += waits;

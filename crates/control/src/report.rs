@@ -156,10 +156,11 @@ fn all_drops(port: &PortCounters, tally: &Tally) -> Vec<Count> {
 }
 
 /// Returns the packets that a port dropped, by reason.
-pub(crate) fn port_drops(port: &PortCounters) -> [Count; 4] {
+pub(crate) fn port_drops(port: &PortCounters) -> [Count; 5] {
     let drops = [
         ("lost before the RX ring", port.rx_lost),
         ("lost by the driver", port.tx_lost),
+        ("refused by the kernel", port.tx_refused),
         ("bad descriptor", port.bad_descriptors),
         (NO_ROOM, port.tx_ring_full),
     ];
@@ -351,6 +352,7 @@ mod tests {
     fn the_summary_of_several_programs_names_the_program() {
         let port = PortCounters {
             tx_ring_full: 2,
+            tx_refused: 45,
             ..Default::default()
         };
         let mut tally = Tally::default();
@@ -377,7 +379,8 @@ mod tests {
              system calls: 0 to send, 0 to wait\n\
              sandstorm:    connections      1,000\n\
              namestorm:    TCP connections  3\n\
-             dropped:      17 (namestorm: bad checksum 4, fragment 5; unknown VLAN 6, TX ring full 2)\n"
+             dropped:      62 (namestorm: bad checksum 4, fragment 5; unknown VLAN 6, refused by the kernel 45, \
+             TX ring full 2)\n"
         );
     }
 }

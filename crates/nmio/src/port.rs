@@ -136,8 +136,11 @@ pub struct PortCounters {
     /// Number of sent frames that are lost because the driver dropped them or never returned them.
     /// The kernel does not report every drop.
     pub tx_lost: u64,
-    /// Number of packets and descriptors that the port or the kernel rejected. For example, a
-    /// packet was too short, or the kernel returned a frame that it did not own.
+    /// Number of sent frames that are lost because the kernel refused their packet for good. For
+    /// example, a firewall's rule rejects a super-segment.
+    pub tx_refused: u64,
+    /// Number of packets and descriptors that are wrong, by the port's or the kernel's judgement. For
+    /// example, a packet was too short, or the kernel returned a frame that it did not own.
     pub bad_descriptors: u64,
     /// Number of system calls that send packets.
     pub tx_wakeups: u64,

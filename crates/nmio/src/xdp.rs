@@ -688,14 +688,15 @@ impl Port for XdpPort {
 
     fn counters(&self) -> PortCounters {
         let (lost, invalid) = self.removal.with_earlier(self.rings.kernel_counts());
-        let (calls, lost_supers) = match &self.runs {
-            Runs::Supers(packets) => (packets.calls, packets.dropped),
+        let (calls, tx_refused) = match &self.runs {
+            Runs::Supers(packets) => (packets.calls, packets.refused),
             Runs::Frames(_) => (0, 0),
         };
         PortCounters {
             rx_lost: lost,
             tx_lost: self.dropped + self.rings.lost(),
-            bad_descriptors: self.rings.invalid() + invalid + lost_supers,
+            tx_refused,
+            bad_descriptors: self.rings.invalid() + invalid,
             tx_wakeups: self.counters.tx_wakeups + calls,
             ..self.counters
         }

@@ -155,8 +155,8 @@ pub(super) struct PacketSocket {
     device: Device,
     /// Number of system calls made to send packets.
     pub(super) calls: u64,
-    /// Number of packets dropped because the kernel refused them.
-    pub(super) dropped: u64,
+    /// Number of frames dropped because the kernel refused their packet.
+    pub(super) refused: u64,
 }
 
 /// How to send runs of segments.
@@ -233,7 +233,7 @@ impl Runs {
             longest_at_start: max_super_len,
             device,
             calls: 0,
-            dropped: 0,
+            refused: 0,
         }))
     }
 
@@ -486,7 +486,7 @@ impl PacketSocket {
 
     fn drop_first(&mut self) {
         let first = self.queue.pop_front();
-        self.dropped += first.map_or(0, |packet| packet.frames() as u64);
+        self.refused += first.map_or(0, |packet| packet.frames() as u64);
         self.failed_tries = 0;
     }
 
@@ -550,10 +550,10 @@ impl PacketSocket {
             self.device.name
         );
         self.max_super_len = MAX_RELIABLE_LEN;
-        let queued = self.queue.len();
-        self.queue.retain(|packet| !packet.is_long());
         // These packets are lost, as if the network had dropped them.
-        self.dropped += (queued - self.queue.len()) as u64;
+        let long = self.queue.iter().filter(|packet| packet.is_long());
+        self.refused += long.map(|packet| packet.frames() as u64).sum::<u64>();
+        self.queue.retain(|packet| !packet.is_long());
         true
     }
 
@@ -606,8 +606,8 @@ impl PacketSocket {
                     Some(libc::ENODEV | libc::ENXIO | libc::EBADF) => return Err(error),
                     // The kernel would refuse this packet on every try, so drop it.
                     _ => {
-                        self.dropped += 1;
-                        1
+                        self.drop_first();
+                        0
                     }
                 },
             };
