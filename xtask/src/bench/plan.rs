@@ -13,6 +13,7 @@ use super::servers::{
 /// A figure of the report.
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
+    /// Heading in the report, without the load generators.
     pub(crate) title: &'static str,
     /// Label of the figure's variable, which is on the x axis.
     pub(crate) x: &'static str,
@@ -41,19 +42,19 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "dns-limited", "DNS at full rate, with a limit of responses that nobody reaches", "names", [Rate, Cost], ["signed", "all"];
     "dns-rates", "DNS at low rates", "answers per second", [Cost, P50, P99], ["even", "all"];
     "web-rates", "HTTP at low rates: a file of 1 KB", "requests per second", [Cost, P50, P99], ["even", "all"];
-    "web-new", "HTTP at full rate: a connection for each request, wrk as the client", "connections", [Rate, Cost], ["even", "all"];
-    "web-bursts", "HTTP at full rate on links without a queueing discipline, wrk as the client", "body", [Cost, P99, P999, Refused], ["even", "all"];
+    "web-new", "HTTP at full rate: a connection for each request", "connections", [Rate, Cost], ["even", "all"];
+    "web-bursts", "HTTP at full rate on links without a queueing discipline", "body", [Cost, P99, P999, Refused], ["even", "all"];
     "web-cost", "HTTP: cost of a request", "body", [Cost], ["web", "all"];
     "web-sizes", "HTTP at full rate, by file size (Figures 4 and 6)", "body", [Throughput, Cost], ["web", "paper", "all"];
     "web-forms", "HTTP at full rate: 304, a part, compressed forms", "body", [Cost, Rate], ["site", "all"];
     "web-files", "HTTP at full rate: many files of 1 KB, by a Zipf law", "files", [Cost, Rate, Memory], ["site", "all"];
     "web-disk", "HTTP at full rate: files on the disk, from a cold or a warm page cache", "body", [Cost, Rate], ["site", "all"];
-    "web-offload", "HTTP with segmentation offload, wrk as the client", "body", [Throughput, Cost], ["web", "all"];
+    "web-offload", "HTTP with segmentation offload", "body", [Throughput, Cost], ["web", "all"];
     "web-mix", "HTTP, 1,000 files of a CDN's sizes (Figure 5)", "connections", [Throughput], ["web", "paper", "all"];
     "web-loss", "HTTP, 1 % of packets lost, 80 connections", "body", [Throughput], ["web", "paper", "all"];
     "delta-t", "Flush interval", "µs", [Rate], ["paper", "all"];
     "connections", "Open connections", "connections", [Rate, Memory], ["all"];
-    "home", "At home: a veth pair as it comes, wrk and dnsperf as clients", "names, or body", [Rate], ["all"];
+    "home", "At home: a veth pair as it comes", "names, or body", [Rate], ["all"];
     "agreement", "Our load generators beside others", "rate, or body", [Rate, Cost], ["all"];
 ];
 

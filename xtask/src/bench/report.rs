@@ -69,7 +69,8 @@ fn page(all: &[Results], full: bool) -> Result<String> {
          xtask bench report`. Notes below them were written by hand, as were the tables of \
          instructions, guests, reloads and zones. Values are medians of interleaved repeats; brackets have minimum and maximum. \
          Compare values of one measurement only: a shared host moves absolute values by a tenth \
-         from hour to hour. The server has one core. Costs include the kernel's work on it.\n\n\
+         from hour to hour. The server has one core. Costs include the kernel's work on it. Headings \
+         name the load generators; `load` is our own.\n\n\
          ## In short\n\n",
     );
     let mut short = String::new();
@@ -122,7 +123,8 @@ fn measurement(text: &mut String, results: &Results, full: bool) -> Result<()> {
         if lines.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "### {}\n", figure.title);
+        let clients = clients(results, figure.name);
+        let _ = writeln!(text, "### {}{clients}\n", figure.title);
         let others = Quantity::USUAL
             .iter()
             .filter(|one| full && !figure.tables.contains(one));
@@ -158,6 +160,25 @@ fn measurement(text: &mut String, results: &Results, full: bool) -> Result<()> {
         &rows,
     );
     Ok(())
+}
+
+/// Names the load generators of a figure, as the end of the figure's heading.
+fn clients(results: &Results, figure: &str) -> String {
+    let runs = results.runs.iter().filter(|run| run.figure == figure);
+    let mut names: Vec<&str> = Vec::new();
+    for generator in runs.map(|run| run.load.generator.as_str()) {
+        // Our generator's commands, such as `load dns`, are one program.
+        let is_ours = generator.split(' ').next() == Some("load");
+        let name = if is_ours { "`load`" } else { generator };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    match names.split_last() {
+        None => String::new(),
+        Some((one, [])) => format!(", {one} as the client"),
+        Some((last, others)) => format!(", {} and {last} as clients", others.join(", ")),
+    }
 }
 
 /// Writes by which field each server recognized unchanged files.

@@ -198,6 +198,34 @@ fn the_pages_have_every_run_and_whole_tables() {
 }
 
 #[test]
+fn headings_name_the_load_generators() {
+    let mut results = results();
+    for run in &mut results.runs {
+        run.load.generator = match (&*run.figure, &*run.server) {
+            ("agreement", server) => server.into(),
+            ("web-offload", _) => "wrk".into(),
+            ("web-cost", _) => "load http".into(),
+            ("dns-cost" | "dns-names", _) => "load dns".into(),
+            _ => continue,
+        };
+    }
+    let reflected = results
+        .runs
+        .iter_mut()
+        .find(|run| run.server == "reflector");
+    reflected.unwrap().load.generator = "load echo".into();
+    let page = page(&[results], false).unwrap();
+    for heading in [
+        "### DNS at full rate, by zone size (Figure 8a), `load` as the client\n",
+        "### HTTP: cost of a request, `load` as the client\n",
+        "### HTTP with segmentation offload, wrk as the client\n",
+        "### Our load generators beside others, `load` and wrk as clients\n",
+    ] {
+        assert!(page.contains(heading), "{heading}");
+    }
+}
+
+#[test]
 fn raw_results_are_read_and_drawn_again() {
     let scratch = crate::shell::scratch("report-test").unwrap();
     let raw = scratch.path().join("results.json");
