@@ -526,6 +526,8 @@ pub(crate) struct Recovery<C> {
     rack: Rack,
     /// Copy of the congestion control state from before a reduction that may be spurious.
     prior: Option<C>,
+    /// Value of SND.UNA at which the peer has paid for all undos.
+    undos_paid_by: Seq,
     /// TSval of the first retransmission.
     first_retransmit_ts: Option<u32>,
     /// Number of retransmitted bytes that have not proved spurious.
@@ -552,6 +554,7 @@ impl<C: CongestionControl> Recovery<C> {
             high_seq: una,
             dup_acks: 0,
             prr: Prr::default(),
+            undos_paid_by: una,
             window: 0,
             rack: Rack::new(una),
             prior: None,

@@ -117,7 +117,7 @@ impl Rack {
         let max_ranges = max_ranges(flight);
         for (n, (start, end)) in sack.iter().copied().enumerate() {
             if n == 0
-                && let Some(dsack) = dsack_block(sack, una)
+                && let Some(dsack) = dsack_block(sack, flight)
             {
                 delivery.dsack = Some(dsack);
                 continue;
@@ -294,16 +294,18 @@ fn earliest(noted: Option<(Seq, u32, Seq)>, new: (Seq, u32, Seq)) -> (Seq, u32, 
 }
 
 /// Returns the first SACK block if it is a DSACK. A DSACK lies below the cumulative ACK or inside
-/// the second block (RFC 2883, section 4).
-fn dsack_block(sack: &[Block], una: Seq) -> Option<Block> {
+/// the second block (RFC 2883, section 4). A second block with data that was never sent proves
+/// nothing.
+fn dsack_block(sack: &[Block], flight: &Flight) -> Option<Block> {
+    let una = flight.una;
     let (start, end) = *sack.first()?;
     if !start.before(end) {
         return None;
     }
     let is_old = !end.after(una) && una.since(start) <= MAX_DSACK_AGE;
-    let is_inside = sack
-        .get(1)
-        .is_some_and(|(outer, outer_end)| !start.before(*outer) && !end.after(*outer_end));
+    let is_inside = sack.get(1).is_some_and(|(outer, outer_end)| {
+        !start.before(*outer) && !end.after(*outer_end) && !outer_end.after(flight.nxt)
+    });
     (is_old || is_inside).then_some((start, end))
 }
 

@@ -211,6 +211,17 @@ fn the_next_lost_range_costs_no_walk_over_retransmissions() {
     assert_eq!(board.first_lost(), None);
 }
 
+#[test]
+fn a_dsack_inside_a_block_of_data_that_was_never_sent_proves_nothing() {
+    let mut flight = in_flight(4);
+    flight.una = Seq(MSS);
+    let dsack = (Seq(2 * MSS), Seq(3 * MSS));
+    for (outer_end, expected) in [(flight.nxt, Some(dsack)), (flight.nxt + 1, None)] {
+        let outer = (Seq(2 * MSS), outer_end);
+        assert_eq!(dsack_block(&[dsack, outer], &flight), expected);
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Sack(u32, u32),

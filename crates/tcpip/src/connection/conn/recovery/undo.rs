@@ -8,6 +8,10 @@ use crate::wire::Seq;
 
 /// Number of new segments that F-RTO sends to detect a spurious timeout (RFC 5682, section 2.1).
 const FRTO_SEGMENTS: u32 = 2;
+/// Number of ranges for which an undo costs the peer one more acknowledged segment.
+const RANGES_PER_SEGMENT: u32 = 32;
+/// Price in segments that earlier undos may still have open when another one is granted.
+const MAX_OPEN_SEGMENTS: u32 = 8;
 
 impl<C: CongestionControl> Recovery<C> {
     /// Undoes the last window reduction if an ACK proves it spurious, and returns the proof. Also
@@ -21,12 +25,32 @@ impl<C: CongestionControl> Recovery<C> {
         tcb: &mut Tcb,
         congestion: &mut C,
     ) -> Option<Proof> {
-        let proof = self.find_proof(tsecr, delivery, acked, tcb);
+        let mut proof = self.find_proof(tsecr, delivery, acked, tcb);
+        if proof.is_some() && !self.pay_for_undo(tcb) {
+            proof = None;
+        }
         if proof.is_some() {
             self.undo(tcb, congestion);
         }
         self.step_frto(tcb, acked, is_duplicate);
         proof
+    }
+
+    /// Returns true if the peer has acknowledged enough data for another undo, and charges its price.
+    ///
+    /// After an undo, loss detection examines all ranges again and may begin another recovery. A peer
+    /// can forge each proof, as RFC 3708 warns of DSACKs, and so cause this work again and again.
+    /// Therefore an undo costs one acknowledged segment, and one more for every 32 ranges. On a path
+    /// that only reorders segments, the peer acknowledges the late segment before the next undo.
+    fn pay_for_undo(&mut self, tcb: &Tcb) -> bool {
+        let mss = u32::from(tcb.mss);
+        let paid_by = self.undos_paid_by.later(tcb.snd_una);
+        let is_affordable = paid_by.since(tcb.snd_una) < MAX_OPEN_SEGMENTS * mss;
+        if is_affordable {
+            let segments = 1 + self.board.len() as u32 / RANGES_PER_SEGMENT;
+            self.undos_paid_by = paid_by + segments * mss;
+        }
+        is_affordable
     }
 
     /// Undoes a spurious window reduction (RFC 3522; RFC 4015).
@@ -113,3 +137,7 @@ impl<C: CongestionControl> Recovery<C> {
         };
     }
 }
+
+#[cfg(test)]
+#[path = "undo_tests.rs"]
+mod tests;
