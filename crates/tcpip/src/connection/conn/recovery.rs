@@ -360,12 +360,6 @@ impl Rack {
         self.latest_retransmit = None;
     }
 
-    /// Records a retransmission that ends at `end` and was sent now, at time `at`.
-    fn note_retransmit(&mut self, fence: Seq, at: u32, end: Seq) {
-        let (_, first, first_end) = *self.earliest_retransmit.get_or_insert((fence, at, end));
-        self.is_incomplete |= at == first && end.before(first_end);
-    }
-
     /// Forces the next check to examine the scoreboard, because the scoreboard was rebuilt.
     fn recheck(&mut self, una: Seq) {
         self.checked = una;
@@ -526,14 +520,14 @@ pub(crate) struct Recovery<C> {
     rack: Rack,
     /// Copy of the congestion control state from before a reduction that may be spurious.
     prior: Option<C>,
-    /// Value of SND.UNA at which the peer has paid for all undos.
-    undos_paid_by: Seq,
     /// TSval of the first retransmission.
     first_retransmit_ts: Option<u32>,
     /// Number of retransmitted bytes that have not proved spurious.
     undo_retrans: u32,
     /// Range of sequence numbers that contains the bytes counted in `undo_retrans`.
     retransmitted: Block,
+    /// Value of SND.UNA at which the peer has paid for all undos.
+    undos_paid_by: Seq,
     frto: Frto,
     /// Number of new segments of [`Frto::Second`] that no duplicate ACK has reported as delivered
     /// yet.
@@ -554,13 +548,13 @@ impl<C: CongestionControl> Recovery<C> {
             high_seq: una,
             dup_acks: 0,
             prr: Prr::default(),
-            undos_paid_by: una,
             window: 0,
             rack: Rack::new(una),
             prior: None,
             first_retransmit_ts: None,
             undo_retrans: 0,
             retransmitted: (una, una),
+            undos_paid_by: una,
             frto: Frto::Off,
             new_sent: 0,
             stalled_at: 0,

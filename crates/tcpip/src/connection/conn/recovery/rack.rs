@@ -78,6 +78,12 @@ impl Rack {
         })
     }
 
+    /// Records a retransmission that ends at `end` and was sent at time `at`, when SND.NXT was `fence`.
+    pub(super) fn note_retransmit(&mut self, fence: Seq, at: u32, end: Seq) {
+        let noted = (fence, at, end);
+        self.earliest_retransmit = Some(earliest(self.earliest_retransmit.unwrap_or(noted), noted));
+    }
+
     /// Returns true if a check of all ranges could find a late or lost segment, other than between
     /// `checked` and `overtaken`.
     ///
@@ -138,9 +144,9 @@ impl Rack {
             for piece in board.pieces(start, end) {
                 self.deliver(piece, flight, None, fack, &mut delivery);
             }
-            if let Some(Mark::Retransmitted { at, .. }) = around.and_then(|piece| piece.mark) {
+            if let Some(Mark::Retransmitted { at, fence }) = around.and_then(|piece| piece.mark) {
                 // A part of this retransmission remains, and it now ends at `start`.
-                self.is_incomplete |= self.is_later(at, start);
+                self.note_retransmit(fence, at, start);
             }
             board.set(start, end, Some(Mark::Sacked));
         }
@@ -261,7 +267,8 @@ impl<'a> Check<'a> {
             Some(Mark::LateRetransmit { at }) => (at, true),
             Some(Mark::Retransmitted { at, fence }) => {
                 if !self.rack.fack.after(fence) && !self.rack.is_later(at, piece.end) {
-                    self.earliest = Some(earliest(self.earliest, (fence, at, piece.end)));
+                    let noted = (fence, at, piece.end);
+                    self.earliest = Some(earliest(self.earliest.unwrap_or(noted), noted));
                     return piece.mark;
                 }
                 (self.now, true)
@@ -280,17 +287,13 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Returns the lowest fence, and the send time and end of the retransmission that was sent first.
-/// The retransmissions are noted in the order of their sequence numbers.
-fn earliest(noted: Option<(Seq, u32, Seq)>, new: (Seq, u32, Seq)) -> (Seq, u32, Seq) {
-    let (fence, at, end) = new;
-    let (min_fence, min_at, min_end) = noted.unwrap_or(new);
-    let (at, end) = if at.wrapping_sub(min_at).cast_signed() < 0 {
-        (at, end)
-    } else {
-        (min_at, min_end)
-    };
-    (fence.earlier(min_fence), at, end)
+/// Combines two retransmissions: the lowest fence, and the send time and end of the one that was sent
+/// first. Retransmissions with the same send time are sent in the order of their ends.
+fn earliest(one: (Seq, u32, Seq), other: (Seq, u32, Seq)) -> (Seq, u32, Seq) {
+    let after = other.1.wrapping_sub(one.1).cast_signed();
+    let other_first = after < 0 || after == 0 && other.2.before(one.2);
+    let (_, at, end) = if other_first { other } else { one };
+    (one.0.earlier(other.0), at, end)
 }
 
 /// Returns the first SACK block if it is a DSACK. A DSACK lies below the cumulative ACK or inside
