@@ -82,7 +82,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// write more.
     fn is_incomplete(&self) -> bool {
         let tcb = &*self.tcb;
-        tcb.snd_una.before(tcb.stream.end()) || tcb.flags.intersects(Flags::WANTS_ROOM)
+        !tcb.stream.is_empty() || tcb.flags.intersects(Flags::WANTS_ROOM)
     }
 
     /// Returns the last segment to send when the stack shuts down, or `None` if the peer has

@@ -2,6 +2,8 @@ use nmio::Instant;
 
 use crate::clock::Moment;
 use crate::connection::Tcb;
+use crate::connection::conn::testing::Offer;
+use crate::outcome::ControlSegment;
 use crate::pools::{NONE, Owner, Peers, Pool};
 use crate::stream::{Lists, Slice, Source, Stream};
 use crate::wire::Seq;
@@ -55,4 +57,15 @@ fn the_last_segment_begins_within_its_slice() {
     assert_eq!(last_segment(301, &[(700, 9_000)]), 1);
     assert_eq!(last_segment(1_301, &[(700, 9_000)]), 301);
     assert_eq!(last_segment(1_300, &[(0, 1_200), (500, 900)]), 1_201);
+}
+
+#[test]
+fn a_shutdown_resets_a_response_of_more_than_two_gibibytes() {
+    // The end of the stream is so far ahead of SND.UNA that the two numbers cannot be compared.
+    let mut bench = Offer::default().open();
+    bench.write(3 << 30);
+    bench.close();
+    bench.send();
+    let last = bench.conn().closing_segment();
+    assert_eq!(last, Some(ControlSegment::Reset));
 }
