@@ -33,7 +33,7 @@ pub struct DefenceArgs {
     tsig_keys: Option<PathBuf>,
 
     /// Maximum number of replies over UDP per second that a worker sends to a network of clients, or 0
-    /// for no limit. Valid cookies and signatures, loopback addresses and `--rate-limit-allow` have no
+    /// for no limit. Valid cookies, new signatures, loopback addresses and `--rate-limit-allow` have no
     /// limit. Without this option it is 1000, or 0 if the device is `auto`, whose clients are on this host.
     #[arg(long, value_name = "N", value_parser = number::<u32>(0..=MAX_RATE))]
     rate_limit: Option<u32>,

@@ -18,6 +18,9 @@ pub const DEFAULT_SLIP: u8 = 2;
 pub const DEFAULT_BITS: [u8; 2] = [24, 56];
 /// Maximum length of an IPv6 network, in bits. Hosts choose the other bits of an address.
 pub const MAX_IPV6_BITS: u8 = 64;
+/// Number of replies that a signature (TSIG) exempts from the limit. It is more than one, because a client may
+/// repeat a message. It is small, because anybody may repeat the message from a forged address.
+const REPLIES_TO_SIGNATURE: u64 = 3;
 /// Maximum of [`RateLimit::rate`].
 pub const MAX_RATE: u32 = 1_000_000;
 /// The upper half of a key of an IPv4 network. No IPv6 address begins with it, because that would be a
@@ -57,8 +60,17 @@ pub(crate) enum Exemption {
     Client,
     /// The query has a valid server cookie.
     Cookie,
-    /// The query has a valid signature (TSIG).
+    /// The query has a valid signature (TSIG), which is new.
     Signature,
+}
+
+/// What proves that a query may have no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// A valid server cookie.
+    Cookie,
+    /// A valid signature (TSIG) with this [number](crate::tsig::Signer::number).
+    Signature(u64),
 }
 
 /// What happens to a query over the limit.
@@ -80,6 +92,8 @@ pub(crate) struct RateLimiter {
     slip: u8,
     allowed: Vec<Prefix>,
     accounts: Accounts,
+    /// The signatures that were used lately, if clients sign.
+    signatures: Option<Accounts>,
 }
 
 impl RateLimiter {
@@ -92,7 +106,14 @@ impl RateLimiter {
             slip: limit.slip,
             allowed: limit.allowed.clone(),
             accounts: Accounts::new(limit.rate.clamp(1, MAX_RATE), secret),
+            signatures: None,
         }
+    }
+
+    /// Lets signatures exempt queries from the limit. It takes 1 MiB.
+    pub(crate) fn expect_signatures(&mut self) {
+        let new = || self.accounts.of_signatures(REPLIES_TO_SIGNATURE);
+        self.signatures.get_or_insert_with(new);
     }
 
     /// Returns true if the limit of the client's network allows a reply now. Charges the reply.
@@ -102,21 +123,26 @@ impl RateLimiter {
         self.accounts.charge(key, now.as_nanos())
     }
 
-    /// Decides about a query that is not [admitted](Self::admits). `proof` returns why the query has no
-    /// limit, if it proves that.
+    /// Decides about a query that is not [admitted](Self::admits). `proof` returns what may prove that the
+    /// query has no limit.
     #[cold]
     #[inline(never)]
     pub(crate) fn excess(
         &mut self,
         client: IpAddr,
-        proof: impl FnOnce() -> Option<Exemption>,
+        now: Instant,
+        proof: impl FnOnce() -> Option<Proof>,
     ) -> Excess {
         let is_allowed = self.allowed.iter().any(|prefix| prefix.contains(client));
         if client.is_loopback() || is_allowed {
             return Excess::Answered(Exemption::Client);
         }
-        if let Some(exemption) = proof() {
-            return Excess::Answered(exemption);
+        match proof() {
+            Some(Proof::Cookie) => return Excess::Answered(Exemption::Cookie),
+            Some(Proof::Signature(number)) if self.exempts(number, now) => {
+                return Excess::Answered(Exemption::Signature);
+            }
+            Some(Proof::Signature(_)) | None => {}
         }
         let key = self.key(client);
         if self.accounts.slips(key, self.slip) {
@@ -126,12 +152,25 @@ impl RateLimiter {
         }
     }
 
-    /// Takes back the charge for a reply to a query with a valid cookie or signature, which has no limit.
+    /// Takes back the charge for a reply to a query that turns out to have no limit. Does nothing if its
+    /// signature was used before, so that nobody can send the query again and again from a forged address.
     #[cold]
     #[inline(never)]
-    pub(crate) fn give_back(&mut self, client: IpAddr) {
+    pub(crate) fn give_back(&mut self, client: IpAddr, proof: Proof, now: Instant) {
+        if let Proof::Signature(number) = proof
+            && !self.exempts(number, now)
+        {
+            return;
+        }
         let key = self.key(client);
         self.accounts.give_back(key);
+    }
+
+    /// Returns true if the signature with this number has exempted few queries so far. Counts the query. If
+    /// too many signatures were used lately to remember another one, a query counts like any other.
+    fn exempts(&mut self, signature: u64, now: Instant) -> bool {
+        let signatures = self.signatures.as_mut();
+        signatures.is_some_and(|all| all.charge_in_free_place(signature, now.as_nanos()))
     }
 
     /// Returns the key of a client's network.

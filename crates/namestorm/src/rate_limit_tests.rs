@@ -110,7 +110,7 @@ fn every_nth_query_over_the_limit_slips_for_each_network() {
         for _ in 0..6 {
             for (client, found) in ["192.0.2.7", "198.51.100.7"].into_iter().zip(&mut found) {
                 assert!(!limiter.admits(ip(client), START));
-                found.push(match limiter.excess(ip(client), || None) {
+                found.push(match limiter.excess(ip(client), START, || None) {
                     Excess::Slipped => 's',
                     Excess::Dropped => '-',
                     Excess::Answered(_) => 'a',
@@ -131,17 +131,18 @@ fn allowed_networks_loopback_addresses_cookies_and_signatures_have_no_limit() {
         ..RateLimit::default()
     };
     let mut limiter = RateLimiter::new(&limit, SECRET);
+    limiter.expect_signatures();
     for (client, proof, is_answered) in [
         ("192.0.2.7", None, true),
         ("192.0.2.128", None, false),
-        ("192.0.2.128", Some(Exemption::Cookie), true),
-        ("192.0.2.128", Some(Exemption::Signature), true),
+        ("192.0.2.128", Some(Proof::Cookie), true),
+        ("192.0.2.128", Some(Proof::Signature(7)), true),
         ("2001:db8::1", None, true),
         ("2001:db8::2", None, false),
         ("127.0.0.1", None, true),
         ("::1", None, true),
     ] {
-        let excess = limiter.excess(ip(client), || proof);
+        let excess = limiter.excess(ip(client), START, || proof);
         assert_eq!(
             matches!(excess, Excess::Answered(_)),
             is_answered,
@@ -156,12 +157,56 @@ fn replies_to_clients_with_cookies_are_not_charged_to_their_network() {
     let (with_cookie, without) = (ip("192.0.2.7"), ip("192.0.2.8"));
     for _ in 0..1_000 {
         assert!(limiter.admits(with_cookie, START));
-        limiter.give_back(with_cookie);
+        limiter.give_back(with_cookie, Proof::Cookie, START);
     }
     assert_eq!(
         (0..20).filter(|_| limiter.admits(without, START)).count(),
         10
     );
+}
+
+/// Anybody may send a signed query again from the address of a victim.
+#[test]
+fn a_signature_exempts_a_few_queries_while_it_may_be_valid() {
+    let mut limiter = limiter(1, 2);
+    limiter.expect_signatures();
+    let victim = ip("198.51.100.7");
+    let mut exempt = |number, now| {
+        let proof = || Some(Proof::Signature(number));
+        let queries = (0..10).map(|_| limiter.excess(victim, now, proof));
+        let answered = |it: &Excess| *it == Excess::Answered(Exemption::Signature);
+        queries.filter(answered).count()
+    };
+    let after = |seconds| START + Duration::from_secs(seconds);
+    assert_eq!((exempt(7, START), exempt(8, START)), (3, 3));
+    assert_eq!((exempt(7, after(199)), exempt(7, after(201))), (0, 1));
+    assert_eq!((exempt(9, after(201)), exempt(8, after(601))), (3, 3));
+    // Replies within the limit are charged in the same way.
+    let mut limiter = self::limiter(5, 2);
+    limiter.expect_signatures();
+    let answered = (0..20).filter(|_| {
+        let is_admitted = limiter.admits(victim, START);
+        if is_admitted {
+            limiter.give_back(victim, Proof::Signature(7), START);
+        }
+        is_admitted
+    });
+    assert_eq!(answered.count(), 3 + 5);
+}
+
+#[test]
+fn new_signatures_do_not_make_an_old_one_new() {
+    let mut limiter = limiter(1, 2);
+    limiter.expect_signatures();
+    let signatures = limiter.signatures.as_mut().unwrap();
+    let beside: Vec<_> = signatures.beside(7).take(40).collect();
+    let mut used = |key| (0..9).filter(|_| limiter.exempts(key, START)).count();
+    assert_eq!(used(7), 3);
+    let by_others: usize = beside.iter().map(|key| used(*key)).sum();
+    assert_eq!(by_others, 3 * 3, "the set has four places");
+    assert_eq!(used(7), 0);
+    let later = START + Duration::from_secs(601);
+    assert!(limiter.exempts(beside[39], later));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
 use crate::query::HEADER_LEN;
 use crate::query_log::QueryLogger;
-use crate::rate_limit::{Excess, Exemption, RateLimit, RateLimiter};
+use crate::rate_limit::{Excess, Exemption, Proof, RateLimit, RateLimiter};
 use crate::respond::{Parts, Reply, Responder, Transport};
 use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict, may_be_signed};
 use crate::udp_size::{MAX_UDP_SIZE, UdpSizes};
@@ -128,11 +128,22 @@ impl Dns {
     /// Verifies the signatures of queries with these keys.
     pub fn set_tsig_keys(&mut self, keys: Arc<TsigKeys>) {
         self.keys = keys;
+        self.expect_signatures();
     }
 
     /// Limits the replies to each network. `secret` keys the hashes of networks.
     pub fn set_rate_limit(&mut self, limit: &RateLimit, secret: [u64; 4]) {
         self.rate_limiter = Some(RateLimiter::new(limit, secret));
+        self.expect_signatures();
+    }
+
+    /// Prepares the rate limit for signatures, if there are keys.
+    fn expect_signatures(&mut self) {
+        if let Some(limiter) = self.rate_limiter.as_mut()
+            && !self.keys.is_empty()
+        {
+            limiter.expect_signatures();
+        }
     }
 
     /// Limits the length of the replies to each client.
@@ -199,7 +210,7 @@ impl Dns {
             && let client = datagram.peer().ip()
             && !limiter.admits(client, now)
         {
-            match self.excess(client, datagram.payload()) {
+            match self.excess(client, datagram.payload(), now) {
                 Excess::Answered(_) => is_charged = false,
                 Excess::Slipped => return self.slip(datagram, transport),
                 Excess::Dropped => return,
@@ -255,7 +266,7 @@ impl Dns {
     /// Decides about a query over the rate limit, and counts it unless it gets a short reply.
     #[cold]
     #[inline(never)]
-    fn excess(&mut self, client: IpAddr, message: &[u8]) -> Excess {
+    fn excess(&mut self, client: IpAddr, message: &[u8], now: Instant) -> Excess {
         let Self {
             responder,
             rate_limiter,
@@ -266,15 +277,14 @@ impl Dns {
         let Some(limiter) = rate_limiter else {
             return Excess::Answered(Exemption::Client);
         };
-        let excess = limiter.excess(client, || {
+        let excess = limiter.excess(client, now, || {
             if responder.has_valid_cookie(message, client) {
-                return Some(Exemption::Cookie);
+                return Some(Proof::Cookie);
             }
             // Forged queries must not keep a secondary server from its questions.
-            let is_signed = !keys.is_empty()
-                && may_be_signed(message)
-                && signing.signer.has_valid_signature(keys, message);
-            is_signed.then_some(Exemption::Signature)
+            let number = (!keys.is_empty() && may_be_signed(message))
+                .then(|| signing.signer.valid_signature(keys, message));
+            number.flatten().map(Proof::Signature)
         });
         match excess {
             Excess::Answered(exemption) => responder.count_exempt(exemption),
@@ -323,7 +333,8 @@ impl Dns {
                 && signature.1 == Verdict::Valid
                 && is_charged
             {
-                limiter.give_back(peer.ip());
+                let proof = Proof::Signature(self.signing.signer.number());
+                limiter.give_back(peer.ip(), proof, now);
             }
             return self.answer_signed(datagram, signature, transport, context);
         }
@@ -335,7 +346,7 @@ impl Dns {
             && reply.has_valid_cookie
             && is_charged
         {
-            limiter.give_back(peer.ip());
+            limiter.give_back(peer.ip(), Proof::Cookie, now);
         }
         turn_around(datagram, &reply, &mut self.query_log);
     }

@@ -205,21 +205,25 @@ impl Signer {
         Some((at, verdict))
     }
 
-    /// Returns true if a message has a valid signature. Changes neither the message nor the next reply.
+    /// Returns the [number](Self::number) of a message's signature, if that is valid. Changes neither the
+    /// message nor the next reply.
     #[cold]
     #[inline(never)]
-    pub(crate) fn has_valid_signature(&mut self, keys: &TsigKeys, message: &[u8]) -> bool {
-        let Ok(Some(record)) = record::find(message, &mut self.names) else {
-            return false;
-        };
+    pub(crate) fn valid_signature(&mut self, keys: &TsigKeys, message: &[u8]) -> Option<u64> {
+        let record = record::find(message, &mut self.names).ok()??;
         let key = keys.get(self.names.key.bytes());
-        let Some(key) = key.filter(|key| key.algorithm() == self.names.algorithm.bytes()) else {
-            return false;
-        };
+        let key = key.filter(|key| key.algorithm() == self.names.algorithm.bytes())?;
         self.clock = keys.clock;
         let additional = record::additional_without(message);
         let fault = record.check(key, &self.names, [&[]; 2], message, additional);
-        fault == Ok(None) && self.untimely(&record).is_none()
+        let is_valid = fault == Ok(None) && self.untimely(&record).is_none();
+        is_valid.then(|| number(record.mac))
+    }
+
+    /// Returns a number that distinguishes the signature of the query from others. A message that is sent
+    /// again has the same one.
+    pub(crate) fn number(&self) -> u64 {
+        number(&self.before)
     }
 
     /// Returns the fault of a signature that is too old, or from the future.
@@ -290,6 +294,12 @@ impl Signer {
     fn now(&self) -> u64 {
         seconds((self.clock)())
     }
+}
+
+/// Returns the number of a signature with this code.
+fn number(mac: &[u8]) -> u64 {
+    mac.first_chunk()
+        .map_or(0, |start| u64::from_ne_bytes(*start))
 }
 
 /// Returns a time of day in seconds since 1970. A time before 1970 is 0.

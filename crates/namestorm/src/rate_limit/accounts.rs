@@ -7,17 +7,25 @@
 //! A network has its account in one of the few places of its set. When all of them are taken, the
 //! account with the least charge gives way. So a network over its limit keeps its account, and a new one
 //! begins without a charge. No network is charged for another one.
+//!
+//! Signatures (TSIG) have accounts of their own in a second table. There an account keeps its place while it
+//! has a charge, or else a signature that was used before would look new.
 
 use ahash::RandomState;
+
+use crate::tsig::FUDGE;
 
 /// Number of places in a set, which is one cache line.
 const WAYS: usize = 4;
 /// Number of sets. The table has 65,536 accounts, which take 1 MiB.
 const SETS: usize = 16_384;
-/// The greatest charge, in nanoseconds: that of the replies of one second.
+/// The greatest charge of a network, in nanoseconds: that of the replies of one second.
 const MAX_CHARGE: u64 = 1_000_000_000;
+/// The greatest charge of a signature, in nanoseconds: twice the usual fudge. A signature is valid for so long
+/// if the client's clock is ahead.
+const MAX_SIGNATURE_CHARGE: u64 = 2 * FUDGE as u64 * 1_000_000_000;
 
-/// The account of a network.
+/// The account of a network or a signature.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     key: u64,
@@ -38,17 +46,40 @@ pub(super) struct Accounts {
     hash: RandomState,
     /// The charge for a reply, in nanoseconds.
     interval: u64,
+    /// The greatest charge of an account, in nanoseconds.
+    most: u64,
 }
 
 impl Accounts {
-    /// Creates the accounts for this number of replies per second.
+    /// Creates the accounts of networks for this number of replies per second.
     pub(super) fn new(rate: u32, [a, b, c, d]: [u64; 4]) -> Self {
         Self {
             sets: boxed(Set::default()),
             excess: boxed([0; WAYS]),
             hash: RandomState::with_seeds(a, b, c, d),
             interval: MAX_CHARGE / u64::from(rate.max(1)),
+            most: MAX_CHARGE,
         }
+    }
+
+    /// Creates the accounts of signatures, each for this number of replies.
+    pub(super) fn of_signatures(&self, replies: u64) -> Self {
+        Self {
+            sets: boxed(Set::default()),
+            excess: boxed([0; WAYS]),
+            hash: self.hash.clone(),
+            interval: MAX_SIGNATURE_CHARGE / replies,
+            most: MAX_SIGNATURE_CHARGE,
+        }
+    }
+
+    /// Like [`charge`](Self::charge), but also returns false if other accounts would have to give way.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn charge_in_free_place(&mut self, key: u64, now: u64) -> bool {
+        let Set(accounts) = &self.sets[self.set_of(key)];
+        let has_place = |account: &Account| account.key == key || account.free_at <= now;
+        accounts.iter().any(has_place) && self.charge(key, now)
     }
 
     /// Charges a reply to a network. Returns false, and charges nothing, if that exceeds the limit.
@@ -62,7 +93,7 @@ impl Accounts {
             None => replace(&mut self.sets[number], &mut self.excess[number], key),
         };
         let free_at = account.free_at.max(now) + self.interval;
-        let is_within = free_at <= now + MAX_CHARGE;
+        let is_within = free_at <= now + self.most;
         if is_within {
             account.free_at = free_at;
         }

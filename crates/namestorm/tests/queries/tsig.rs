@@ -47,6 +47,18 @@ fn client_with(zone: &str, allowed: &[&str], set: impl FnOnce(&mut Dns)) -> Clie
     client
 }
 
+/// Returns a client of a server that sends one reply per second to a network, and no short ones.
+fn limited_client() -> Client {
+    client_with(ZONE, &[], |dns| {
+        let limit = RateLimit {
+            rate: 1,
+            slip: 0,
+            ..RateLimit::default()
+        };
+        dns.set_rate_limit(&limit, [1, 2, 3, 4]);
+    })
+}
+
 /// Returns a signature that is as old as it may be.
 fn signature() -> Signature {
     Signature::at(NOW - 300)
@@ -137,26 +149,26 @@ fn a_reply_leaves_room_for_its_signature_or_is_truncated() {
 
 /// Forged queries use up the limit of a network. They must not stop a secondary server of it.
 #[test]
-fn queries_with_valid_signatures_have_no_rate_limit() {
-    let mut client = client_with(ZONE, &[], |dns| {
-        let limit = RateLimit {
-            rate: 1,
-            slip: 0,
-            ..RateLimit::default()
-        };
-        dns.set_rate_limit(&limit, [1, 2, 3, 4]);
-    });
+fn queries_with_new_signatures_have_no_rate_limit() {
+    let mut client = limited_client();
     let query = Query::new(&name("ns.example.org"), 1).bytes();
-    let (signed, mac) = signature().sign(&query);
+    let signed = |id: u8| {
+        let mut query = query.clone();
+        query[1] = id;
+        signature().sign(&query)
+    };
     // A signed query takes nothing from the limit of its network.
-    for _ in 0..3 {
+    for id in 0..5 {
+        let (signed, mac) = signed(id);
         verified(&client.ask(&signed).unwrap(), &mac);
     }
     assert!(client.ask(&query).is_some());
-    for _ in 0..3 {
+    for id in 5..8 {
         assert!(client.ask(&query).is_none());
+        let (signed, mac) = signed(id);
         verified(&client.ask(&signed).unwrap(), &mac);
     }
+    let (signed, _) = signature().sign(&query);
     let mut wrong = signed.clone();
     let len = wrong.len();
     wrong[len - 7] ^= 1;
@@ -175,6 +187,27 @@ fn queries_with_valid_signatures_have_no_rate_limit() {
     }
     let counters = client.server.transports.dns().counters();
     assert_eq!(counters.exempt()[2], ("signature", 3));
+}
+
+/// Somebody has recorded a signed query, and sends it from the address of a victim.
+#[test]
+fn a_query_that_is_sent_again_and_again_has_the_limit_of_its_network() {
+    let query = Query::new(&name("ns.example.org"), 1).bytes();
+    let (signed, mac) = signature().sign(&query);
+    let mut client = limited_client();
+    let mut replies = (0..20).filter_map(|_| client.ask(&signed));
+    for _ in 0..4 {
+        verified(&replies.next().unwrap(), &mac);
+    }
+    assert_eq!(replies.next(), None, "three, and one within the limit");
+    // The same if the limit is reached before.
+    let mut client = limited_client();
+    assert!(client.ask(&query).is_some());
+    let replies = (0..20).filter_map(|_| client.ask(&signed));
+    assert_eq!(replies.count(), 3);
+    let counters = client.server.transports.dns().counters();
+    assert_eq!(counters.exempt()[2], ("signature", 3));
+    assert_eq!(counters.by_limit()[1], ("dropped", 17));
 }
 
 #[test]
