@@ -161,5 +161,6 @@ fn wanted(qtype: u16, dnssec: bool, over_tcp: bool) -> Wanted {
         // A single RRset is of little use for attacks with forged client addresses. Over TCP,
         // addresses are not forged (RFC 8482, sections 4.1 and 4.4).
         one_rrset: qtype == rtype::ANY && !over_tcp,
+        over_tcp,
     }
 }

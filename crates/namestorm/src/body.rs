@@ -51,6 +51,20 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// Creates a body that fits no datagram, so its reply is truncated. No reply has the bytes of `scratch`,
+    /// which are about as many as the longest message has.
+    pub(crate) fn truncated(scratch: &'a [u8], authoritative: bool) -> Self {
+        let tail = Tail {
+            bytes: scratch,
+            sum: Sum::ZERO,
+        };
+        Self {
+            tail,
+            authoritative,
+            ..Self::empty(rcode::NOERROR)
+        }
+    }
+
     /// Creates a body that sends a prepared answer unchanged.
     #[inline(always)]
     pub(crate) fn prepared(answer: &Answer<'a>) -> Self {

@@ -90,20 +90,32 @@ fn chains_that_are_cut_and_replies_without_room_are_counted() {
     let zone = sign("example.org.", 60, &records, Denial::Nsec);
     let answers = prepare_text(&format!("$ORIGIN example.org.\n{zone}"), Form::Wire).unwrap();
     let mut responder = Responder::new(Arc::new(answers));
-    let mut ask = |qname: &str| {
+    let mut ask = |qname: &str, transport| {
         let mut query = vec![0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
         query.extend(name::parse(qname).unwrap());
         query.extend([0, 1, 0, 1, 0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0]);
-        responder.respond(&mut query, Transport::Tcp).unwrap();
+        let reply = responder.respond(&mut query, transport).unwrap();
+        let has_records = !reply.tail.bytes.is_empty();
+        let has_reason = reply.trail.ends_with(&[0, 15, 0, 2, 0, 0]);
         let counters = responder.counters();
-        (query[3] & 15, counters.chains_cut, counters.without_room)
+        let counted = [counters.chains_cut, counters.without_room];
+        let rcode = query[3] & 15;
+        assert_eq!(query[2] & 2 != 0, rcode == 0 && !has_records);
+        assert_eq!(has_reason, rcode == 2);
+        (rcode, has_records, counted)
     };
-    assert_eq!(ask("c1.example.org"), (0, 0, 0));
-    assert_eq!(ask("loop.example.org"), (0, 0, 0));
-    assert_eq!(ask("c0.example.org"), (0, 1, 0));
+    let (tcp, udp) = (Transport::Tcp, Transport::Udp { link: 1_452 });
+    assert_eq!(ask("c1.example.org", tcp), (0, true, [0, 0]));
+    assert_eq!(ask("loop.example.org", tcp), (0, true, [0, 0]));
+    assert_eq!(ask("c0.example.org", tcp), (0, true, [1, 0]));
+    // The message has room for the proofs of this wildcard unless the qname is long.
     let long = "x".repeat(60);
     let longest = format!("{long}.{long}.{long}.big.example.org");
-    assert_eq!(ask(&longest), (2, 1, 1));
+    assert_eq!(ask("x.big.example.org", tcp), (0, true, [1, 0]));
+    assert_eq!(ask(&longest, tcp), (2, false, [1, 1]));
+    // Over UDP, a client is told to ask over TCP.
+    assert_eq!(ask("x.big.example.org", udp), (0, false, [1, 1]));
+    assert_eq!(ask(&longest, udp), (0, false, [1, 1]));
 }
 
 #[test]

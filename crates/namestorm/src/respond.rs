@@ -145,6 +145,7 @@ struct Query {
     /// Whether there are additional records other than OPT, of which one may be a signature.
     has_others: bool,
     limit: usize,
+    over_tcp: bool,
 }
 
 impl Query {
@@ -221,11 +222,24 @@ impl Query {
     /// they are never left out, because long replies can be truncated.
     #[inline(always)]
     fn room_for_opt(&self, body: &Body<'_>) -> usize {
-        if self.limit < MAX_TCP_MESSAGE {
+        if !self.over_tcp {
             return usize::MAX;
         }
         let len = HEADER_LEN + self.question.name_len + QUESTION_REST + body.tail.bytes.len();
         self.limit.saturating_sub(len)
+    }
+
+    /// Returns the body, or SERVFAIL in place of one that leaves no room for a signature (TSIG) over TCP. A
+    /// client that gets a truncated reply there cannot get the answer in another way.
+    fn whole<'a>(&self, body: Body<'a>, counters: &mut Counters) -> Body<'a> {
+        let shortest = body.required.map_or(body.tail, |(tail, _)| tail);
+        let opt_len = self.edns.map_or(0, |_| edns::OPT_LEN);
+        let head_len = HEADER_LEN + self.question.name_len + QUESTION_REST;
+        if !self.over_tcp || head_len + shortest.bytes.len() + opt_len <= self.limit {
+            return body;
+        }
+        counters.without_room += 1;
+        Body::error(rcode::SERVFAIL, ExtendedError::Other)
     }
 }
 
@@ -398,6 +412,11 @@ impl Responder {
             let question = (name, question.qtype, query.wants_signatures());
             assembler.assemble((answers, zone), question, parsed, context, counters)?
         };
+        let body = if CAREFUL {
+            query.whole(body, counters)
+        } else {
+            body
+        };
         let source = || (zone.filter(|_| group != NO_GROUP), cookie);
         let trail = query.write_opt(opt, identity, source, &body, counters);
         self.groups.count(group, body.rcode);
@@ -531,6 +550,7 @@ fn read_rest(
             edns::of_malformed(message, question.end, additional.saturating_add(ns))
         }),
         limit,
+        over_tcp: transport == Transport::Tcp,
     };
     (query, is_malformed)
 }

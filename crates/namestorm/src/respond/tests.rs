@@ -60,6 +60,50 @@ fn replies_are_counted_for_the_zone_of_the_asked_name() {
     assert_eq!(all(&responder), expected);
 }
 
+/// Over TCP, nothing may be left out of a reply, and it cannot be truncated.
+#[test]
+fn a_reply_over_tcp_without_room_for_its_signature_is_servfail_with_the_reason() {
+    const SIGNATURE: usize = 78;
+    const OPT: [u8; 15] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 4, 0, 3, 0, 0];
+    let zone = |addresses: usize| {
+        let address = |n: usize| format!("w A 10.0.{}.{}\n", n >> 8, n & 255);
+        let addresses: String = (0..addresses).map(address).collect();
+        format!("$ORIGIN z.\n$TTL 60\n@ SOA ns h 1 2 3 4 60\n@ NS ns.y.\n{addresses}")
+    };
+    // Around the addresses of 16 bytes, there are 12 + 9 + 11 bytes and the signature.
+    for (addresses, is_whole) in [(4_089, true), (4_090, false), (4_093, false)] {
+        let answers = prepare_text(&zone(addresses), Form::Wire).unwrap();
+        let mut responder = Responder::new(answers.into());
+        let nsid = "n".repeat(128).parse().ok();
+        responder.set_identity(Identity::new(nsid.as_ref(), None, None).into());
+        let header = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+        let query = [&header[..], b"\x01w\x01z\0\0\x01\0\x01", &OPT].concat();
+        responder.begin_signed(true, SIGNATURE);
+        let mut message = query.clone();
+        let reply = responder.respond(&mut message, Transport::Tcp).unwrap();
+        assert!(reply.len() + SIGNATURE <= MAX_TCP_MESSAGE);
+        let has_reason = reply.trail.ends_with(&[0, 15, 0, 2, 0, 0]);
+        let [is_truncated, is_servfail] = [message[2] & 2 != 0, message[3] & 15 == 2];
+        assert_eq!(
+            reply.tail.bytes.len(),
+            16 * addresses * usize::from(is_whole)
+        );
+        assert_eq!(
+            (is_truncated, is_servfail, has_reason),
+            (false, !is_whole, !is_whole)
+        );
+        assert_eq!(responder.counters().without_room, u64::from(!is_whole));
+        let mut over_udp = query.clone();
+        let udp = Transport::Udp { link: 1_232 };
+        responder.respond(&mut over_udp, udp).unwrap();
+        assert_eq!((over_udp[2] & 2, over_udp[3] & 15), (2, 0));
+        responder.end_signed();
+        let mut unsigned = query.clone();
+        let reply = responder.respond(&mut unsigned, Transport::Tcp).unwrap();
+        assert_eq!(reply.tail.bytes.len(), 16 * addresses);
+    }
+}
+
 #[test]
 fn a_head_has_room_for_the_longest_compressed_name() {
     let zone = "$ORIGIN z.\n@ 60 SOA ns h 1 2 3 4 60\n@ 60 NS ns.y.\n";
