@@ -222,6 +222,11 @@ pub(super) const KNOT_RRL: [&str; 2] = [
     "    global-module: mod-rrl/default\n",
 ];
 
+/// Option of BIND that limits the rate of responses. BIND's limit is for each name, and its maximum may be
+/// less than a run reaches. Therefore BIND counts responses, but drops none.
+pub(super) const BIND_RATE_LIMIT: &str =
+    "    rate-limit { responses-per-second 1000; slip 2; log-only yes; };\n";
+
 pub(crate) const BIND: &str = "\
 options {
     directory \"{run}\";
@@ -239,12 +244,13 @@ options {
     zone-statistics none;
     check-names primary ignore;
     allow-query { any; };
-};
+{rate_limit}};
 logging {
     channel errors { stderr; severity error; };
     category default { errors; };
     category queries { null; };
     category query-errors { null; };
+    category rate-limit { null; };
 };
 controls { };
 {each zone}

@@ -39,6 +39,7 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "dns-batch", "DNS at full rate, by batch size (Figure 8b)", "frames in a batch", [Rate], ["dns", "paper", "all"];
     "dns-signed", "DNS at full rate: signatures, proofs and chains", "names", [Rate, Cost], ["signed", "all"];
     "dns-mix", "DNS at full rate: the mix of a root, a TLD and a hoster", "names, or zones", [Rate, Cost], ["signed", "all"];
+    "dns-zones", "DNS at full rate: 100,000 names in one zone, or in a zone for each", "zones", [Rate, Cost], ["signed", "all"];
     "dns-limited", "DNS at full rate, with a limit of responses that nobody reaches", "names", [Rate, Cost], ["signed", "all"];
     "dns-rates", "DNS at low rates", "answers per second", [Cost, P50, P99], ["even", "all"];
     "web-rates", "HTTP at low rates: a file of 1 KB", "requests per second", [Cost, P50, P99], ["even", "all"];
@@ -256,6 +257,9 @@ const INTERVALS: [&[u32]; 2] = [&[0, 20, 40, 80, 160, 320], &[0, 80, 320]];
 const SIGNED: [&[&Program]; 2] = [&[&REFLECT, &TURNAROUND, &KNOT_XDP, &NSD, &BIND]; 2];
 const SIGNED_ZONES: [&[u32]; 2] = [&[100, 1_000_000], &[100]];
 
+/// Servers of many zones.
+const ZONES: [&[&Program]; 2] = [&[&TURNAROUND, &KNOT_XDP, &NSD]; 2];
+
 /// Zone sizes, in names, at which costs are compared at fixed rates.
 const COST_ZONES: &[u32] = &[100, 1_000_000];
 
@@ -285,6 +289,8 @@ const USUAL_CONNECTIONS: u32 = 8_192;
 /// Load that keeps 240 datagrams in flight. They keep every server busy, and fit into the 256 slots
 /// of a veth queue.
 const WINDOW: &str = "load {ask} --window 240";
+/// The same for 100,000 names, in any number of zones.
+const MANY_NAMES: &str = "load dns --hosts 100000 --window 240";
 
 // All DNS servers reach 100,000 queries per second, and those with `AF_XDP`
 // reach 400,000. With 16 connections or fewer, wrk also fetches the largest file. With more, it
@@ -323,7 +329,13 @@ const SWEEPS: &[Sweep] = &[
     Sweep { xs: [&[10_000], &[1_000]], programs: SIGNED, serves: Serves::ZoneOf(HOSTER, None), rows: &[
         row("dns-mix", "hoster", WINDOW).asks("hoster", 105),
     ], ..SWEEP },
-    Sweep { xs: [&[100]; 2], programs: [&[&REFLECT, &TURNAROUND, &KNOT_XDP, &KNOT, &NSD]; 2], serves: Serves::Zone(None),
+    Sweep { xs: [&[1]; 2], programs: ZONES, serves: Serves::Zone(Some(100_000)), rows: &[
+        row("dns-zones", "", MANY_NAMES),
+    ], ..SWEEP },
+    Sweep { xs: [&[100_000]; 2], programs: ZONES, serves: Serves::ZoneOf(HOSTER, None), rows: &[
+        row("dns-zones", "", MANY_NAMES),
+    ], ..SWEEP },
+    Sweep { xs: [&[100]; 2], programs: [&[&REFLECT, &TURNAROUND, &KNOT_XDP, &KNOT, &NSD, &BIND]; 2], serves: Serves::Zone(None),
         limited: true, rows: &[
         row("dns-limited", "", WINDOW),
     ], ..SWEEP },
@@ -604,6 +616,21 @@ mod tests {
         for (group, job) in jobs(&sets) {
             assert!(group.spec.program.name.starts_with("Knot") && job.figure == "dns-names");
         }
+    }
+
+    #[test]
+    fn one_zone_and_many_zones_are_asked_for_the_same_names() {
+        let sets = of(&["dns-zones"], false);
+        let points: Vec<_> = jobs(&sets)
+            .filter(|(group, _)| *group.spec.program == NSD)
+            .map(|(group, job)| (group.spec.serves, job.x, job.load.as_str()))
+            .collect();
+        let load = "load dns --hosts 100000 --window 240";
+        let expected = [
+            (Serves::Zone(Some(100_000)), 1.0, load),
+            (Serves::ZoneOf(HOSTER, Some(100_000)), 1e5, load),
+        ];
+        assert_eq!(points, expected);
     }
 
     #[test]

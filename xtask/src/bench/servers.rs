@@ -275,6 +275,11 @@ impl Spec {
             lines.replace("{limit}", &limit.to_string())
         });
         let [rrl, uses_rrl] = rrl;
+        let rate_limit = if self.limited {
+            peers::BIND_RATE_LIMIT
+        } else {
+            ""
+        };
         let zones = match self.serves {
             Serves::ZoneOf(HOSTER, _) => format!("--zones-from {}/*.zone", served.display()),
             _ => format!("--zone {ORIGIN}={}", served.display()),
@@ -289,6 +294,7 @@ impl Spec {
             ("limit", limit.to_string()),
             ("rrl", rrl),
             ("uses_rrl", uses_rrl),
+            ("rate_limit", rate_limit.to_owned()),
             ("served", served.display().to_string()),
             ("run", run.display().to_string()),
             ("config", config.display().to_string()),
@@ -404,6 +410,21 @@ mod tests {
             assert_eq!(
                 words.filter(is_word).find(|word| !word.is_empty()),
                 None,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_dns_server_with_a_limit_has_one() {
+        for program in [&TURNAROUND, &KNOT, &KNOT_XDP, &NSD, &BIND] {
+            let text = filled(program, 1_000, 20_000).unwrap();
+            let has = |limit: &str| text.contains(limit);
+            assert!(
+                has("rate-limit: 1000000") // Knot DNS
+                    || has("rrl-ratelimit: 1000000")
+                    || has("--rate-limit 1000000")
+                    || has("\n    rate-limit { responses-per-second 1000; "),
                 "{text}"
             );
         }

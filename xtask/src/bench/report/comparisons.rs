@@ -84,6 +84,7 @@ const COMPARISONS: &[Comparison] = comparisons![
     "Namestorm's cost to NSD's, full rate", AtMost(0.25), Cost, "dns-names", "", At(&[100.0]), TURNAROUND, &["NSD"], true;
     "Namestorm's cost, 1,000,000 names to 100", AtMost(1.15), Cost, "dns-cost", "*", Against(1e6, 100.0), TURNAROUND, &[TURNAROUND], true;
     "Namestorm's cost, 1,000,000 names to 100, full rate", AtMost(1.1), Cost, "dns-names", "", Against(1e6, 100.0), TURNAROUND, &[TURNAROUND], true;
+    "Namestorm's rate, 100,000 zones to one", AtLeast(0.9), Rate, "dns-zones", "", Against(1e5, 1.0), TURNAROUND, &[TURNAROUND], true;
     "Namestorm's cost to Knot DNS XDP's, low rates", AtMost(0.8), Cost, "dns-rates", "", All, TURNAROUND, &["Knot DNS XDP"], true;
     "Namestorm's cost to NSD's, low rates", AtMost(0.6), Cost, "dns-rates", "", All, TURNAROUND, &["NSD"], true;
     "Sandstorm's cost to the best other server's, low rates", AtMost(0.6), Cost, "web-rates", "*", All, SANDSTORM, WEB, true;

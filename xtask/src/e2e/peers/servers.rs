@@ -179,6 +179,7 @@ impl Peer {
             ("limit", "0".to_owned()),
             ("rrl", String::new()),
             ("uses_rrl", String::new()),
+            ("rate_limit", String::new()),
             ("primary", source.clone()),
             ("key", KEY[0].to_owned()),
             ("secret", KEY[1].to_owned()),
