@@ -16,7 +16,6 @@ mod zone_answers;
 use std::sync::Arc;
 
 pub(crate) use answer::{Answer, Required, Variant};
-pub(crate) use apexes::ZoneNumber;
 pub(crate) use builder::ZoneBuilder;
 pub(crate) use denial::{Denial, Descent, Hashes, Names};
 pub(crate) use node::{Kind, NONE, Node, Proofs};
@@ -24,12 +23,15 @@ pub(crate) use resolve::{Foreseen, Resolution, Search};
 pub use size::Size;
 pub(crate) use zone_answers::{ZoneAnswers, ZoneVersion};
 
+pub(crate) use crate::zone_number::ZoneNumber;
+
 use apexes::Apexes;
 
 use crate::groups::GroupLabels;
 use crate::index::At;
 use crate::key::{Form, Hashing, Key};
 use crate::rtype;
+use crate::zone_counts::ZoneCounts;
 
 /// Identifies a prepared answer among all [`Answers`] of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +48,8 @@ pub struct Answers {
     has_hooked: bool,
     size: Size,
     group_labels: GroupLabels,
+    /// Shared by all generations of answers whose zones have the same numbers.
+    zone_counts: Arc<ZoneCounts>,
 }
 
 impl Answers {
@@ -62,6 +66,7 @@ impl Answers {
             size += *zone.size();
         }
         Self {
+            zone_counts: Arc::new(ZoneCounts::new(zones.len())),
             apexes: Apexes::new(hashing, zones),
             has_hooked,
             size,
@@ -82,6 +87,7 @@ impl Answers {
             has_hooked: self.has_hooked,
             size: self.size,
             group_labels,
+            zone_counts: Arc::clone(&self.zone_counts),
         };
         for (number, zone) in zones {
             let old = next.apexes.replace(number, Arc::clone(zone));
@@ -115,6 +121,11 @@ impl Answers {
     #[inline(always)]
     pub(crate) fn group_labels(&self) -> &GroupLabels {
         &self.group_labels
+    }
+
+    /// Returns the counts of the zones, which have the zones' numbers.
+    pub(crate) fn zone_counts(&self) -> &Arc<ZoneCounts> {
+        &self.zone_counts
     }
 
     /// Returns true if a hook answers for at least one name.

@@ -8,7 +8,7 @@ use crate::cookie::{Checked, Presented};
 use crate::cookie_check::{CookieCheck, Rest};
 use crate::counters::Counters;
 use crate::edns::{self, Edns};
-use crate::groups::{NO_GROUP, ReplyCounts};
+use crate::groups::ReplyCounts;
 use crate::identity::Identity;
 use crate::options::{About, OptWriter};
 use crate::query::{HEADER_LEN, Header, QR, RD, additional_at};
@@ -70,7 +70,7 @@ impl BareReply {
         identity: &Identity,
         (counters, groups): (&mut Counters, &mut ReplyCounts),
     ) -> &'a [u8] {
-        groups.count(NO_GROUP, self.rcode);
+        groups.count(self.rcode);
         counters.replies[usize::from(self.rcode)] += 1;
         message[2..4].copy_from_slice(&self.flags.to_be_bytes());
         message[4..HEADER_LEN].fill(0);

@@ -1,5 +1,8 @@
 //! Zone groups, for counts of replies and transfers.
 
+use crate::zone_counts::QueryCounts;
+use crate::zone_number::ZoneNumber;
+
 /// Maximum number of groups, [`NO_GROUP`] and [`OTHER`] included.
 pub(crate) const MAX_GROUPS: usize = 64;
 /// The number of replies without data of a zone, such as those with REFUSED.
@@ -40,13 +43,15 @@ const CLASSES: [&str; 8] = [
     "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "other",
 ];
 
-/// Numbers of replies over one transport, by group and response code.
+/// Numbers of replies over one transport, by group and response code. Also counts them by zone, over all
+/// transports.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyCounts {
     /// The counts of each group, one for each of [`CLASSES`].
     counts: [u64; MAX_GROUPS * CLASSES.len()],
-    /// The place of the last reply's count.
-    last: usize,
+    by_zone: QueryCounts,
+    /// The place of the last reply's count, and the number of its zone.
+    last: (usize, ZoneNumber),
 }
 
 impl ReplyCounts {
@@ -54,26 +59,49 @@ impl ReplyCounts {
     pub(crate) fn new() -> Self {
         Self {
             counts: [0; MAX_GROUPS * CLASSES.len()],
-            last: 0,
+            by_zone: QueryCounts::default(),
+            last: (0, ZoneNumber::NONE),
         }
     }
 
-    /// Counts a reply with this response code in the group with this number.
+    /// Counts replies from zones in this table, too.
+    pub(crate) fn set_by_zone(&mut self, counts: QueryCounts) {
+        self.by_zone = counts;
+    }
+
+    /// Counts a reply without data of a zone, which has this response code.
     #[inline(always)]
-    pub(crate) fn count(&mut self, group: u8, rcode: u16) {
+    pub(crate) fn count(&mut self, rcode: u16) {
+        self.count_of::<true>((ZoneNumber::NONE, NO_GROUP), rcode);
+    }
+
+    /// Counts a reply with this response code from a zone, which belongs to the group with this number. Only
+    /// with `KEEPS`, it can be [taken back](Self::uncount).
+    #[inline(always)]
+    pub(crate) fn count_of<const KEEPS: bool>(
+        &mut self,
+        (zone, group): (ZoneNumber, u8),
+        rcode: u16,
+    ) {
         let class = usize::from(rcode).min(CLASSES.len() - 1);
-        self.last = usize::from(group) * CLASSES.len() + class;
+        let place = usize::from(group) * CLASSES.len() + class;
         // Groups have no larger number. This comparison is cheaper than a possible panic.
-        if let Some(count) = self.counts.get_mut(self.last) {
+        if let Some(count) = self.counts.get_mut(place) {
             *count += 1;
+        }
+        self.by_zone.add(zone);
+        if KEEPS {
+            self.last = (place, zone);
         }
     }
 
     /// Takes the last reply back.
     pub(crate) fn uncount(&mut self) {
-        if let Some(count) = self.counts.get_mut(self.last) {
+        let (place, zone) = self.last;
+        if let Some(count) = self.counts.get_mut(place) {
             *count -= 1;
         }
+        self.by_zone.take_back(zone);
     }
 
     /// Returns the label of each group, and response codes with the numbers of the group's replies. Leaves
@@ -152,7 +180,7 @@ mod tests {
             (b, rcode::NOERROR),
             (b, rcode::SERVFAIL),
         ] {
-            counts.count(group, rcode);
+            counts.count_of::<true>((ZoneNumber::NONE, group), rcode);
         }
         counts.uncount();
         let by_label: Vec<_> = counts.by_label(&labels).collect();

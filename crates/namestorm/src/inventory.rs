@@ -16,8 +16,10 @@ use self::expiry::Signatures;
 pub(crate) use self::line::{Heading, Line};
 use self::line::{Row, State, Summary};
 use self::signature_watch::SignatureWatch;
+use crate::answers::Answers;
 use crate::load::ZoneSpec;
-use crate::name::{self, Name};
+use crate::name::Name;
+use crate::zone_counts::ZoneCounts;
 use crate::zone_files::{UnservedFile, ZoneFacts, ZoneFiles};
 
 /// The name of the list.
@@ -48,22 +50,29 @@ struct Contents {
     /// The zones that keep their old answers because their files have errors, and the first errors. A
     /// file may have several zones.
     stale: HashMap<ZoneSpec, String>,
+    /// The counts of the zones in `served`, which have the same numbers.
+    counts: Arc<ZoneCounts>,
+    /// The counts of queries and transfers of each zone from the time when zones had other numbers.
+    past: Arc<HashMap<Arc<[u8]>, [u64; 2]>>,
 }
 
 impl Inventory {
-    /// Notes the zones that are served from now on.
-    pub(crate) fn note_served(&self, files: &ZoneFiles) {
+    /// Notes the zones that are served from now on with these answers.
+    pub(crate) fn note_served(&self, files: &ZoneFiles, answers: &Answers) {
         let served = files.facts().cloned().collect();
         let unserved = Arc::clone(files.unserved());
-        self.change(|now| (now.served, now.unserved) = (served, unserved));
+        self.change(|now| {
+            now.replace_served(served, answers.zone_counts());
+            now.unserved = unserved;
+        });
     }
 
     /// Same as [`note_served`](Self::note_served), but cheaper if only a few zones have changed since those
-    /// of `before` were noted.
-    pub(crate) fn note_reloaded(&self, files: &ZoneFiles, before: &ZoneFiles) {
+    /// of `before` were noted. No worker uses older answers than `answers` any more.
+    pub(crate) fn note_reloaded(&self, files: &ZoneFiles, before: &ZoneFiles, answers: &Answers) {
         let is_same = Arc::ptr_eq(files.unserved(), before.unserved());
         let Some(numbers) = files.replaced_since(before).filter(|_| is_same) else {
-            return self.note_served(files);
+            return self.note_served(files, answers);
         };
         let mut contents = self.lock();
         let served = &mut Arc::make_mut(&mut contents).served;
@@ -151,6 +160,31 @@ impl Inventory {
 }
 
 impl Contents {
+    /// Replaces the zones that are served. If they have other numbers, keeps what was counted of them.
+    fn replace_served(&mut self, served: Vec<Arc<ZoneFacts>>, counts: &Arc<ZoneCounts>) {
+        if !Arc::ptr_eq(&self.counts, counts) {
+            let known =
+                (0..self.served.len()).map(|at| (self.served[at].apex(), self.counts_of(at)));
+            let known: HashMap<_, _> = known.filter(|(_, counts)| *counts != [0; 2]).collect();
+            let past = served.iter().filter_map(|zone| {
+                let counts = known.get(zone.apex())?;
+                Some((zone.shared_apex(), *counts))
+            });
+            let past = past.collect();
+            self.past = Arc::new(past);
+            self.counts = Arc::clone(counts);
+        }
+        self.served = served;
+    }
+
+    /// Returns the numbers of queries and transfers of the zone with this number.
+    fn counts_of(&self, number: usize) -> [u64; 2] {
+        let past = self.past.get(self.served[number].apex());
+        let [[queries, transfers], past] =
+            [self.counts.of(number), past.copied().unwrap_or_default()];
+        [queries + past[0], transfers + past[1]]
+    }
+
     /// Returns the state of a zone that is served, and the error in its file.
     fn state_of(&self, zone: &ZoneFacts) -> (State, Option<&String>) {
         if self.stale.is_empty() {
@@ -174,9 +208,9 @@ impl ContentList for Inventory {
         ZONES
     }
 
-    fn lines(&self, names: Vec<String>, counts: &Tally) -> Box<dyn Iterator<Item = String> + Send> {
+    fn lines(&self, names: Vec<String>, _: &Tally) -> Box<dyn Iterator<Item = String> + Send> {
         let contents = Arc::clone(&self.lock());
-        Box::new(Listing::new(contents, names, counts))
+        Box::new(Listing::new(contents, names))
     }
 
     fn notice(&self, now: SystemTime) {
@@ -192,8 +226,6 @@ struct Listing {
     /// The zones that are wanted, if not all of them: the name as it was given, and whether a zone has
     /// it. The keys are the names in wire format and lower case.
     wanted: HashMap<Vec<u8>, (String, bool)>,
-    /// Maps the name of each zone that is counted on its own to the numbers of its replies and transfers.
-    counts: HashMap<String, [u64; 2]>,
     /// Number of zones that were visited.
     visited: usize,
     /// The time when the list began, in seconds since 1970, modulo 2^32.
@@ -203,7 +235,7 @@ struct Listing {
 }
 
 impl Listing {
-    fn new(contents: Arc<Contents>, names: Vec<String>, counts: &Tally) -> Self {
+    fn new(contents: Arc<Contents>, names: Vec<String>) -> Self {
         let mut summary = Summary::default();
         let mut wanted = HashMap::new();
         for text in names {
@@ -214,18 +246,9 @@ impl Listing {
                 Err(_) => summary.unknown.push(text),
             }
         }
-        let mut by_zone: HashMap<String, [u64; 2]> = HashMap::new();
-        for (at, name) in [REPLIES_BY_ZONE, TRANSFERS_BY_ZONE].into_iter().enumerate() {
-            for one in counts.events().iter().filter(|one| one.name == name) {
-                if let Some(zone) = one.labels.get("zones") {
-                    by_zone.entry(zone.to_owned()).or_default()[at] += one.count;
-                }
-            }
-        }
         Self {
             contents,
             wanted,
-            counts: by_zone,
             visited: 0,
             now: expiry::seconds(SystemTime::now()),
             summary,
@@ -251,7 +274,10 @@ impl Listing {
                 let is_wanted = self.wants(Some(zone.apex()));
                 let signatures = expiry::of_zone(zone, self.now).map(|(_, state)| state);
                 self.summary.add_signatures(signatures);
-                let row = is_wanted.then(|| self.row(zone, state, error));
+                let row = is_wanted.then(|| {
+                    let counts = contents.counts_of(self.visited);
+                    Row::served(zone, state, error.cloned(), counts)
+                });
                 (state, row.map(|row| row.with_signatures(signatures)))
             } else {
                 let at = self.visited - contents.served.len();
@@ -266,14 +292,6 @@ impl Listing {
                 return row;
             }
         }
-    }
-
-    fn row(&self, zone: &ZoneFacts, state: State, error: Option<&String>) -> Row {
-        let name = name::Shown(zone.apex()).to_string();
-        let counts = self.counts.get(&name).copied();
-        // A pattern may read like the name of a zone.
-        let counts = counts.filter(|_| !zone.is_grouped());
-        Row::served(name, zone, state, error.cloned(), counts)
     }
 }
 

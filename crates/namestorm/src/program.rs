@@ -43,6 +43,7 @@ use crate::server::UdpAndTcp;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::transfer::TransferClients;
+use crate::turnover::NewAnswers;
 use crate::zone_args::{NoZones, ZoneArgs};
 use crate::zone_files::{ZoneFiles, example, summary};
 use crate::zone_folders::{RealPaths, ZoneFolders};
@@ -97,7 +98,7 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     hook: PhantomData<fn() -> H>,
     /// The newest answers.
     answers: Mutex<Arc<Answers>>,
-    handover: Handover<Arc<Answers>>,
+    handover: Handover<NewAnswers>,
     mode: ReplyMode,
     /// Summary of the zones that are not served, with reasons. It is `None` if all zones are
     /// served.
@@ -204,7 +205,7 @@ impl Namestorm {
         files.warn_of_missing_delegations(&answers, say);
         let no_hook: MakeNoHook = |_| Ok(NoHook);
         let inventory = Arc::new(Inventory::default());
-        inventory.note_served(&files);
+        inventory.note_served(&files, &answers);
         let this = Self {
             inventory: Some(inventory),
             unserved: (!unserved.is_empty()).then(|| summary(unserved)),

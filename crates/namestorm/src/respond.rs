@@ -30,6 +30,7 @@ use crate::rcode;
 use crate::rtype;
 use crate::tail::{MAX_TCP_MESSAGE, QUESTION_REST};
 use crate::tsig::may_be_signed;
+use crate::zone_counts::QueryCounts;
 
 pub(crate) use parts::Parts;
 pub(crate) use transfer::{TransferReply, asks_for_transfer};
@@ -263,6 +264,11 @@ impl Responder {
         }
     }
 
+    /// Counts replies from each zone in this table.
+    pub(crate) fn set_zone_counts(&mut self, counts: QueryCounts) {
+        self.groups.set_by_zone(counts);
+    }
+
     /// Sets what the server says about itself.
     pub fn set_identity(&mut self, identity: Arc<Identity>) {
         self.identity = identity;
@@ -399,9 +405,9 @@ impl Responder {
         let cookie = query.cookie(message, cookies, || (context.peer)().ip(), counters);
         counters.count_type(question.qtype);
         let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
-        let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
+        let mut counted = (number, zone.map_or(NO_GROUP, ZoneAnswers::group));
         let body = if let Some(rcode) = refusal(&query, is_malformed) {
-            group = NO_GROUP;
+            counted = (ZoneNumber::NONE, NO_GROUP);
             without_lookup(rcode, &question, question.name(message, expanded), identity)
         } else if let Some(zone) = zone
             && let Some(answer) = zone.find(hash, question.qtype, parsed.key.bytes())
@@ -417,9 +423,9 @@ impl Responder {
         } else {
             body
         };
-        let source = || (zone.filter(|_| group != NO_GROUP), cookie);
+        let source = || (zone.filter(|_| counted.1 != NO_GROUP), cookie);
         let trail = query.write_opt(opt, identity, source, &body, counters);
-        self.groups.count(group, body.rcode);
+        self.groups.count_of::<CAREFUL>(counted, body.rcode);
         let (mut reply, fields) = fit(&query, number, &body, trail, counters);
         reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);
         reply.rewritten = place(message, &question, expanded, &mut self.head, &fields);

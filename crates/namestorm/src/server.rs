@@ -21,7 +21,8 @@ use crate::secret_source::Secrets;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::tsig::TsigKeys;
-use crate::turnover::Turnover;
+use crate::turnover::{NewAnswers, Turnover};
+use crate::zone_counts::QueryCounts;
 
 /// A DNS server that [`nmio::run`] can run. Each worker needs its own server.
 pub type Server<H = NoHook> = ip::Server<UdpAndTcp<H>>;
@@ -88,7 +89,8 @@ impl<H: Hook> UdpAndTcp<H> {
             ports: vec![port],
             ..tcp.clone()
         };
-        Self {
+        let counts = dns.answers().zone_counts().open();
+        let mut this = Self {
             port,
             prefetcher: Prefetcher::new(dns.answers()),
             udp: Udp::new(port, dns),
@@ -96,11 +98,13 @@ impl<H: Hook> UdpAndTcp<H> {
             turnover: Turnover::default(),
             new_secrets: None,
             reports_answers: false,
-        }
+        };
+        this.set_zone_counts(counts);
+        this
     }
 
     /// Sets the mailbox that brings new answers. Its bell must be the server's.
-    pub(crate) fn set_handover(&mut self, mailbox: Mailbox<Turn<Arc<Answers>>>) {
+    pub(crate) fn set_handover(&mut self, mailbox: Mailbox<Turn<NewAnswers>>) {
         self.turnover.set_mailbox(mailbox);
     }
 
@@ -119,6 +123,12 @@ impl<H: Hook> UdpAndTcp<H> {
     pub fn set_tsig_keys(&mut self, keys: Arc<TsigKeys>) {
         self.stack.app_mut().set_tsig_keys(Arc::clone(&keys));
         self.udp.service_mut().set_tsig_keys(keys);
+    }
+
+    /// Counts queries of each zone in this table, over UDP and TCP.
+    pub(crate) fn set_zone_counts(&mut self, counts: QueryCounts) {
+        self.stack.app_mut().set_zone_counts(counts.clone());
+        self.udp.service_mut().set_zone_counts(counts);
     }
 
     /// Uses these secrets.
@@ -143,13 +153,14 @@ impl<H: Hook> UdpAndTcp<H> {
         let Some(turn) = self.turnover.next() else {
             return;
         };
-        self.prefetcher.set_answers(&turn.content);
-        let over_tcp = self.stack.app_mut();
-        over_tcp.set_answers(Arc::clone(&turn.content));
-        let residents = self
-            .udp
-            .service_mut()
-            .set_answers(Arc::clone(&turn.content));
+        let NewAnswers { answers, counts } = &turn.content;
+        self.prefetcher.set_answers(answers);
+        self.stack.app_mut().set_answers(Arc::clone(answers));
+        let dns = self.udp.service_mut();
+        let residents = dns.set_answers(Arc::clone(answers));
+        if let Some(counts) = counts.clone() {
+            self.set_zone_counts(counts);
+        }
         self.turnover.leave(residents, turn);
     }
 

@@ -22,6 +22,7 @@ use crate::rate_limit::{Excess, Exemption, Proof, RateLimit, RateLimiter};
 use crate::respond::{Parts, Reply, Responder, Transport};
 use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict, may_be_signed};
 use crate::udp_size::{MAX_UDP_SIZE, UdpSizes};
+use crate::zone_counts::QueryCounts;
 
 /// How UDP replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +114,11 @@ impl Dns {
                 reply: Vec::with_capacity(MAX_UDP_SIZE as usize + MAX_SIGNATURE),
             }),
         }
+    }
+
+    /// Counts queries of each zone in this table.
+    pub(crate) fn set_zone_counts(&mut self, counts: QueryCounts) {
+        self.responder.set_zone_counts(counts);
     }
 
     /// Sets what the server says about itself.

@@ -28,6 +28,7 @@ use crate::tail::MAX_TCP_MESSAGE;
 use crate::transfer::{LENGTH, Transfer, TransferClients, set_length};
 use crate::tsig::{Signer, TsigKeys, Verdict, may_be_signed};
 use crate::udp_size::UdpSizes;
+use crate::zone_counts::QueryCounts;
 
 /// The default for three times: how long a connection may be idle, how long a query may be
 /// incomplete, and [`Config::fin_wait`]. RFC 7766, section 6.2.3, suggests an idle period "on the
@@ -127,6 +128,11 @@ impl<H: Hook> DnsOverTcp<H> {
             signer: Box::new(Signer::new()),
             transfers: Box::new(TransferCounts::new()),
         }
+    }
+
+    /// Counts queries of each zone in this table.
+    pub(crate) fn set_zone_counts(&mut self, counts: QueryCounts) {
+        self.responder.set_zone_counts(counts);
     }
 
     /// Sets what the server says about itself.
@@ -365,6 +371,11 @@ impl<H: Hook> DnsOverTcp<H> {
         }
         if let Some(group) = transfer.group() {
             self.transfers.count(group);
+            let answers = self.responder.answers();
+            // A reload may have given the zone another number.
+            if let Some(number) = answers.number_of(transfer.zone()) {
+                answers.zone_counts().add_transfer(number);
+            }
         }
         true
     }

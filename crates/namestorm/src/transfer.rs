@@ -11,7 +11,7 @@ pub use self::clients::{TransferClients, TransferRule};
 use self::message::Message;
 pub(crate) use self::message::{LENGTH, set_length};
 use crate::query::{AA, HEADER_LEN, QR, RD};
-use crate::tail::{MAX_POINTER, MAX_TCP_MESSAGE};
+use crate::tail::{MAX_POINTER, MAX_TCP_MESSAGE, QUESTION_REST};
 use crate::tsig::Signer;
 use crate::zone_records::{Cursor, ZoneRecords};
 
@@ -94,6 +94,11 @@ impl Transfer {
     /// Returns the group in which the transfer is counted.
     pub(crate) fn group(&self) -> Option<u8> {
         self.group
+    }
+
+    /// Returns the name of the zone, in wire format.
+    pub(crate) fn zone(&self) -> &[u8] {
+        &self.head[HEADER_LEN..self.head.len() - QUESTION_REST]
     }
 
     /// Returns the lengths of three parts of each message, in bytes: the header with the question, the OPT

@@ -6,20 +6,7 @@ use std::sync::Arc;
 use super::zone_answers::ZoneAnswers;
 use crate::index::Table;
 use crate::key::Hashing;
-
-/// The number of a zone in an index of apexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ZoneNumber(u32);
-
-impl ZoneNumber {
-    /// The number of no zone.
-    pub(crate) const NONE: Self = Self(u32::MAX);
-
-    /// Returns the position of the zone in the list of all.
-    pub(super) fn position(self) -> usize {
-        self.0 as usize
-    }
-}
+use crate::zone_number::ZoneNumber;
 
 /// An index of zones by their apexes. It finds the zone with the longest apex that a name ends
 /// with.

@@ -57,10 +57,9 @@ pub(crate) struct Row {
     serial: Option<u32>,
     records: Option<u64>,
     names: Option<u64>,
-    /// Number of queries that were answered from the zone since the start. `None` if the zone is not
-    /// counted on its own.
+    /// Number of queries that were answered from the zone, or `None` if it is not served.
     queries: Option<u64>,
-    /// Number of transfers that were completed since the start. `None` as for queries.
+    /// Number of transfers that were completed, or `None` if the zone is not served.
     transfers: Option<u64>,
     file: String,
     /// When the zone was read that is served.
@@ -96,21 +95,20 @@ pub(crate) struct Summary {
 impl Row {
     /// Creates the line of a zone that is served.
     pub(super) fn served(
-        name: String,
         zone: &ZoneFacts,
         state: State,
         error: Option<String>,
-        counts: Option<[u64; 2]>,
+        [queries, transfers]: [u64; 2],
     ) -> Self {
         let loaded = zone.loaded().duration_since(UNIX_EPOCH);
         Self {
-            zone: Some(name),
+            zone: Some(name::Shown(zone.apex()).to_string()),
             state,
             serial: zone.version().map(|version| version.serial),
             records: Some(zone.records() as u64),
             names: Some(zone.names() as u64),
-            queries: counts.map(|[queries, _]| queries),
-            transfers: counts.map(|[_, transfers]| transfers),
+            queries: Some(queries),
+            transfers: Some(transfers),
             file: zone.file().display().to_string(),
             loaded_unix_time: Some(loaded.unwrap_or_default().as_secs_f64()),
             signed_until_unix_time: zone

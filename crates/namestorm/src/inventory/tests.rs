@@ -1,9 +1,11 @@
 use std::fs;
 
 use super::*;
-use crate::key::{Form, Hashing};
+use crate::answers::ZoneNumber;
+use crate::key::{Form, Hashing, Key};
 use crate::load::{Broken, ZoneSpec};
 use crate::report::Report;
+use crate::rtype;
 
 const GOOD: &str = "@ 60 IN SOA ns host 7 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
 
@@ -12,22 +14,29 @@ struct Server {
     folder: tempfile::TempDir,
     specs: Vec<ZoneSpec>,
     files: ZoneFiles,
+    answers: Answers,
     inventory: Inventory,
 }
 
 impl Server {
     fn new(names: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let spec = |name: &&str| ZoneSpec {
-            origin: None,
-            file: folder.path().join(name),
-            group: None,
-        };
-        Self {
-            specs: names.iter().map(spec).collect(),
-            files: ZoneFiles::new(Hashing::new(Form::Wire, [1; 4])),
+        let files = ZoneFiles::new(Hashing::new(Form::Wire, [1; 4]));
+        let mut this = Self {
+            specs: Vec::new(),
+            answers: files.answers(),
+            files,
             inventory: Inventory::default(),
-            folder,
+            folder: tempfile::tempdir().unwrap(),
+        };
+        this.specs = names.iter().map(|name| this.spec(name)).collect();
+        this
+    }
+
+    fn spec(&self, name: &str) -> ZoneSpec {
+        ZoneSpec {
+            origin: None,
+            file: self.folder.path().join(name),
+            group: None,
         }
     }
 
@@ -38,21 +47,25 @@ impl Server {
     fn read(&mut self) {
         let files = self.files.read(&self.specs, 1, &mut |_| {});
         self.inventory.note_stale(files.stale());
-        self.inventory.note_reloaded(&files, &self.files);
-        self.files = files;
+        self.take(files);
+    }
+
+    fn take(&mut self, files: ZoneFiles) {
+        let answers = files.answers_after(&self.files, &self.answers);
+        self.inventory.note_reloaded(&files, &self.files, &answers);
+        (self.files, self.answers) = (files, answers);
     }
 
     /// Reads the zone with this number alone.
     fn read_one(&mut self, at: usize) {
         let files = self.files.read_one(at, &mut |_| {}).unwrap().unwrap();
-        self.inventory.note_reloaded(&files, &self.files);
-        self.files = files;
+        self.take(files);
     }
 
     /// Returns the rows of a list, and its summary.
-    fn list(&self, names: &[&str], counts: &Tally) -> (Vec<serde_json::Value>, Summary) {
+    fn list(&self, names: &[&str]) -> (Vec<serde_json::Value>, Summary) {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        let lines: Vec<_> = self.inventory.lines(names, counts).collect();
+        let lines: Vec<_> = self.inventory.lines(names, &Tally::default()).collect();
         let (last, rows) = lines.split_last().unwrap();
         let rows = rows.iter().map(|row| serde_json::from_str(row).unwrap());
         match serde_json::from_str(last).unwrap() {
@@ -62,26 +75,12 @@ impl Server {
     }
 
     fn states(&self) -> Vec<String> {
-        let (rows, _) = self.list(&[], &Tally::default());
+        let (rows, _) = self.list(&[]);
         let text = |value: &serde_json::Value| value.as_str().unwrap_or("-").to_owned();
         let state =
             |row: &serde_json::Value| format!("{} {}", text(&row["zone"]), text(&row["state"]));
         rows.iter().map(state).collect()
     }
-}
-
-fn counts() -> Tally {
-    let mut tally = Tally::default();
-    for (zones, rcode, transport, count) in [
-        ("none", "REFUSED", "udp", 5),
-        ("a.example.", "NOERROR", "udp", 6),
-        ("a.example.", "NXDOMAIN", "udp", 1),
-        ("a.example.", "NXDOMAIN", "tcp", 3),
-    ] {
-        let labels = [("zones", zones), ("transport", transport), ("rcode", rcode)];
-        tally.detail(REPLIES_BY_ZONE, labels, count);
-    }
-    tally
 }
 
 #[test]
@@ -92,7 +91,7 @@ fn each_zone_and_each_file_that_is_not_served_has_a_line() {
     server.write("c", &format!("$ORIGIN A.example.\n{GOOD}"));
     server.write("d..x", "nonsense\n");
     server.read();
-    let (rows, summary) = server.list(&[], &counts());
+    let (rows, summary) = server.list(&[]);
     let names = [
         "a.example. served",
         "a.example. twice",
@@ -105,10 +104,7 @@ fn each_zone_and_each_file_that_is_not_served_has_a_line() {
         (&first["serial"], &first["records"]),
         (&7.into(), &3.into())
     );
-    assert_eq!(
-        (&first["names"], &first["queries"]),
-        (&2.into(), &10.into())
-    );
+    assert_eq!((&first["names"], &first["queries"]), (&2.into(), &0.into()));
     assert!(first["file"].as_str().unwrap().ends_with("/a.example"));
     assert!(first["loaded_unix_time"].as_f64().unwrap() > 1.7e9);
     assert!(first["error"].is_null() && first["signed_until_unix_time"].is_null());
@@ -138,12 +134,11 @@ fn names_choose_zones_and_those_that_no_zone_has_are_told() {
     server.write("a.example", GOOD);
     server.write("b.example", GOOD);
     server.read();
-    let (rows, summary) = server.list(&["B.Example", "c.example", "x..y"], &counts());
+    let (rows, summary) = server.list(&["B.Example", "c.example", "x..y"]);
     assert_eq!((rows.len(), &rows[0]["zone"]), (1, &"b.example.".into()));
-    assert!(rows[0]["queries"].is_null(), "it is not counted on its own");
     assert_eq!(summary.unknown, ["c.example", "x..y"]);
     assert_eq!((summary.zones, summary.matching), (2, 1));
-    let (rows, summary) = server.list(&["x..y"], &counts());
+    let (rows, summary) = server.list(&["x..y"]);
     assert!(rows.is_empty() && summary.unknown == ["x..y"]);
 }
 
@@ -158,7 +153,7 @@ fn a_zone_whose_file_has_an_error_is_old_until_the_file_is_correct() {
     assert_eq!(server.states(), ["a.example. served", "b.example. old"]);
     let by_state = [("served", 1), ("old", 1), ("broken", 0), ("twice", 0)];
     assert!(server.inventory.by_state().eq(by_state));
-    let (rows, summary) = server.list(&["b.example"], &counts());
+    let (rows, summary) = server.list(&["b.example"]);
     let error = rows[0]["error"].as_str().unwrap();
     assert!(error.contains("b.example:4:8: "), "{error}");
     assert_eq!(
@@ -222,6 +217,59 @@ fn a_list_that_has_begun_goes_on_while_zones_change() {
     assert!(lines.next().unwrap().contains("\"b.example.\""));
     assert!(lines.next().unwrap().contains("\"zones\":2") && lines.next().is_none());
     assert_eq!(server.states(), ["a.example. served"]);
+}
+
+#[test]
+fn queries_and_transfers_of_each_zone_are_counted_over_all_workers_and_reloads() {
+    let mut server = Server::new(&["a.example", "c.example"]);
+    for name in ["a.example", "b.example", "c.example"] {
+        server.write(name, GOOD);
+    }
+    server.read();
+    // Each worker answers this number of queries for `c.example`.
+    let answer = |server: &Server, queries: &[usize]| {
+        let counts = server.answers.zone_counts();
+        let mut key = Key::new();
+        key.set(Form::Wire, b"\x01x\x01c\x07example\0");
+        for number in queries {
+            let worker = counts.open();
+            let zone = server.answers.zone_of(rtype::A, key.bytes());
+            (0..*number).for_each(|_| worker.add(zone));
+            worker.add(ZoneNumber::NONE);
+        }
+        let number = server.answers.number_of(b"\x01C\x07example\0").unwrap();
+        counts.add_transfer(number);
+    };
+    let counted = |server: &Server| {
+        let (rows, _) = server.list(&[]);
+        let counts = rows.iter().map(|row| {
+            let count = |of: &str| row[of].as_u64().unwrap();
+            [count("queries"), count("transfers")]
+        });
+        counts.collect::<Vec<_>>()
+    };
+    answer(&server, &[3, 4]);
+    assert_eq!(counted(&server), [[0, 0], [7, 1]]);
+    // A reload of a zone keeps the numbers, and a new zone changes them.
+    server.write("a.example", &GOOD.replace(" 7 ", " 8 "));
+    server.read();
+    answer(&server, &[1]);
+    assert_eq!(counted(&server), [[0, 0], [8, 2]]);
+    let [b, c] = ["b.example", "c.example"].map(|name| server.spec(name));
+    server.specs.insert(1, b);
+    server.read();
+    assert_eq!(counted(&server), [[0, 0], [0, 0], [8, 2]]);
+    answer(&server, &[2]);
+    server.specs.remove(0);
+    server.read();
+    answer(&server, &[5]);
+    assert_eq!(counted(&server), [[0, 0], [15, 4]]);
+    // A zone that comes back begins again.
+    server.specs.pop();
+    server.read();
+    server.specs.push(c);
+    server.read();
+    assert_eq!(counted(&server), [[0, 0], [0, 0]]);
 }
 
 #[test]
@@ -372,7 +420,7 @@ fn the_list_says_which_signatures_have_expired() {
     );
     server.write("c", &format!("$ORIGIN c.example.\n{GOOD}"));
     server.read();
-    let (rows, summary) = server.list(&[], &counts());
+    let (rows, summary) = server.list(&[]);
     let states: Vec<_> = rows.iter().map(|row| row["signatures"].as_str()).collect();
     assert_eq!(
         states,
@@ -398,7 +446,7 @@ fn a_zone_that_is_read_alone_changes_the_list_and_the_counts() {
     assert!(expired != valid && expired.iter().sum::<u64>() == 1 && valid.iter().sum::<u64>() == 1);
     server.write("b.example", &GOOD.replace(" 7 ", " 8 "));
     server.read_one(1);
-    let (rows, _) = server.list(&["b.example"], &counts());
+    let (rows, _) = server.list(&["b.example"]);
     assert_eq!(rows[0]["serial"].as_u64(), Some(8));
     assert_eq!(signed_zones(&server), valid);
 }

@@ -8,9 +8,11 @@ use control::{Named, NewWorker, Reloaded, StartError};
 
 use super::source::{Given, Source};
 use super::{LoadError, Namestorm, locked};
+use crate::answers::Answers;
 use crate::defence::both_reloaded;
 use crate::hook::Hook;
 use crate::name::Name;
+use crate::turnover::NewAnswers;
 use crate::zone_args::NoZones;
 use crate::zone_files::{UnservedFile, ZoneFiles};
 
@@ -50,6 +52,18 @@ where
         }
         self.note(|inventory| inventory.note_stale(files.stale()));
         Ok((files, warnings))
+    }
+
+    /// Lets the workers reply from other answers, and waits until they need nothing of the old ones.
+    fn hand_over(&self, new: &Arc<Answers>, old: Arc<Answers>) {
+        let change = || *locked(&self.answers) = Arc::clone(new);
+        let has_same_numbers = Arc::ptr_eq(new.zone_counts(), old.zone_counts());
+        self.handover.send(change, || NewAnswers {
+            answers: Arc::clone(new),
+            counts: (!has_same_numbers).then(|| new.zone_counts().open()),
+        });
+        // This is the last reference, so no worker has to free the old answers.
+        drop(old);
     }
 
     /// Reads the zone named `only` again, or else all zones that have changed, and hands the answers to
@@ -101,10 +115,7 @@ where
         };
         let old = self.answers();
         let new = Arc::new(files.answers_after(&known, &old));
-        let change = || *locked(&self.answers) = Arc::clone(&new);
-        self.handover.send(change, || Arc::clone(&new));
-        // This is the last reference, so no worker has to free the old answers.
-        drop(old);
+        self.hand_over(&new, old);
         if let Some(notifier) = &self.notifier {
             notifier.note_change(&files, &known);
         }
@@ -113,7 +124,7 @@ where
             .map(|(number, of)| counted(number as u64, of));
         let read = count(files.read_count() as u64);
         let changes = files.changes_since(&known);
-        self.note(|inventory| inventory.note_reloaded(&files, &known));
+        self.note(|inventory| inventory.note_reloaded(&files, &known, &new));
         *known = files;
         if only.is_none() {
             source.note_used(given);

@@ -21,7 +21,9 @@ fn replies_are_counted_for_the_zone_of_the_asked_name() {
     ];
     let zones = Zones::new(vec![a, b]).unwrap();
     let answers = compile(&zones, Form::Wire, [1, 2, 3, 4], &mut |_| {}).unwrap();
+    let zone_counts = Arc::clone(answers.zone_counts());
     let mut responder = Responder::new(answers.into());
+    responder.set_zone_counts(zone_counts.open());
     let all = |responder: &Responder| responder.by_group().collect::<Vec<_>>();
     for (name, group, rcode) in [
         ("w.a.", "a.", "NOERROR"),
@@ -45,8 +47,18 @@ fn replies_are_counted_for_the_zone_of_the_asked_name() {
         responder.respond(&mut query, Transport::Tcp).unwrap();
         assert_eq!(count(&responder), before + 1, "{group} {rcode}");
     }
-    let mut malformed = [0; 12];
-    responder.respond(&mut malformed, Transport::Tcp).unwrap();
+    responder.respond(&mut [0; 12], Transport::Tcp).unwrap();
+    let by_zone = [0, 1, 2].map(|zone| zone_counts.of(zone)[0]);
+    assert_eq!(by_zone, [5, 2, 0]);
+    // The last reply was not from a zone, and the next one is taken back.
+    let before = *responder.counters();
+    responder.uncount(&before);
+    let mut query = b"\0\x07\0\0\0\x01\0\0\0\0\0\0\x01w\x01b\0\0\x01\0\x01".to_vec();
+    responder.respond(&mut query, Transport::Tcp).unwrap();
+    assert_eq!(zone_counts.of(1), [3, 0]);
+    responder.uncount(&before);
+    assert_eq!(zone_counts.of(1), [2, 0]);
+    responder.respond(&mut [0; 12], Transport::Tcp).unwrap();
     let expected = [
         ("none", "NOERROR", 0),
         ("none", "FORMERR", 1),

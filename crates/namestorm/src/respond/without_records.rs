@@ -9,7 +9,6 @@ use crate::body::Body;
 use crate::cookie::Checked;
 use crate::counters::Counters;
 use crate::edns::COOKIE;
-use crate::groups::NO_GROUP;
 use crate::query::{Header, TC};
 use crate::rate_limit::Exemption;
 use crate::rcode;
@@ -156,7 +155,7 @@ impl Responder {
         counters.count_type(query.question.qtype);
         let cookie = query.cookie(message, cookies, || client, counters);
         let (rcode, flags) = choose(cookie, counters);
-        groups.count(NO_GROUP, rcode);
+        groups.count(rcode);
         let body = Body::empty(rcode);
         let trail = query.write_opt(opt, identity, || (None, cookie), &body, counters);
         let (mut reply, mut fields) = fit(query, ZoneNumber::NONE, &body, trail, counters);

@@ -51,18 +51,13 @@ impl ZoneFacts {
         &self.spec.file
     }
 
-    /// Returns true if the zone's replies are counted together with those of other zones.
-    pub(crate) fn is_grouped(&self) -> bool {
-        self.spec.group.is_some()
-    }
-
     /// The zone's name in lower case.
     pub(crate) fn apex(&self) -> &[u8] {
         &self.apex
     }
 
     /// Same as [`apex`](Self::apex), without a borrow.
-    pub(super) fn shared_apex(&self) -> Arc<[u8]> {
+    pub(crate) fn shared_apex(&self) -> Arc<[u8]> {
         Arc::clone(&self.apex)
     }
 
