@@ -2,6 +2,7 @@
 
 mod expiry;
 mod line;
+mod old_records;
 mod signature_watch;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use control::{ContentList, Tally};
 use self::expiry::Signatures;
 pub(crate) use self::line::{Heading, Line};
 use self::line::{Row, State, Summary};
+use self::old_records::OldRecords;
 use self::signature_watch::SignatureWatch;
 use crate::answers::Answers;
 use crate::load::ZoneSpec;
@@ -30,7 +32,7 @@ pub(crate) const REPLIES_BY_ZONE: &str = "replies by zone";
 pub(crate) const TRANSFERS_BY_ZONE: &str = "transfers by zone";
 
 /// The zones of a server and their states. The reload thread changes them, and the control thread
-/// lists them. Neither of them waits for the other one, and no answers are kept for a list.
+/// lists them. Neither of them waits long for the other one, and no answers are kept for a list.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     contents: Mutex<Arc<Contents>>,
@@ -40,6 +42,8 @@ pub(crate) struct Inventory {
     signed: [AtomicU64; Signatures::ALL.len()],
     /// The control thread warns of signatures.
     watch: Mutex<SignatureWatch>,
+    /// The control thread frees them.
+    old_records: OldRecords,
 }
 
 /// The zones at one time.
@@ -70,6 +74,7 @@ impl Inventory {
     /// Same as [`note_served`](Self::note_served), but cheaper if only a few zones have changed since those
     /// of `before` were noted. No worker uses older answers than `answers` any more.
     pub(crate) fn note_reloaded(&self, files: &ZoneFiles, before: &ZoneFiles, answers: &Answers) {
+        self.old_records.keep(before.records_not_in(files));
         let is_same = Arc::ptr_eq(files.unserved(), before.unserved());
         let Some(numbers) = files.replaced_since(before).filter(|_| is_same) else {
             return self.note_served(files, answers);
@@ -214,6 +219,7 @@ impl ContentList for Inventory {
     }
 
     fn notice(&self, now: SystemTime) {
+        self.old_records.free();
         for line in self.warnings(now) {
             tracing::warn!("{line}");
         }

@@ -31,6 +31,7 @@ use crate::load::{Broken, ReadFile, ZoneSpec};
 use crate::name;
 use crate::report::Report;
 use crate::rtype;
+use crate::zone_records::ZoneRecords;
 
 /// Maximum number of zones that a description of a change names.
 const NAMED: usize = 5;
@@ -217,6 +218,32 @@ impl ZoneFiles {
             has_same_name.then_some(number)
         });
         replaced.collect()
+    }
+
+    /// Returns the records that are kept of zones, unless `others` have the same records.
+    pub(crate) fn records_not_in<'f>(
+        &'f self,
+        others: &'f Self,
+    ) -> impl Iterator<Item = &'f Arc<ZoneRecords>> {
+        let numbers = self.keeps_records.then(|| others.replaced_since(self));
+        let zones: Vec<_> = match numbers {
+            None => Vec::new(),
+            Some(Some(replaced)) => {
+                let pairs = replaced
+                    .into_iter()
+                    .map(|at| [self, others].map(|files| &files.good[at].answers));
+                let pairs = pairs.filter(|[own, other]| !Arc::ptr_eq(own, other));
+                pairs.map(|[own, _]| own).collect()
+            }
+            Some(None) => {
+                let others = others.good.iter();
+                let others: HashSet<_> = others.map(|zone| Arc::as_ptr(&zone.answers)).collect();
+                let own = self.good.iter().map(|zone| &zone.answers);
+                own.filter(|zone| !others.contains(&Arc::as_ptr(zone)))
+                    .collect()
+            }
+        };
+        zones.into_iter().filter_map(|zone| zone.records())
     }
 
     /// Warns of zones below another zone of this server that does not delegate to them. `answers` are

@@ -1,4 +1,5 @@
 use std::fs;
+use std::sync::Weak;
 
 use super::*;
 use crate::answers::ZoneNumber;
@@ -6,6 +7,7 @@ use crate::key::{Form, Hashing, Key};
 use crate::load::{Broken, ZoneSpec};
 use crate::report::Report;
 use crate::rtype;
+use crate::zone_records::ZoneRecords;
 
 const GOOD: &str = "@ 60 IN SOA ns host 7 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
 
@@ -270,6 +272,46 @@ fn queries_and_transfers_of_each_zone_are_counted_over_all_workers_and_reloads()
     server.specs.push(c);
     server.read();
     assert_eq!(counted(&server), [[0, 0], [0, 0]]);
+}
+
+/// A worker has the last transfer of the records of a zone that is reloaded meanwhile.
+#[test]
+fn the_control_thread_frees_records_when_their_transfers_have_ended() {
+    let mut server = Server::new(&["a.example", "b.example"]);
+    server.files = server.files.without_zones().keeping_records(true);
+    server.write("a.example", GOOD);
+    server.write("b.example", GOOD);
+    server.read();
+    let records = |server: &Server, name: &[u8]| {
+        let mut key = Key::new();
+        key.set(Form::Wire, name);
+        let zone = server.answers.zone_of(rtype::A, key.bytes());
+        Arc::clone(server.answers.zone(zone).unwrap().records().unwrap())
+    };
+    let [a, b] = [&b"\x01a\x07example\0"[..], b"\x01b\x07example\0"];
+    let changes: [fn(&mut Server); 3] = [
+        Server::read,
+        |server| server.read_one(0),
+        |server| {
+            server.specs.pop();
+            server.read();
+        },
+    ];
+    for change in changes {
+        let transfers = [records(&server, a), records(&server, b)];
+        let text = fs::read_to_string(server.folder.path().join("a.example")).unwrap();
+        server.write("a.example", &format!("{text}more 60 IN A 192.0.2.2\n"));
+        change(&mut server);
+        let left = transfers.map(|records| Arc::downgrade(&records));
+        let is_served = |old: &Weak<ZoneRecords>| {
+            server.specs.len() == 2 && Arc::as_ptr(&records(&server, b)) == old.as_ptr()
+        };
+        let exist =
+            |left: &[Weak<ZoneRecords>; 2]| left.each_ref().map(|it| it.upgrade().is_some());
+        assert_eq!(exist(&left), [true, true]);
+        server.inventory.notice(SystemTime::now());
+        assert_eq!(exist(&left), [false, is_served(&left[1])]);
+    }
 }
 
 #[test]
