@@ -106,7 +106,7 @@ impl Assembler<'_> {
             }
             Form::NoPart { page } => {
                 let site = self.site.owner(answer.reply);
-                self.no_part(site.fields(), site.reply(page), reply)
+                self.no_part(site, site.reply(page), reply)
             }
             Form::Error { from_end, len } => {
                 let path = &value(from_end)[..usize::from(len)];
@@ -213,13 +213,17 @@ impl Assembler<'_> {
         self.with_page(at, reply)
     }
 
-    /// The page about an unsatisfiable range of a file. It has the fields that rules have set for the file,
-    /// and those `common` to all responses that rules have not removed.
-    fn no_part(&mut self, common: &Fields, page: &Reply, file: &Reply) -> Assembled {
+    /// The page about an unsatisfiable range of a file of `site`. It has the fields that rules have set for
+    /// the file. Those of all responses or of all paths, which rules have removed from the file, are not
+    /// among them.
+    fn no_part(&mut self, site: &Site, page: &Reply, file: &Reply) -> Assembled {
         let at = self.out.len();
-        let is_replaced = |name: &str| {
+        let common = site.fields();
+        let is_replaced = |name: &str, line: &[u8]| {
             let mut own = file.lines_for_errors();
-            common.has(name) || own.any(|(other, _)| other.eq_ignore_ascii_case(name))
+            common.has(name)
+                || site.is_from_everywhere(name, line)
+                || own.any(|(other, _)| other.eq_ignore_ascii_case(name))
         };
         let own = file.lines_for_errors().map(|(_, line)| line);
         page.write_changed_head(is_replaced, own, self.out);

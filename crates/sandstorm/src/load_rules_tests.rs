@@ -294,6 +294,25 @@ fn a_change_of_the_rules_for_fields_reaches_files_that_have_not_changed() {
 }
 
 #[test]
+fn a_field_that_a_rule_removes_from_a_file_is_not_in_an_error_about_its_ranges_either() {
+    let rules = "/*\n  X-A: 1\n  X-B: 1\n  Link: </a>\n  Vary: X\n/a/*\n  ! X-A\n  ! Link\n  ! Vary\n";
+    let folder = folder(&[("a/b", "b"), ("b", "b"), ("_headers", rules)]);
+    let site = load(folder.path(), &Settings::default());
+    let fields = |path: &str| {
+        let response = get(&site, path, "Range: bytes=1-\r\n");
+        let names = ["416", "X-A: 1", "X-B: 1", "Link: </a>", "Vary: X"];
+        let found = names.into_iter().filter(|one| response.contains(one));
+        found.collect::<Vec<_>>()
+    };
+    // A cache needs `Vary` in any case.
+    assert_eq!(fields("/a/b"), ["416", "X-B: 1", "Vary: X"]);
+    assert_eq!(
+        fields("/b"),
+        ["416", "X-A: 1", "X-B: 1", "Link: </a>", "Vary: X"]
+    );
+}
+
+#[test]
 fn a_folder_gets_no_list_if_its_index_cannot_be_served() {
     let folder = folder(&[("a.txt", "a"), ("b.txt", "b"), ("sub/c.txt", "c")]);
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("index.html")).unwrap();

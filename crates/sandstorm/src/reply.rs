@@ -114,11 +114,12 @@ impl Reply {
         self.status
     }
 
-    /// Appends the head with `more` lines, and without those whose name `is_replaced`. A client or a cache
-    /// needs all fields `Vary`, so none of them is replaced. Fields with lists have no line twice.
+    /// Appends the head with `more` lines, and without those that are replaced, by their name and the whole
+    /// line. A client or a cache needs all fields `Vary`, so none of them is replaced. Fields with lists have
+    /// no line twice.
     pub(crate) fn write_changed_head<'l>(
         &self,
-        is_replaced: impl Fn(&str) -> bool,
+        is_replaced: impl Fn(&str, &[u8]) -> bool,
         more: impl Iterator<Item = &'l str>,
         out: &mut Vec<u8>,
     ) {
@@ -130,7 +131,7 @@ impl Reply {
         for line in lines.split_inclusive(|b| *b == b'\n') {
             let name = line.split(|b| *b == b':').next().unwrap_or(line);
             let name = std::str::from_utf8(name).unwrap_or_default();
-            if is_vary(name) || !is_replaced(name) {
+            if is_vary(name) || !is_replaced(name, line) {
                 out.extend_from_slice(line);
             }
         }

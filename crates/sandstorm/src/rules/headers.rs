@@ -244,6 +244,18 @@ impl HeaderRules {
         }
     }
 
+    /// Returns true if a rule about all paths sets a field with this name. A [list](is_list()) must have
+    /// this line.
+    pub(crate) fn set_everywhere(&self, name: &str, line: &[u8]) -> bool {
+        let mut rules = self.0.iter().filter(|rule| rule.pattern.is_everything());
+        rules.any(|rule| {
+            let mut fields = rule.fields.iter();
+            fields.any(|(other, own)| {
+                other.eq_ignore_ascii_case(name) && (!is_list(name) || own.as_bytes() == line)
+            })
+        })
+    }
+
     /// Returns true if there are no rules.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -53,12 +53,17 @@ impl Site {
         !self.error_rules.is_empty()
     }
 
+    /// Returns true if a rule about all paths gives this line to errors. Rules about a path may remove it.
+    pub(crate) fn is_from_everywhere(&self, name: &str, line: &[u8]) -> bool {
+        self.error_rules.set_everywhere(name, line)
+    }
+
     /// Appends the head of an error with the fields that rules have for the path of its request.
     pub(crate) fn write_error_head(&self, error: &Reply, path: &[u8], out: &mut Vec<u8>) {
         match decoded(path) {
             Ok(path) => {
                 let rules = self.error_rules.matching(&path);
-                let is_replaced = |name: &str| rules.replaces(name);
+                let is_replaced = |name: &str, _: &[u8]| rules.replaces(name);
                 error.write_changed_head(is_replaced, rules.lines(), out);
             }
             Err(_) => out.extend_from_slice(error.head()),
