@@ -82,6 +82,29 @@ fn no_redirect_leads_to_itself() {
 }
 
 #[test]
+fn an_extension_may_follow_a_placeholder() {
+    let rules = "/:a.htm /:a.html 301\n/old/:a.txt/* /:splat/:a.text 302\n/:a.b.:c /x\n";
+    let (site, skipped) = load_with_redirects(rules);
+    for (path, to) in [
+        ("/x.htm", "301 /x.html"),
+        ("/x.y.htm/?q", "301 /x.y.html?q"),
+        ("/old/a.txt/b", "302 /b/a.text"),
+        ("/x.html", "404 "),
+        ("/x", "404 "),
+    ] {
+        let response = get(&site, path, "");
+        let location = response.split_once("\r\nLocation: ");
+        let location = location.and_then(|(_, after)| after.lines().next());
+        let found = format!("{} {}", &response[9..12], location.unwrap_or_default());
+        assert_eq!(found, to, "{path}");
+    }
+    let [one] = &skipped[..] else {
+        panic!("{skipped:?}");
+    };
+    assert!(one.contains("_redirects\" line 3: \":a.b.:c\" is no placeholder"));
+}
+
+#[test]
 fn a_redirect_that_only_leads_to_itself_is_reported() {
     for rule in [
         "/en/ /en/",

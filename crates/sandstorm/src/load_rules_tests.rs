@@ -75,7 +75,7 @@ fn the_rules_of_a_folder_are_used_and_not_served() {
         ),
         (
             "_headers",
-            "/:a.css\n  A: 1\n/*\n  X-A: 1\n/*.css\n  X-A: 2\n",
+            "/:a-b\n  A: 1\n/*\n  X-A: 1\n/*.css\n  X-A: 2\n",
         ),
     ]);
     let (site, skipped) = load_with_messages(folder.path(), &Settings::default());

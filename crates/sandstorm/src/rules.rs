@@ -9,7 +9,7 @@
 //! |---|---|
 //! | rules for a domain, by country, language, role or cookie | only the path and the query decide |
 //! | rewrites to another site | the server is no proxy |
-//! | placeholders within a segment, and several stars | a match needs no search |
+//! | several placeholders within a segment, and several stars | a match needs no search |
 //! | text behind the star of a redirect | the star stands for the rest of the path |
 //! | placeholders in the host of a target | a client could choose where a redirect leads |
 
@@ -97,7 +97,7 @@ pub enum RuleError {
     /// A segment begins with a colon and is no placeholder.
     #[error(
         "{segment:?} is no placeholder; write only letters, digits and underscores after the \
-         colon, or write the colon as %3A"
+         colon, and an extension behind them, or write the colon as %3A"
     )]
     BadPlaceholder {
         /// The segment.

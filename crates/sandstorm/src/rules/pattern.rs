@@ -15,14 +15,15 @@ pub(super) const SPLAT: &str = "splat";
 
 /// The path of a rule, which matches decoded paths of requests.
 ///
-/// A segment `:name` is a placeholder: it matches one segment that is not empty. A star at the end
-/// matches all that follows, also nothing. So `/news/*` matches `/news`, `/news/` and `/news/a/b`,
-/// and `/assets/app-*` matches `/assets/app-1.js`. Everything else is literal and matches the same
-/// bytes. In a pattern without a star, a slash at the end is insignificant.
+/// A segment `:name` is a placeholder: it matches one segment that is not empty. An extension may follow it:
+/// `/:name.html` matches `/a.html`, and `name` is `a`. A star at the end matches all that follows, also
+/// nothing. So `/news/*` matches `/news`, `/news/` and `/news/a/b`, and `/assets/app-*` matches
+/// `/assets/app-1.js`. Everything else is literal and matches the same bytes. In a pattern without a star, a
+/// slash at the end is insignificant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     /// Literals and placeholders alternate, and a literal is the first. If there is a star, a
-    /// literal is also the last.
+    /// literal is also the last. Behind a placeholder, a literal begins with a dot or a slash.
     parts: Box<[Part]>,
     /// The names of the captures, in order. [`SPLAT`] is the last.
     names: Box<[Box<str>]>,
@@ -97,14 +98,18 @@ impl Pattern {
                 decode_segment(segment, &mut literal)?;
                 continue;
             };
+            let (name, extension) = name.split_at(name.find('.').unwrap_or(name.len()));
             let is_before_star = has_star && segments.peek().is_none();
-            if is_before_star || name.is_empty() || !name.bytes().all(is_in_name) {
+            let is_name = !name.is_empty() && name.bytes().all(is_in_name);
+            // Other hosts know several placeholders in a segment.
+            if is_before_star || !is_name || extension.contains(':') {
                 let segment = excerpt(segment);
                 return Err(RuleError::BadPlaceholder { segment });
             }
             add_name(&mut names, name)?;
             parts.push(Part::Literal(std::mem::take(&mut literal).into()));
             parts.push(Part::Placeholder);
+            decode_segment(extension, &mut literal)?;
         }
         if !literal.is_empty() {
             parts.push(Part::Literal(literal.into()));
@@ -172,7 +177,8 @@ impl Pattern {
 
     /// Matches a decoded path. Returns `None` if it does not match.
     ///
-    /// No byte is matched twice: a placeholder ends at the next slash, and a star at the end.
+    /// Nothing is searched: a placeholder ends at the next slash, or before an extension there, and a star
+    /// at the end.
     pub(crate) fn captures<'p>(&self, path: &'p [u8]) -> Option<Captures<'p>> {
         let mut captures = Captures::default();
         let mut rest = if self.has_star { path } else { canonical(path) };
@@ -190,12 +196,16 @@ impl Pattern {
                 }
                 Part::Placeholder => {
                     let end = memchr::memchr(b'/', rest).unwrap_or(rest.len());
-                    let (segment, after) = rest.split_at(end);
+                    let extension = match parts.peek() {
+                        Some(Part::Literal(next)) => first_segment(next),
+                        _ => &[],
+                    };
+                    let segment = rest[..end].strip_suffix(extension)?;
                     if segment.is_empty() {
                         return None;
                     }
                     captures.texts.push(segment);
-                    rest = after;
+                    rest = &rest[segment.len()..];
                 }
             }
         }
@@ -206,6 +216,11 @@ impl Pattern {
         }
         Some(captures)
     }
+}
+
+/// Returns the bytes before the first slash.
+fn first_segment(text: &[u8]) -> &[u8] {
+    &text[..memchr::memchr(b'/', text).unwrap_or(text.len())]
 }
 
 /// Matches a folder without its final slash before a star. Returns the rest, which is empty.
@@ -353,6 +368,19 @@ mod tests {
             ("/:a/b/:c", "/x/c/z", none),
             ("/:a/b", "/x/b/", some(&["x"])),
             ("/:a/b", "/x/bc", none),
+            ("/:a.html", "/x.html", some(&["x"])),
+            ("/:a.html", "/x.html/", some(&["x"])),
+            ("/:a.html", "/x.y.html.html", some(&["x.y.html"])),
+            ("/:a.html", "/.html", none),
+            ("/:a.html", "/x.htm", none),
+            ("/:a.html", "/xhtml", none),
+            ("/:a.html", "/x/y.html", none),
+            ("/:a.b%20c/:d.e", "/x.b c/y.e", some(&["x", "y"])),
+            ("/:a.b/c", "/x.b/c", some(&["x"])),
+            ("/:a.b/c", "/x/c", none),
+            ("/:a.b/*", "/x.b", some(&["x", ""])),
+            ("/:a.b/*", "/x.b/c", some(&["x", "c"])),
+            ("/:a.b/*", "/x/c", none),
             ("/:lang/*", "/en", some(&["en", ""])),
             ("/:lang/*", "/en/a/b", some(&["en", "a/b"])),
             ("/:lang/*", "/", none),
@@ -420,8 +448,13 @@ mod tests {
             ("/a**", RuleError::StarInside),
             ("/:", bad(":")),
             ("/:a-b", bad(":a-b")),
-            ("/:a.html", bad(":a.html")),
+            ("/:a-b.html", bad(":a-b.html")),
+            ("/:.html", bad(":.html")),
+            ("/:a.:b", bad(":a.:b")),
+            ("/:a.b%2Fc", RuleError::EncodedSlash),
+            ("/:a.b%", RuleError::BadEncoding),
             ("/:a*", bad(":a")),
+            ("/:a.b*", bad(":a.b")),
         ] {
             assert_eq!(Pattern::parse(pattern), Err(error), "{pattern}");
         }

@@ -293,6 +293,7 @@ mod tests {
             ("/a* /a:splat", RuleError::Endless),
             ("/:a/b/:c /:a/b/:c", RuleError::Endless),
             ("/:a/ /:a/", RuleError::Endless),
+            ("/:a.b /:a.b", RuleError::Endless),
         ] {
             assert_eq!(line.parse::<Redirect>(), Err(error), "{line}");
         }
