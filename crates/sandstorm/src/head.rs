@@ -50,6 +50,9 @@ pub(crate) struct Refusal {
     pub(crate) status: Status,
     /// Whether the method was HEAD. If so, the answer has no body.
     pub(crate) head_only: bool,
+    /// Where the host begins, from the start of the data, and its length. The length is 0 if the host is
+    /// not known.
+    pub(crate) host: (u32, u32),
 }
 
 /// The methods that the server distinguishes.
@@ -112,17 +115,15 @@ pub(crate) fn parse<'f, 'd>(
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(head, fields) {
         Ok(Parsed::Complete(len)) => {
-            let head_only = request.method == Some("HEAD");
-            let refuse = |status| NotRead::Refused(Refusal { status, head_only });
-            if has_bare_line_feed(&head[..len], request.headers) {
+            let fields: &'f [Header<'d>] = request.headers;
+            let line = (request.method, request.path);
+            let refuse = |status| refused(status, line, fields, head);
+            if has_bare_line_feed(&head[..len], fields) {
                 return Err(refuse(Status::BadRequest));
             }
-            let (Some(method), Some(target), Some(minor)) =
-                (request.method, request.path, request.version)
-            else {
+            let ((Some(method), Some(target)), Some(minor)) = (line, request.version) else {
                 return Err(refuse(Status::BadRequest));
             };
-            let fields: &'f [Header<'d>] = request.headers;
             let framing = Framing::of(fields, minor).map_err(refuse)?;
             Ok(Some(Head {
                 method: Method::of(method),
@@ -150,9 +151,37 @@ pub(crate) fn parse<'f, 'd>(
             Err(NotRead::Refused(Refusal {
                 status,
                 head_only: request.method == Some("HEAD"),
+                host: (0, 0),
             }))
         }
     }
+}
+
+/// Refuses a request whose lines could be read. `line` is its method and target. The data begin with `head`.
+#[cold]
+fn refused(
+    status: Status,
+    (method, target): (Option<&str>, Option<&str>),
+    fields: &[Header<'_>],
+    head: &[u8],
+) -> NotRead {
+    let is_host_field = |field: &&Header<'_>| field.name.eq_ignore_ascii_case("host");
+    let mut hosts = fields.iter().filter(is_host_field);
+    // If there are several hosts, or a wrong one, nobody knows which one is meant.
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(only), None) if is_host(only.value) => host_of(target.unwrap_or("/"), only.value),
+        _ => &[],
+    };
+    let at = host.as_ptr().addr().saturating_sub(head.as_ptr().addr());
+    NotRead::Refused(Refusal {
+        status,
+        head_only: method == Some("HEAD"),
+        host: if host.is_empty() {
+            (0, 0)
+        } else {
+            (at as u32, host.len() as u32)
+        },
+    })
 }
 
 /// Cached result of parsing the fields of an HTTP/1.1 request without preconditions, ranges and
@@ -286,12 +315,7 @@ impl<'a> Head<'a> {
     /// The host that the request is for, perhaps with a port. The authority of an absolute target comes
     /// before the field `Host` (RFC 9112, section 3.2.2).
     pub(crate) fn host(&self) -> &'a [u8] {
-        match self.target.as_bytes() {
-            [b'/', ..] => self.host,
-            _ => {
-                absolute_form(self.target).map_or(self.host, |(authority, _)| authority.as_bytes())
-            }
-        }
+        host_of(self.target, self.host)
     }
 
     /// The path and the query of the target. `None` if this form of target is not valid for GET and
@@ -426,6 +450,14 @@ fn seconds(value: &[u8]) -> Option<u64> {
     let date = parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
     let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(since.as_secs())
+}
+
+/// Returns the host of a request with this target and this value of `Host`.
+fn host_of<'a>(target: &'a str, field: &'a [u8]) -> &'a [u8] {
+    match target.as_bytes() {
+        [b'/', ..] => field,
+        _ => absolute_form(target).map_or(field, |(authority, _)| authority.as_bytes()),
+    }
 }
 
 /// Returns the authority of an absolute URI (RFC 9112, section 3.2.2), and what follows it. Returns

@@ -127,7 +127,7 @@ impl Session {
                 Step::Answer(answer).skip(skipped)
             }
             HeadSearch::More { consumed } => Step::More { consumed },
-            HeadSearch::Refused(refusal) => Step::Answer(refuse(refusal, data)),
+            HeadSearch::Refused(refusal) => Step::Answer(refuse(site, refusal, data)),
             HeadSearch::LaterMinor { skipped, digit_at } => {
                 let head = as_http_1_1(&data[skipped..], digit_at);
                 self.read(site, &head, visitor, ignore).skip(skipped)
@@ -169,7 +169,10 @@ impl Session {
             Err(not_read) => {
                 self.searched = 0;
                 match not_read {
-                    NotRead::Refused(refusal) => HeadSearch::Refused(refusal),
+                    NotRead::Refused(mut refusal) => {
+                        refusal.host.0 += skipped as u32;
+                        HeadSearch::Refused(refusal)
+                    }
                     NotRead::LaterMinor { digit_at } => {
                         HeadSearch::LaterMinor { skipped, digit_at }
                     }
@@ -205,12 +208,21 @@ pub(crate) fn as_http_1_1(data: &[u8], digit_at: usize) -> ArrayVec<u8, HEAD_LIM
     head
 }
 
-/// Returns the answer to an invalid request. All of `data` counts as consumed, because the
-/// connection closes.
-pub(crate) fn refuse(refusal: Refusal, data: &[u8]) -> Answer {
-    let Refusal { status, head_only } = refusal;
+/// Returns the answer to an invalid request, by the site for its host if that is known. All of `data` counts
+/// as consumed, because the connection closes.
+#[cold]
+pub(crate) fn refuse(site: &Site, refusal: Refusal, data: &[u8]) -> Answer {
+    let Refusal {
+        status,
+        head_only,
+        host: (at, len),
+    } = refusal;
+    let host = &data[at as usize..][..len as usize];
+    let sites = site.by_host().filter(|_| !host.is_empty());
+    let (_, first) = sites.and_then(|sites| sites.find(host)).unwrap_or((site, 0));
+    let ReplyId(shared) = Site::shared(status, head_only);
     Answer {
-        reply: Site::shared(status, head_only),
+        reply: ReplyId(first + shared),
         close: true,
         consumed: data.len() as u32,
         form: Form::Whole,
@@ -254,7 +266,7 @@ pub(crate) fn answer_to(site: &Site, request: &Head<'_>, data: &[u8], visitor: V
 }
 
 /// Returns the answer of the site that is served for the request's host. A request for another host is
-/// misdirected (RFC 9110, section 15.5.20).
+/// misdirected (RFC 9110, section 15.5.20), unless it is about no path.
 #[inline(never)]
 fn answer_by_host(
     site: &Site,
@@ -263,11 +275,9 @@ fn answer_by_host(
     data: &[u8],
     visitor: Visitor,
 ) -> Answer {
-    let is_for_all = request.target == "*" || request.page().is_none();
-    if is_for_all {
-        return answer_of(site, request, data, visitor);
-    }
-    let Some((site, first)) = sites.find(request.host()) else {
+    let found = sites.find(request.host());
+    let is_for_all = || request.target == "*" || request.page().is_none();
+    let Some((site, first)) = found.or_else(|| is_for_all().then_some((site, 0))) else {
         let head_only = request.method == Method::Head;
         return Answer::with(Site::shared(Status::MisdirectedRequest, head_only), request);
     };

@@ -216,6 +216,7 @@ mod tests {
 
     use super::*;
     use crate::limits::Limits;
+    use crate::session::{Session, Step};
     use crate::settings::Settings;
     use crate::status::Status;
 
@@ -257,6 +258,51 @@ mod tests {
         let at = Site::shared(Status::MisdirectedRequest, false).0;
         assert_eq!(all.origins[at as usize], NEW);
         assert!(all.leaving.contains(&at));
+    }
+
+    #[test]
+    fn an_invalid_request_is_answered_by_the_site_of_its_host() {
+        let site = || {
+            let builder = Builder::with_settings(UNIX_EPOCH, &Settings::default());
+            Arc::new(builder.file(b"/page", UNIX_EPOCH, b"page").build())
+        };
+        let member = |(id, host): (u16, &str)| Member {
+            hosts: vec![host.parse().unwrap()],
+            site: site(),
+            id: HostedId(id),
+            has_folder: true,
+        };
+        let members = [(1, "a"), (2, "b")].map(member);
+        let site = Site::by_members(&members, &KnownSites::unnamed(2));
+        let answered = |request: &str| {
+            let request = request.replace('|', "\r\n");
+            let step = Session::default().next(&site, request.as_bytes());
+            let Step::Answer(answer) = step else {
+                panic!("{request}");
+            };
+            (answer.of(&site).status().code(), site.hosted(answer.reply).0)
+        };
+        for (request, expected) in [
+            ("GET / HTTP/1.1|Host: b|Expect: x||", (417, 2)),
+            ("||GET / HTTP/1.1|Expect: x|Host: B:80||", (417, 2)),
+            ("HEAD / HTTP/1.2|Expect: x|Host: b||", (417, 2)),
+            ("GET / HTTP/1.1|Host: b|Content-Length: x||", (400, 2)),
+            ("GET / HTTP/1.1|Host: b|X: 1\nY: 2||", (400, 2)),
+            ("GET http://b/ HTTP/1.1|Host: a|Expect: x||", (417, 2)),
+            ("GET x HTTP/1.1|Host: b||", (400, 2)),
+            ("OPTIONS * HTTP/1.1|Host: b||", (204, 2)),
+            ("OPTIONS * HTTP/1.1|Host: c||", (204, 0)),
+            ("GET / HTTP/1.1|Host: c|Expect: x||", (417, 0)),
+            ("GET x HTTP/1.1|Host: c||", (400, 0)),
+            ("GET / HTTP/1.1|Host: b|Host: b||", (400, 0)),
+            ("GET / HTTP/1.1|Host: b/||", (400, 0)),
+            ("GET / HTTP/1.1|X||", (400, 0)),
+            ("GET / HTTP/1.1||", (400, 0)),
+            ("GET / HTTP/1.0|Expect: x||", (417, 0)),
+            ("GET / HTTP/2.0|Host: b||", (505, 0)),
+        ] {
+            assert_eq!(answered(request), expected, "{request}");
+        }
     }
 
     #[test]

@@ -104,7 +104,10 @@ impl<A: App> Web<A> {
                 self.core.expect_more(conn);
                 Processed::Pause(consumed)
             }
-            HeadSearch::Refused(refusal) => self.send(conn, &refuse(refusal, data), data),
+            HeadSearch::Refused(refusal) => {
+                let answer = refuse(&self.core.site, refusal, data);
+                self.send(conn, &answer, data)
+            }
             HeadSearch::LaterMinor { skipped, digit_at } => {
                 let head = as_http_1_1(&data[skipped..], digit_at);
                 match self.read_head(conn, &head) {
