@@ -6,9 +6,9 @@
 //! response serves all clients: HTTP/1.0 and 1.1, keep-alive and close.
 
 use std::io::Write as _;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use httpdate::HttpDate;
+use httpdate::{HttpDate, fmt_http_date, parse_http_date};
 
 /// Length of an HTTP date (IMF-fixdate, RFC 9110, section 5.6.7), in bytes.
 pub(crate) const DATE_LEN: usize = 29;
@@ -24,7 +24,16 @@ const OPTION_LEN: usize = 10;
 const OPTION_AT: usize = DATE_LEN + BETWEEN.len();
 
 /// The last second of the year 9999. HTTP dates have four digits for the year.
-pub(crate) const LAST_SECOND: u64 = 253_402_300_799;
+pub(crate) const LAST_SECOND: i64 = 253_402_300_799;
+/// The first second of the year 0.
+const FIRST_SECOND: i64 = -62_167_219_200;
+
+/// The calendar repeats after 400 years, also the days of the week. So a date before 1970 is written and read
+/// as the one that is so many years later.
+const YEARS: u16 = 2_000;
+/// The time of [`YEARS`] in seconds.
+const SECONDS_OF_YEARS: i64 = (YEARS as i64 / 400) * 146_097 * 86_400;
+const _: () = assert!(FIRST_SECOND + SECONDS_OF_YEARS > 0);
 
 /// Length of the slot in bytes: a date, the name of the next field, and a connection option.
 pub const SLOT_LEN: usize = OPTION_AT + OPTION_LEN;
@@ -78,6 +87,84 @@ impl Stamp {
     pub(crate) const fn seconds(self) -> u64 {
         self.0 >> 1
     }
+}
+
+/// Returns the second of a time, counted from 1970.
+pub(crate) fn second_of(time: SystemTime) -> i64 {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => seconds(since),
+        Err(before) => {
+            let before = before.duration();
+            -seconds(before) - i64::from(before.subsec_nanos() > 0)
+        }
+    }
+}
+
+/// Returns the time of a second. It is in the years 0 to 9999.
+pub(crate) fn time_of(second: i64) -> SystemTime {
+    let second = second.clamp(FIRST_SECOND, LAST_SECOND);
+    let distance = Duration::from_secs(second.unsigned_abs());
+    if second < 0 {
+        UNIX_EPOCH - distance
+    } else {
+        UNIX_EPOCH + distance
+    }
+}
+
+/// Writes a second as an HTTP date.
+pub(crate) fn write_http_date(second: i64) -> String {
+    write_with(second, HTTP_YEAR_AT, fmt_http_date)
+}
+
+/// Writes a second with `write`, which knows no times before 1970, and writes the year in four digits from
+/// offset `year_at` on.
+pub(crate) fn write_with(
+    second: i64,
+    year_at: usize,
+    write: impl Fn(SystemTime) -> String,
+) -> String {
+    let second = second.clamp(FIRST_SECOND, LAST_SECOND);
+    if second >= 0 {
+        return write(time_of(second));
+    }
+    let mut text = write(time_of(second + SECONDS_OF_YEARS));
+    let year = year_at..year_at + 4;
+    if let Some(later) = text
+        .get(year.clone())
+        .and_then(|year| year.parse::<u16>().ok())
+    {
+        text.replace_range(year, &format!("{:04}", later.saturating_sub(YEARS)));
+    }
+    text
+}
+
+/// Offset of the year in an HTTP date.
+const HTTP_YEAR_AT: usize = 12;
+/// Offset of the year in the format of `asctime`, for example `Sun Nov  6 08:49:37 1994`.
+const ASCTIME_YEAR_AT: usize = 20;
+
+/// Reads an HTTP date (RFC 9110, section 5.6.7). Returns its second, or `None` if the date is invalid.
+pub(crate) fn read_http_date(text: &str) -> Option<i64> {
+    match parse_http_date(text) {
+        Ok(time) => Some(second_of(time)),
+        Err(_) => read_early_date(text),
+    }
+}
+
+/// Reads an HTTP date before 1970.
+#[cold]
+fn read_early_date(text: &str) -> Option<i64> {
+    [HTTP_YEAR_AT, ASCTIME_YEAR_AT].into_iter().find_map(|at| {
+        let year = at..at + 4;
+        let digits = text.get(year.clone())?;
+        let is_year = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let early: u16 = digits.parse().ok().filter(|_| is_year)?;
+        let mut later = text.to_owned();
+        later.replace_range(year, &(early + YEARS).to_string());
+        let later = parse_http_date(&later).ok().filter(|_| early < 1970)?;
+        Some(second_of(later) - SECONDS_OF_YEARS)
+    })
 }
 
 /// Writes slots. The writer caches the text of its last slot, because consecutive responses usually
@@ -148,6 +235,41 @@ mod tests {
         let mut slot = [0; SLOT_LEN];
         writer.write(stamp, &mut slot);
         String::from_utf8(slot.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn dates_before_1970_are_written_and_read() {
+        for (second, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (-1, "Wed, 31 Dec 1969 23:59:59 GMT"),
+            (-310_434_463, "Tue, 01 Mar 1960 00:12:17 GMT"),
+            (-310_522_000, "Sun, 28 Feb 1960 23:53:20 GMT"),
+            (-2_208_988_800, "Mon, 01 Jan 1900 00:00:00 GMT"),
+            (FIRST_SECOND, "Sat, 01 Jan 0000 00:00:00 GMT"),
+            (LAST_SECOND, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            assert_eq!(write_http_date(second), text);
+            assert_eq!(read_http_date(text), Some(second), "{text}");
+            assert_eq!(second_of(time_of(second)), second);
+        }
+        assert_eq!(write_http_date(i64::MIN), write_http_date(FIRST_SECOND));
+        assert_eq!(write_http_date(i64::MAX), write_http_date(LAST_SECOND));
+        assert_eq!(
+            read_http_date("Sun Feb 28 23:53:20 1960"),
+            Some(-310_522_000)
+        );
+        for wrong in [
+            "",
+            "Mon, 28 Feb 1960 23:53:20 GMT",
+            "Wed, 29 Feb 1961 00:00:00 GMT",
+            "Sun, 28 Feb -960 23:53:20 GMT",
+            "Sun, 28 Feb 1960 23:53:20",
+            "d\u{fc}ne d\u{fc}ne d\u{fc}ne 1960",
+        ] {
+            assert_eq!(read_http_date(wrong), None, "{wrong}");
+        }
+        let nearly = UNIX_EPOCH - Duration::from_nanos(1);
+        assert_eq!(second_of(nearly), -1);
     }
 
     #[test]

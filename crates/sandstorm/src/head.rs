@@ -7,9 +7,9 @@
 use std::mem::MaybeUninit;
 
 use httparse::{Error, Header, Status as Parsed};
-use httpdate::parse_http_date;
 
 use crate::accept::Accepted;
+use crate::date::read_http_date;
 use crate::etag::ETag;
 use crate::framing::Framing;
 use crate::host::is_host;
@@ -350,7 +350,7 @@ impl<'a> Head<'a> {
     /// the representation. `modified` is its modification time in seconds since 1970, if known.
     /// Returns the status of the response, or `None` to send the representation.
     #[inline]
-    pub(crate) fn precondition(&self, tag: Option<ETag>, modified: Option<u64>) -> Option<Status> {
+    pub(crate) fn precondition(&self, tag: Option<ETag>, modified: Option<i64>) -> Option<Status> {
         if self.conditional {
             self.evaluate(tag, modified)
         } else {
@@ -359,13 +359,14 @@ impl<'a> Head<'a> {
     }
 
     #[inline(never)]
-    fn evaluate(&self, tag: Option<ETag>, modified: Option<u64>) -> Option<Status> {
+    fn evaluate(&self, tag: Option<ETag>, modified: Option<i64>) -> Option<Status> {
         let is_unmodified = |name| {
             // An invalid date and a repeated field are ignored (RFC 9110, sections 13.1.3 and 13.1.4).
             let mut values = self.values(name);
             let value = values.next()?;
             let is_only = values.next().is_none();
-            Some(modified? <= seconds(value)?).filter(|_| is_only)
+            let since = read_http_date(std::str::from_utf8(value).ok()?)?;
+            Some(modified? <= since).filter(|_| is_only)
         };
         let holds = match self.names_tag("if-match", tag, Comparison::Strong) {
             Some(holds) => holds,
@@ -442,14 +443,6 @@ fn names_tag(value: &[u8], ours: Option<ETag>, how: Comparison) -> bool {
         Some(tag) => how == Comparison::Weak && ours.is(tag),
         None => ours.is(tag),
     })
-}
-
-/// Parses an HTTP date. Returns the seconds since 1970, or `None` if the date is invalid or
-/// earlier.
-fn seconds(value: &[u8]) -> Option<u64> {
-    let date = parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
-    let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
-    Some(since.as_secs())
 }
 
 /// Returns the host of a request with this target and this value of `Host`.

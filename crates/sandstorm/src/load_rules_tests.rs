@@ -295,7 +295,8 @@ fn a_change_of_the_rules_for_fields_reaches_files_that_have_not_changed() {
 
 #[test]
 fn a_field_that_a_rule_removes_from_a_file_is_not_in_an_error_about_its_ranges_either() {
-    let rules = "/*\n  X-A: 1\n  X-B: 1\n  Link: </a>\n  Vary: X\n/a/*\n  ! X-A\n  ! Link\n  ! Vary\n";
+    let rules =
+        "/*\n  X-A: 1\n  X-B: 1\n  Link: </a>\n  Vary: X\n/a/*\n  ! X-A\n  ! Link\n  ! Vary\n";
     let folder = folder(&[("a/b", "b"), ("b", "b"), ("_headers", rules)]);
     let site = load(folder.path(), &Settings::default());
     let fields = |path: &str| {

@@ -68,8 +68,8 @@ impl List {
     }
 
     /// Returns the time of the folder's last change, in seconds since 1970.
-    pub(crate) fn modified(&self) -> u64 {
-        self.stat.st_mtime.try_into().unwrap_or_default()
+    pub(crate) fn modified(&self) -> i64 {
+        self.stat.st_mtime
     }
 
     /// Returns the status of an entry, without following links or opening the entry.

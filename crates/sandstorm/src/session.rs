@@ -219,7 +219,9 @@ pub(crate) fn refuse(site: &Site, refusal: Refusal, data: &[u8]) -> Answer {
     } = refusal;
     let host = &data[at as usize..][..len as usize];
     let sites = site.by_host().filter(|_| !host.is_empty());
-    let (_, first) = sites.and_then(|sites| sites.find(host)).unwrap_or((site, 0));
+    let (_, first) = sites
+        .and_then(|sites| sites.find(host))
+        .unwrap_or((site, 0));
     let ReplyId(shared) = Site::shared(status, head_only);
     Answer {
         reply: ReplyId(first + shared),

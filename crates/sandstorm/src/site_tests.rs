@@ -102,8 +102,8 @@ fn last_modified_is_never_in_the_future() {
     assert_eq!(last_modified(at(1_000_000_000)), now);
     assert_eq!(last_modified(at(1_000_000_001)), now);
     assert_eq!(last_modified(at(1_000_000_000_000)), now);
-    let epoch = "Thu, 01 Jan 1970 00:00:00 GMT";
-    assert_eq!(last_modified(UNIX_EPOCH - Duration::from_secs(9)), epoch);
+    let early = "Wed, 31 Dec 1969 23:59:51 GMT";
+    assert_eq!(last_modified(UNIX_EPOCH - Duration::from_secs(9)), early);
     let far = Builder::new(at(1_000_000_000_000))
         .file(b"/a", at(999_999_999_999), b"")
         .build();
@@ -111,6 +111,39 @@ fn last_modified_is_never_in_the_future() {
         field(&head(&far, "/a"), "Last-Modified"),
         "Fri, 31 Dec 9999 23:59:59 GMT"
     );
+}
+
+#[test]
+fn a_file_before_1970_has_its_own_time() {
+    let early = UNIX_EPOCH - Duration::from_secs(310_522_000);
+    let site = Builder::new(at(1_000_000_000))
+        .file(b"/early", early, b"")
+        .file(b"/later", at(5), b"")
+        .build();
+    let time = "Sun, 28 Feb 1960 23:53:20 GMT";
+    assert_eq!(field(&head(&site, "/early"), "Last-Modified"), time);
+    let status = |path: &str, name: &str, date: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{name}: {date}\r\n\r\n");
+        let step = crate::Session::default().next(&site, request.as_bytes());
+        let crate::Step::Answer(answer) = step else {
+            panic!("no answer");
+        };
+        answer.of(&site).status().code()
+    };
+    let (modified, unmodified) = ("If-Modified-Since", "If-Unmodified-Since");
+    for (path, name, date, expected) in [
+        ("/early", modified, time, 304),
+        ("/early", unmodified, time, 200),
+        ("/early", modified, "Sun, 28 Feb 1960 23:53:19 GMT", 200),
+        ("/early", unmodified, "Sun, 28 Feb 1960 23:53:19 GMT", 412),
+        ("/early", unmodified, "Sun Feb 28 23:53:19 1960", 412),
+        ("/later", modified, time, 200),
+        ("/later", unmodified, time, 412),
+        // An invalid date is no condition.
+        ("/later", unmodified, "Mon, 28 Feb 1960 23:53:20 GMT", 200),
+    ] {
+        assert_eq!(status(path, name, date), expected, "{path} {name}: {date}");
+    }
 }
 
 #[test]

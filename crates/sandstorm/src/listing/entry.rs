@@ -1,7 +1,6 @@
 //! An entry of a folder, as it is in the lists.
 
 use std::fmt::Write as _;
-use std::time::{Duration, UNIX_EPOCH};
 
 use control::report;
 use humantime::format_rfc3339_seconds;
@@ -9,7 +8,7 @@ use percent_encoding::percent_encode;
 use serde_json::{Value, json};
 
 use super::text::write_text;
-use crate::date::LAST_SECOND;
+use crate::date::write_with;
 use crate::percent::NAME;
 
 /// An entry of a folder.
@@ -22,7 +21,7 @@ pub(crate) struct Entry {
     /// The length of a file in bytes. The lists do not show the length of a folder.
     pub(crate) len: u64,
     /// The time of the last modification, in seconds since 1970.
-    pub(crate) modified: u64,
+    pub(crate) modified: i64,
 }
 
 impl Entry {
@@ -34,8 +33,9 @@ impl Entry {
 
     /// Returns the time of the last modification, for example `2026-11-27T14:05:09Z`.
     fn modified(&self) -> String {
-        let since_epoch = Duration::from_secs(self.modified.min(LAST_SECOND));
-        format_rfc3339_seconds(UNIX_EPOCH + since_epoch).to_string()
+        write_with(self.modified, 0, |time| {
+            format_rfc3339_seconds(time).to_string()
+        })
     }
 
     /// Writes the row of the entry.
@@ -75,15 +75,18 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::date::LAST_SECOND;
 
     #[test]
-    fn times_after_the_year_9999_are_cut() {
+    fn times_before_the_year_0_and_after_the_year_9999_are_cut() {
         for (modified, text) in [
+            (i64::MIN, "0000-01-01T00:00:00Z"),
+            (-310_522_000, "1960-02-28T23:53:20Z"),
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),
             (LAST_SECOND, "9999-12-31T23:59:59Z"),
             (LAST_SECOND + 1, "9999-12-31T23:59:59Z"),
-            (u64::MAX, "9999-12-31T23:59:59Z"),
+            (i64::MAX, "9999-12-31T23:59:59Z"),
         ] {
             let entry = Entry {
                 name: b"a".to_vec(),

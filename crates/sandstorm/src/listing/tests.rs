@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// 2026-11-27T14:05:09Z.
-const MODIFIED: u64 = 1_795_788_309;
+const MODIFIED: i64 = 1_795_788_309;
 
 fn file(name: &[u8], len: u64) -> Entry {
     Entry {

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 use control::FileVersion;
 use rustix::fs::Stat;
@@ -14,6 +13,7 @@ use super::names::key_of;
 use super::progress::Progress;
 use super::reading::{self, Content, Job, Read, Reading};
 use super::unchanged::read_exactly;
+use crate::date::time_of;
 use crate::disk::DiskFile;
 use crate::limits::MAX_FILE_LEN;
 use crate::root::{FilePlace, RealPath};
@@ -166,12 +166,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
         // Nothing is served that cannot be read.
         file.real.file().map_err(unreadable)?;
-        let (seconds, nanos) = file.version.modified;
-        let modified = UNIX_EPOCH
-            + Duration::new(
-                seconds.try_into().unwrap_or_default(),
-                nanos.unsigned_abs() as u32,
-            );
+        let modified = time_of(file.version.modified.0);
         let key = key_of(&file.path);
         let on_disk = DiskFile::new(file.real.root(), file.real.below_root(), file.version);
         self.site.add_disk_file(&key, modified, Arc::new(on_disk));

@@ -293,7 +293,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
                 name: name.as_bytes().to_vec(),
                 is_folder: false,
                 len: stat.st_size.cast_unsigned(),
-                modified: stat.st_mtime.try_into().unwrap_or_default(),
+                modified: stat.st_mtime,
             });
         }
     }

@@ -11,18 +11,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use ahash::RandomState;
 use control::FileVersion;
-use httpdate::fmt_http_date;
 
 use super::media_type::MediaType;
 use super::page::{FilePage, Page, ReplyId};
 use super::{Fingerprint, MAX_TARGETS, NEW, SHARED, Site, Totals, encoded};
 use crate::coder::is_worthwhile;
 use crate::coding::Coding;
-use crate::date::LAST_SECOND;
+use crate::date::{LAST_SECOND, second_of, time_of, write_http_date};
 use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::finding::Report;
@@ -280,9 +279,8 @@ impl Builder {
         compressible_len: usize,
         make: impl FnOnce(&FileFields<'_>) -> Result<FileReplies, E>,
     ) -> Result<FilePage, E> {
-        let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let modified = since_epoch(modified).min(since_epoch(self.now)).as_secs();
-        let modified = modified.min(LAST_SECOND);
+        let latest = second_of(self.now).min(LAST_SECOND);
+        let modified = second_of(modified).min(latest);
         let file = self.with_fields_of(path, modified, compressible_len, make)?;
         Ok(FilePage {
             first: self.add(file.replies),
@@ -295,7 +293,7 @@ impl Builder {
     fn with_fields_of<T>(
         &self,
         path: &[u8],
-        modified: u64,
+        modified: i64,
         compressible_len: usize,
         make: impl FnOnce(&FileFields<'_>) -> T,
     ) -> T {
@@ -313,7 +311,7 @@ impl Builder {
         make(&FileFields {
             media_type: &media_type.name,
             media_type_if_not_utf8: media_type.without_charset.as_deref(),
-            last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
+            last_modified: &write_http_date(modified),
             common: &common,
             own: &own,
             tag_key: &self.site.tag_key,
@@ -334,7 +332,7 @@ impl Builder {
     /// has slashes at both ends. The time of its last change is in seconds since 1970.
     ///
     /// Entries that need a password are listed only if the pages need the same one.
-    pub(crate) fn add_listing(&mut self, folder: &[u8], modified: u64, mut entries: Vec<Entry>) {
+    pub(crate) fn add_listing(&mut self, folder: &[u8], modified: i64, mut entries: Vec<Entry>) {
         if self.site.pages.contains_key(folder) {
             return;
         }
@@ -347,8 +345,8 @@ impl Builder {
         let newest = entries
             .iter()
             .map(|entry| entry.modified)
-            .fold(modified, u64::max);
-        let modified = UNIX_EPOCH + Duration::from_secs(newest.min(LAST_SECOND));
+            .fold(modified, i64::max);
+        let modified = time_of(newest);
         let index = [folder, INDEX].concat();
         let html = self.make_content(&index, modified, listing::html(folder, entries).as_bytes());
         self.note_realm(&index, html.first);

@@ -54,7 +54,7 @@ pub(crate) struct FilePage {
     /// The tag, or `None` if the content is not known yet.
     pub(crate) tag: Option<ETag>,
     /// The time of `Last-Modified`, in seconds since 1970.
-    pub(crate) modified: u64,
+    pub(crate) modified: i64,
 }
 
 impl FilePage {
