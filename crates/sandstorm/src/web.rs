@@ -64,10 +64,8 @@ impl<A> Web<A> {
         prepared: Vec<PreparedReply>,
     ) -> Vec<PreparedReply> {
         self.answers.clear();
-        if let Some(logins) = &mut self.core.logins
-            && !site.has_users_of(&self.core.site)
-        {
-            logins.clear();
+        if let Some(logins) = &mut self.core.logins {
+            logins.change_users(self.core.site.users(), site.users());
         }
         self.core.site = site;
         self.know_sites();

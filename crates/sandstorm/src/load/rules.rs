@@ -13,7 +13,7 @@ use super::error::LoadError;
 use super::loader::{Loader, name_of};
 use super::names::{HEADERS, REDIRECTS, is_hidden};
 use super::progress::Progress;
-use crate::login::{RealmFile, RealmText, Users};
+use crate::login::{RealmFile, RealmPath, RealmText, Users};
 use crate::root::{RealPath, file_type};
 use crate::rules::{LineError, parse_headers, parse_redirects};
 use crate::skipped::{Reason, unreadable};
@@ -72,7 +72,10 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
                 return Err(failed(IN_FOLDER.to_owned()));
             }
             self.add_secret(file);
-            self.site.add_realm(path.clone(), Arc::new(users));
+            let users = self
+                .known_users(path, &users)
+                .unwrap_or_else(|| Arc::new(users));
+            self.site.add_realm(path.clone(), users);
         }
         let is_known = |text: &RealmText| {
             let mut realms = self.settings.realms.iter();
@@ -88,6 +91,14 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
                 path: text.path.to_string(),
             })
         })
+    }
+
+    /// Returns the users who may see the part at a path now, if they equal `users`. Workers know them by their
+    /// place in memory, and remember their logins.
+    fn known_users(&self, path: &RealmPath, users: &Users) -> Option<Arc<Users>> {
+        let mut realms = self.previous?.realms().iter();
+        let realm = realms.find(|realm| realm.is_at(path) && **realm.users() == *users);
+        realm.map(|realm| Arc::clone(realm.users()))
     }
 
     /// Notes that a file with this status is in the folder at `path`.

@@ -1,6 +1,6 @@
 //! A worker's memory of the credentials that were right, and its queue of those to be checked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,6 +34,13 @@ pub(crate) enum Login {
     Refused(Refusal),
 }
 
+/// Where users are in memory. No other users are there as long as these are.
+type Place = usize;
+
+fn place(users: &Arc<Users>) -> Place {
+    Arc::as_ptr(users).addr()
+}
+
 /// Why a request is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
@@ -54,8 +61,9 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Logins {
     keys: (u64, u64),
-    /// Hashes of credentials that were right, each with the time until which it is remembered.
-    right: HashMap<u128, Instant>,
+    /// Hashes of credentials that were right, each with the time until which it is remembered, and the place
+    /// of the users whom it belongs to. These users are still those of a site.
+    right: HashMap<u128, (Instant, Place)>,
     waiting: Queue<Waiting>,
     /// The connection for which the thread is checking, and the number of the check.
     checking: Option<(u64, ConnectionId)>,
@@ -113,7 +121,7 @@ impl Logins {
         now: Instant,
     ) -> Option<Login> {
         let hash = self.hash(users, &credentials);
-        if self.right.get(&hash).is_some_and(|until| now < *until) {
+        if self.right.get(&hash).is_some_and(|(until, _)| now < *until) {
             return None;
         }
         self.checks += 1;
@@ -167,7 +175,8 @@ impl Logins {
             // The users may have changed meanwhile.
             let is_outdated = number <= self.outdated;
             if is_right && !is_outdated {
-                self.remember(self.hash(&check.users, &check.credentials), now);
+                let hash = self.hash(&check.users, &check.credentials);
+                self.remember(hash, place(&check.users), now);
             }
             // Otherwise the request is read again, and its credentials are looked up.
             let login = if is_right || is_outdated {
@@ -181,15 +190,15 @@ impl Logins {
         told
     }
 
-    fn remember(&mut self, hash: u128, now: Instant) {
+    fn remember(&mut self, hash: u128, users: Place, now: Instant) {
         if self.right.len() >= MAX_REMEMBERED {
-            self.right.retain(|_, until| now < *until);
+            self.right.retain(|_, (until, _)| now < *until);
         }
         if self.right.len() >= MAX_REMEMBERED {
             // Those who come again are checked again.
             self.right.clear();
         }
-        self.right.insert(hash, now + REMEMBERED);
+        self.right.insert(hash, (now + REMEMBERED, users));
     }
 
     /// Leaves out the check with this number, because its connection no longer waits. A check that has
@@ -204,10 +213,18 @@ impl Logins {
         self.counts.given_up += 1;
     }
 
-    /// Forgets all credentials, because the users may have changed.
-    pub(crate) fn clear(&mut self) {
-        self.right.clear();
-        self.outdated = self.checks;
+    /// Forgets the credentials of `old` users who are not among the `new` ones.
+    pub(crate) fn change_users<'u>(
+        &mut self,
+        old: impl Iterator<Item = &'u Arc<Users>>,
+        new: impl Iterator<Item = &'u Arc<Users>>,
+    ) {
+        let new: HashSet<Place> = new.map(place).collect();
+        let mut old = old.map(place);
+        if old.any(|place| !new.contains(&place)) {
+            self.right.retain(|_, (_, place)| new.contains(place));
+            self.outdated = self.checks;
+        }
     }
 
     pub(crate) fn counts(&self) -> LoginCounts {
@@ -218,9 +235,33 @@ impl Logins {
     fn hash(&self, users: &Arc<Users>, credentials: &Credentials) -> u128 {
         let mut hasher = SipHasher13::new_with_keys(self.keys.0, self.keys.1);
         // The same credentials may be right for one file with users and wrong for another.
-        let place = Arc::as_ptr(users).addr();
-        std::hash::Hasher::write_usize(&mut hasher, place);
+        std::hash::Hasher::write_usize(&mut hasher, place(users));
         std::hash::Hasher::write(&mut hasher, credentials.as_bytes());
         hasher.finish128().as_u128()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_logins_of_users_who_have_changed_are_forgotten() {
+        const HASH: &str = "$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
+        let [a, b, c] = ["a", "b", "c"]
+            .map(|name| Arc::new(Users::read(format!("{name}:{HASH}").as_bytes()).unwrap()));
+        let mut logins = Logins::new(&Checks::default(), &Bell::new().unwrap());
+        let credentials = Credentials::read(b"Basic YTpi").unwrap();
+        let hashes = [&a, &b].map(|users| logins.hash(users, &credentials));
+        for (hash, users) in hashes.into_iter().zip([&a, &b]) {
+            logins.remember(hash, place(users), Instant::ZERO);
+        }
+        logins.checks = 7;
+        let known = |logins: &Logins| hashes.map(|hash| logins.right.contains_key(&hash));
+        // A site that is new takes nothing from the others.
+        logins.change_users([&a, &b].into_iter(), [&c, &b, &a].into_iter());
+        assert_eq!((known(&logins), logins.outdated), ([true, true], 0));
+        logins.change_users([&c, &b, &a].into_iter(), [&c, &b].into_iter());
+        assert_eq!((known(&logins), logins.outdated), ([false, true], 7));
     }
 }

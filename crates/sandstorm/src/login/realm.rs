@@ -155,6 +155,11 @@ impl Realm {
         self.path.to_string()
     }
 
+    /// Whether this is the part at a path.
+    pub(crate) fn is_at(&self, path: &RealmPath) -> bool {
+        self.path == *path
+    }
+
     /// The users who may see the part.
     pub(crate) fn users(&self) -> &Arc<Users> {
         &self.users

@@ -22,7 +22,7 @@ const MAX_ARGON2_PASSES: u32 = 16;
 const ARGON2_KIB_OF_ROUND: u64 = 64;
 
 /// Users and hashes of their passwords.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Users {
     hashes: HashMap<Box<[u8]>, Hash>,
     /// The hash among these whose check takes longest.
@@ -30,7 +30,7 @@ pub(crate) struct Users {
 }
 
 /// A hash of a password.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Hash {
     Argon2(Box<str>),
     Bcrypt(Box<str>),
