@@ -677,3 +677,6 @@ fn the_question_for_a_password_may_have_its_own_text() {
 
 #[path = "login_app_tests.rs"]
 mod beside_an_application;
+
+#[path = "login_rules_tests.rs"]
+mod beside_rules;

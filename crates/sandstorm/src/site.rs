@@ -70,6 +70,9 @@ pub struct Site {
     realm_files: HashMap<ReplyId, u16, RandomState>,
     /// The paths of links into these parts, each with the index of its part.
     linked: HashMap<Box<[u8]>, u16, RandomState>,
+    /// The known paths from which an earlier rule leads into these parts if there is a page, each with the
+    /// index of its part.
+    led: HashMap<Box<[u8]>, u16, RandomState>,
     replies: Vec<Reply>,
     /// The sites for different hosts. They have all files, and this site has none.
     by_host: Option<Box<ByHost>>,
@@ -424,19 +427,37 @@ impl Site {
     /// Returns the part that a decoded path belongs to, or into which a rewrite leads from it. So nobody
     /// learns without a password whether there is a file.
     fn realm_of_path(&self, path: &[u8]) -> Option<&Realm> {
-        let linked = |path: &[u8]| self.realms.get(usize::from(self.linked_realm(path)?));
-        let own = |path: &[u8]| Realm::of(&self.realms, path).or_else(|| linked(path));
+        let own =
+            |path: &[u8]| Realm::index_of(&self.realms, path).or_else(|| self.linked_realm(path));
         let by_rule = || {
-            self.rules.iter().find_map(|rule| {
-                let captures = rule.from.captures(path)?;
-                let mut buffer = ArrayVec::new();
-                match rule.page {
-                    Some(_) => None,
-                    None => own(rule.to.path(&captures, &mut buffer)?),
-                }
-            })
+            if self.is_known(path) {
+                self.led.get(path).copied()
+            } else {
+                self.realm_behind(self.rules.iter(), path, &own)
+            }
         };
-        own(path).or_else(|| if self.is_known(path) { None } else { by_rule() })
+        self.realms.get(usize::from(own(path).or_else(by_rule)?))
+    }
+
+    /// Returns the index of the part into which the first rule leads that holds for a path. A rewrite also counts
+    /// if its target has no page, but belongs to a part. `own` returns the part that a path belongs to.
+    fn realm_behind<'r>(
+        &self,
+        mut rules: impl Iterator<Item = &'r PathRule>,
+        path: &[u8],
+        own: &dyn Fn(&[u8]) -> Option<u16>,
+    ) -> Option<u16> {
+        let first = rules.find_map(|rule| {
+            let captures = rule.from.captures(path)?;
+            if let Some(page) = &rule.page {
+                return rule.holds(page, &captures, path).then_some(None);
+            }
+            let mut buffer = ArrayVec::new();
+            let target = rule.to.path(&captures, &mut buffer)?;
+            let realm = own(target);
+            (realm.is_some() || self.rewritten(target).is_some()).then_some(realm)
+        });
+        first.flatten()
     }
 
     /// Returns the index of the part into which a link on a decoded path leads.
@@ -545,7 +566,7 @@ impl Site {
     /// The paths of files for which no password is needed.
     fn open_paths(&self) -> impl Iterator<Item = &[u8]> {
         let is_file = |page: &Page| matches!(page, Page::File(_) | Page::Negotiated(_));
-        let is_open = |path: &[u8]| Realm::of(&self.realms, path).is_none();
+        let is_open = |path: &[u8]| Realm::index_of(&self.realms, path).is_none();
         let pages = self.pages.iter().filter(move |(_, page)| is_file(page));
         pages
             .map(|(path, _)| &**path)

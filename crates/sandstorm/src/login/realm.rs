@@ -165,10 +165,10 @@ impl Realm {
         &self.users
     }
 
-    /// Returns the one among `realms` that has a decoded path. Of several, it is the smallest part.
-    pub(crate) fn of<'r>(realms: &'r [Self], path: &[u8]) -> Option<&'r Self> {
-        let index = RealmPath::index_of(realms.iter().map(|realm| &realm.path), path)?;
-        realms.get(usize::from(index))
+    /// Returns the index of the one among `realms` that has a decoded path. Of several, it is the smallest
+    /// part.
+    pub(crate) fn index_of(realms: &[Self], path: &[u8]) -> Option<u16> {
+        RealmPath::index_of(realms.iter().map(|realm| &realm.path), path)
     }
 }
 
@@ -218,14 +218,11 @@ mod tests {
                 Realm::new(file.path, Arc::clone(&users), ReplyId(n))
             })
             .collect();
-        let of = |path: &str| Realm::of(&realms, path.as_bytes()).map(|realm| realm.first.0);
+        let of = |path: &str| Realm::index_of(&realms, path.as_bytes());
         assert_eq!(of("/x"), Some(0));
         assert_eq!(of("/a/x"), Some(2));
         assert_eq!(of("/a/b\"/x"), Some(1));
-        assert_eq!(
-            Realm::of(&realms[1..], b"/x").map(|realm| realm.first.0),
-            None
-        );
+        assert_eq!(Realm::index_of(&realms[1..], b"/x"), None);
         let challenge = |at: usize| Realm::challenge(&realms[at].path, &[]);
         assert_eq!(challenge(0), "Basic realm=\"/\", charset=\"UTF-8\"");
         assert_eq!(challenge(1), "Basic realm=\"/a/b%22\", charset=\"UTF-8\"");

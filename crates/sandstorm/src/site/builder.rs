@@ -116,6 +116,7 @@ impl Builder {
                 realms: Vec::new(),
                 realm_files: HashMap::with_hasher(hash.clone()),
                 linked: HashMap::with_hasher(hash.clone()),
+                led: HashMap::with_hasher(hash.clone()),
                 replies: Vec::new(),
                 by_host: None,
                 errors: HashMap::with_hasher(hash.clone()),

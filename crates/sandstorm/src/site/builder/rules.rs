@@ -156,6 +156,7 @@ impl Builder {
             let is_own = !holds || self.comes_back(rule, path);
             is_endless &= is_own;
             if !is_own && !is_taken && applied.paths.insert(Box::from(path)) {
+                self.note_led(path, &applied.forced);
                 self.set_page(path, page);
             }
         }
@@ -170,6 +171,23 @@ impl Builder {
             return Some(page);
         }
         self.site.page_by_rules(path).copied()
+    }
+
+    /// Notes the part with a password into which an earlier rule leads from a path, although its target has no
+    /// page. Otherwise the page of this path would tell so. If the path has a page without rules, only those
+    /// count that are `forced`, by their indices.
+    fn note_led(&mut self, path: &[u8], forced: &[usize]) {
+        if self.users.is_empty() {
+            return;
+        }
+        let (site, is_known) = (&self.site, self.site.is_known(path));
+        let forced = forced.iter().map(|index| &site.rules[*index]);
+        let forced = forced.filter(|rule| is_known && !self.comes_back(rule, path));
+        let all = site.rules.iter().filter(|_| !is_known);
+        let own = |path: &[u8]| self.realm_of_path(path);
+        if let Some(index) = site.realm_behind(forced.chain(all), path, &own) {
+            self.site.led.insert(path.into(), index);
+        }
     }
 
     /// Returns the first of the `forced` rules that holds for a path with a page, and the page to which it
@@ -271,6 +289,7 @@ impl Builder {
         let paths: Vec<_> = paths.filter(|path| !applied.paths.contains(path)).collect();
         let mut pages = Vec::new();
         for path in paths {
+            self.note_led(&path, &applied.forced);
             match self.forced_page(&path, &applied.forced) {
                 // Rewrites depend on which files errors keep from clients.
                 Some((rule, page @ Page::Error(_))) if rule.page.is_some() => {
