@@ -11,6 +11,7 @@ use crate::answer::{Answer, Form};
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::fields::Fields;
 use crate::ranges::Selection;
+use crate::redirect_host::RedirectHost;
 use crate::reply::{PartialHead, Reply, write_query};
 use crate::response::{head_len, write_head_with};
 use crate::site::Site;
@@ -88,8 +89,7 @@ impl Assembler<'_> {
                 len,
             } => {
                 let rest = value(from_end);
-                let site = self.site.owner(answer.reply);
-                self.by_rule(site, reply, rule, rest.split_at(usize::from(len)))
+                self.by_rule(answer, rule, rest.split_at(usize::from(len)), data)
             }
             Form::Part { first, end } => self.part(reply, first as usize..end as usize),
             Form::Parts { from_end, len } => {
@@ -192,22 +192,27 @@ impl Assembler<'_> {
     }
 
     /// A redirect by a rule, whose reply lacks the location. `target` is the path, and what follows
-    /// it in the request.
+    /// it in the request, which is at the start of `data`.
     fn by_rule(
         &mut self,
-        site: &Site,
-        reply: &Reply,
+        answer: &Answer,
         rule: u16,
         target: (&[u8], &[u8]),
+        data: &[u8],
     ) -> Assembled {
         let at = self.out.len();
+        let (site, reply) = (self.site.owner(answer.reply), answer.of(self.site));
         let (path, rest) = target;
         let path = if path.is_empty() { b"/" } else { path };
         let end = rest.iter().position(|b| *b == b' ').unwrap_or_default();
         let query = rest[..end].strip_prefix(b"?").unwrap_or_default();
         reply.write_with_location(self.out, |out| {
+            let from = out.len();
             if site.write_location(rule, (path, query), out) && !query.is_empty() {
                 write_query(query, out);
+            }
+            if site.settings().redirects_to_own_host {
+                RedirectHost::write_own_host(data, from, out);
             }
         });
         self.with_page(at, reply)

@@ -125,7 +125,7 @@ fn write_lower(name: &[u8], lower: &mut ArrayVec<u8, MAX_LEN>) -> Option<()> {
 }
 
 /// Removes the port from a valid host.
-fn without_port(host: &[u8]) -> &[u8] {
+pub(crate) fn without_port(host: &[u8]) -> &[u8] {
     let from = match host {
         [b'[', ..] => memchr::memchr(b']', host).unwrap_or(0),
         _ => 0,

@@ -127,7 +127,11 @@ fn the_start_block_reports_the_loaded_files() {
 #[test]
 fn a_redirected_host_keeps_path_and_query_also_after_a_reload() {
     let (folder, program) = sandstorm(SendMode::MemCopy, 100);
-    let hosts = ["www.a.test=https://a.test", "*.b.test=http://b.test:8080/"];
+    let hosts = [
+        "www.a.test=https://a.test",
+        "*.b.test=http://b.test:8080/",
+        "*.c.test=https://*",
+    ];
     let hosts = hosts.map(|text| text.parse().unwrap());
     let program = program
         .with_reloads(Limits::default(), false)
@@ -150,6 +154,7 @@ fn a_redirected_host_keeps_path_and_query_also_after_a_reload() {
             ("www.a.test", "/", "https://a.test/"),
             ("WWW.A.TEST:80", "/x/y?q=1", "https://a.test/x/y?q=1"),
             ("x.b.test", "/%2e/", "http://b.test:8080/./"),
+            ("x.c.test:80", "/x", "https://x.c.test/x"),
         ] {
             let response = respond(host, target);
             assert!(response.starts_with("HTTP/1.1 301 "), "{response}");
@@ -166,7 +171,7 @@ fn a_redirected_host_keeps_path_and_query_also_after_a_reload() {
         .filter(|(name, _)| *name == "redirects")
         .collect();
     assert_eq!(redirects[0].1, "www.a.test to https://a.test");
-    assert_eq!(redirects.len(), 2);
+    assert_eq!(redirects.len(), 3);
 }
 
 #[test]

@@ -4,16 +4,22 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use crate::head::field_buffer;
 use crate::host::is_host;
-use crate::hosts::{HostName, NotAHost};
+use crate::hosts::{HostName, NotAHost, without_port};
 use crate::rules::{Redirect, RuleError};
+use crate::session::{HeadSearch, Session, as_http_1_1};
 use crate::settings::Settings;
 use crate::site::{Builder, Site};
+
+/// Stands in the location for the host of the request.
+const OWN_HOST: u8 = b'*';
 
 /// A host, and the site to which its requests are redirected with their path and query.
 #[derive(Clone, Debug)]
 pub(crate) struct RedirectHost {
     host: HostName,
+    /// The start of the site's URL. `https://*` leads to HTTPS on the host of the request.
     to: String,
     rule: Redirect,
 }
@@ -26,7 +32,8 @@ pub(crate) enum NotARedirectHost {
     #[error(transparent)]
     Host(#[from] NotAHost),
     #[error(
-        "{0:?} is not the start of a site's URL; write it as in https://example.org, without a path"
+        "{0:?} is not the start of a site's URL; write it as in https://example.org, without a path, or \
+         https://* for the same host"
     )]
     Target(String),
     #[error(transparent)]
@@ -43,7 +50,13 @@ impl FromStr for RedirectHost {
         let authority = ["http://", "https://"]
             .into_iter()
             .find_map(|scheme| to.strip_prefix(scheme));
-        if !authority.is_some_and(|one| !one.is_empty() && is_host(one.as_bytes())) {
+        let is_valid = |one: &str| {
+            // The same host without HTTPS would lead to itself.
+            let is_https = to.starts_with("https://");
+            let is_own = without_port(one.as_bytes()) == [OWN_HOST] && is_https;
+            !one.is_empty() && is_host(one.as_bytes()) && (is_own || !one.contains('*'))
+        };
+        if !authority.is_some_and(is_valid) {
             return Err(NotARedirectHost::Target(to.to_owned()));
         }
         Ok(Self {
@@ -64,9 +77,30 @@ impl RedirectHost {
         let settings = Settings {
             fields: settings.fields.clone(),
             redirects: vec![self.rule.clone()],
+            redirects_to_own_host: self.to.contains(char::from(OWN_HOST)),
             ..Settings::default()
         };
         Arc::new(Builder::with_settings(UNIX_EPOCH, &settings).build())
+    }
+
+    /// Writes the host of the request at the start of `data` into its location, without the port. `from` is
+    /// where the location begins in `out`.
+    pub(crate) fn write_own_host(data: &[u8], from: usize, out: &mut Vec<u8>) {
+        let mut fields = field_buffer();
+        let host = match Session::default().find(data, &mut fields) {
+            HeadSearch::Head { head, .. } => head.host(),
+            HeadSearch::LaterMinor { skipped, digit_at } => {
+                return Self::write_own_host(&as_http_1_1(&data[skipped..], digit_at), from, out);
+            }
+            // Cannot happen: the request was read before.
+            HeadSearch::More { .. } | HeadSearch::Refused(_) => return,
+        };
+        let host = without_port(host);
+        let host = host.strip_suffix(b".").unwrap_or(host);
+        if let Some(at) = memchr::memchr(OWN_HOST, &out[from..]) {
+            let at = from + at;
+            drop(out.splice(at..=at, host.iter().copied()));
+        }
     }
 
     /// The value of the option.
@@ -84,12 +118,17 @@ impl RedirectHost {
 mod tests {
     use super::*;
     use crate::date::{SlotWriter, Stamp};
-    use crate::session::{Session, Step};
+    use crate::session::Step;
 
     /// The status and the location of the response to a GET.
     fn location(site: &crate::Site, target: &str) -> (u16, String) {
         // More bytes may follow a request.
         let request = format!("GET {target} HTTP/1.1\r\nHost: www.a.test\r\n\r\n?more bytes");
+        located(site, &request)
+    }
+
+    /// The status and the location of the response to a request.
+    fn located(site: &crate::Site, request: &str) -> (u16, String) {
         let Step::Answer(answer) = Session::default().next(site, request.as_bytes()) else {
             panic!("no answer");
         };
@@ -124,12 +163,40 @@ mod tests {
     }
 
     #[test]
+    fn the_host_of_the_request_may_stay() {
+        let one: RedirectHost = "*.a.test=https://*:8443".parse().unwrap();
+        let site = one.site(&Settings::default());
+        let to = |host: &str, target: &str| {
+            let mut locations = ["", "\r\n"].into_iter().flat_map(|before| {
+                [0, 1, 2].map(|minor| {
+                    let line = format!("{before}GET {target} HTTP/1.{minor}\r\n");
+                    located(&site, &format!("{line}X: *\r\nHost: {host}\r\n\r\n")).1
+                })
+            });
+            let first = locations.next().unwrap();
+            assert!(locations.all(|one| one == first));
+            first
+        };
+        for (host, target, location) in [
+            ("x.a.test", "/", "https://x.a.test:8443/"),
+            ("X.a.test:8080", "/*?*", "https://X.a.test:8443/%2A?*"),
+            ("x.a.test.", "/%2fb", "https://x.a.test:8443/%2Fb"),
+            ("b", "http://x.a.test:80/c", "https://x.a.test:8443/c"),
+            ("[::1]:80", "/", "https://[::1]:8443/"),
+        ] {
+            assert_eq!(to(host, target), location);
+        }
+    }
+
+    #[test]
     fn a_host_and_the_start_of_a_url_are_needed() {
         let parse = |text: &str| text.parse::<RedirectHost>();
         for (text, described) in [
             ("www.a.test=https://a.test", "www.a.test to https://a.test"),
             ("*.b=http://a.test:8080/", "*.b to http://a.test:8080"),
             ("a=https://[::1]", "a to https://[::1]"),
+            ("*.a=https://*", "*.a to https://*"),
+            ("*.a=https://*:8443/", "*.a to https://*:8443"),
         ] {
             assert_eq!(parse(text).unwrap().describe(), described);
         }
@@ -145,6 +212,11 @@ mod tests {
             "a=https://b c",
             "a=ftp://b",
             "a=https://b/:splat",
+            "a=http://*",
+            "a=http://*:8080",
+            "a=https://*.b",
+            "a=https://b*",
+            "a=https://**",
         ] {
             let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains("write it as in"), "{wrong}: {error}");

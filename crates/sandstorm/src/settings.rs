@@ -57,6 +57,8 @@ pub struct Settings {
     /// Own media types of extensions.
     pub(crate) media_types: MediaTypes,
     pub(crate) redirects: Vec<Redirect>,
+    /// Whether a star in the host of a redirect stands for the host of the request.
+    pub(crate) redirects_to_own_host: bool,
     pub(crate) headers: HeaderRules,
     /// Makes coded forms of files, unless there are to be none.
     pub(crate) coder: Option<Arc<Coder>>,

@@ -110,7 +110,8 @@ pub struct SiteOptions {
     hosts: Vec<HostName>,
 
     /// Redirect all requests for another host to this site: `HOST=URL`, such as
-    /// `www.example.org=https://example.org`. Path and query stay. Repeat it for each.
+    /// `www.example.org=https://example.org`. `https://*` leads to HTTPS on the same host, as in
+    /// `*.example.org=https://*`. Path and query stay. Repeat it for each.
     #[arg(long = "redirect-host", value_name = "HOST=URL")]
     redirect_hosts: Vec<RedirectHost>,
 
