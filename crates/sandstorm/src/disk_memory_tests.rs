@@ -312,3 +312,39 @@ fn clients_that_wait_for_a_busy_disk_are_no_reason_to_reset_others() {
     let web = world.server.transports.stack().app();
     assert_eq!(web.disk_counts().unwrap().1, 0);
 }
+
+#[test]
+fn a_client_with_many_downloads_does_not_keep_another_one_from_the_disk() {
+    const MANY: usize = 600;
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..=MANY {
+        fs::write(folder.path().join(format!("{number}")), noise(1, 300)).unwrap();
+    }
+    let (site, _) = load(folder.path());
+    let (reads, is_stuck) = (Arc::new(Reads::default()), Rc::new(Cell::new(true)));
+    let chunks = |http: Http, bell: &Bell| http.with_chunks(Chunks::new(&reads, 1 << 30, bell));
+    let (work, stuck) = (Arc::clone(&reads), Rc::clone(&is_stuck));
+    let work = move || {
+        if !stuck.get() {
+            work.work_some(4);
+        }
+    };
+    let mut world = World::new(&site, SiteOnly, SendMode::MemCopy, chunks, work);
+    let talk = |number: usize, server| Talk {
+        bytes: request("GET", &format!("/{number}"), "Connection: close\r\n").into_bytes(),
+        server,
+        ..Talk::default()
+    };
+    for number in 0..MANY {
+        world.client.connect(80, talk(number, SERVER[0]));
+    }
+    world.run_until(|_, now| now >= Instant::from_millis(3_000));
+    // The other address of the client counts as another client.
+    world.client.connect(80, talk(MANY, SERVER[1]));
+    world.run_until(|_, now| now >= Instant::from_millis(4_000));
+    is_stuck.set(false);
+    assert!(world.run(|_| false), "some clients get nothing");
+    let at = |number: usize| world.client.connections[number].arrived.unwrap().0;
+    let earlier = (0..MANY).filter(|number| at(*number) < at(MANY)).count();
+    assert!(earlier <= 150, "{earlier} of {MANY} came first");
+}

@@ -14,6 +14,7 @@ mod prepared_reply;
 mod request_times;
 mod shares;
 mod streaming;
+mod turns;
 mod writing;
 
 pub use self::conversation::Conversation;

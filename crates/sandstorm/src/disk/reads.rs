@@ -312,7 +312,12 @@ impl Default for PageCache {
 impl Reads {
     /// Does all work that waits in the queue. Returns the number of chunks in each run of reads.
     pub(crate) fn work_all(&self) -> Vec<usize> {
-        let work: Vec<Work> = self.queue.try_iter().collect();
+        self.work_some(usize::MAX)
+    }
+
+    /// Does at most so many pieces of work.
+    pub(crate) fn work_some(&self, most: usize) -> Vec<usize> {
+        let work: Vec<Work> = self.queue.try_iter().take(most).collect();
         let runs = work.iter().filter_map(|one| match one {
             Work::Read(run, _) => Some(run.buffers.len()),
             Work::Free(_) | Work::End => None,

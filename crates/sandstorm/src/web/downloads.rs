@@ -4,7 +4,6 @@
 
 mod pump;
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use nmio::Instant;
 use tcpip::{ConnectionId, Contents, Info};
 
 use super::shares::{Holding, Shares};
+use super::turns::Turns;
 use crate::assembled::Piece;
 use crate::disk::{CHUNK_LEN, Chunks, DiskFile, MAX_TOGETHER};
 use crate::known_sites::HostedId;
@@ -49,6 +49,11 @@ pub(super) struct DownloadPlace(u32);
 impl DownloadPlace {
     /// The absence of a place.
     const NONE: Self = Self(u32::MAX);
+
+    #[cfg(test)]
+    pub(super) fn new(index: u32) -> Self {
+        Self(index)
+    }
 
     #[inline(always)]
     pub(super) fn is_some(self) -> bool {
@@ -145,8 +150,8 @@ pub(super) struct Downloads {
     own_bytes: usize,
     /// When downloads that wait for memory are tried again.
     retry_at: Option<Instant>,
-    /// The downloads that wait for other chunks to be read, in this order. Some no longer wait.
-    to_read: VecDeque<DownloadPlace>,
+    /// The downloads that wait for other chunks to be read.
+    to_read: Turns,
     /// Number of connections that were reset because others waited for memory.
     gave_way: u64,
 }
@@ -279,31 +284,36 @@ impl Downloads {
     fn wait_to_read(&mut self, place: DownloadPlace) {
         if self.to_read.len() > 2 * self.list.len() {
             // Most of them no longer wait, or are in it twice.
-            let places = (0..self.list.len() as u32).map(DownloadPlace);
-            let list = &self.list;
-            let waits = |place: &DownloadPlace| {
-                let one = list[place.0 as usize].as_ref();
-                one.is_some_and(|one| one.waits == Waits::ToRead)
-            };
             self.to_read.clear();
-            self.to_read.extend(places.filter(waits));
-        } else {
-            self.to_read.push_back(place);
+            let places = (0..).map(DownloadPlace);
+            for (place, one) in places.zip(&self.list) {
+                if let Some(one) = one.as_ref().filter(|one| one.waits == Waits::ToRead) {
+                    self.to_read.add(one.client, place);
+                }
+            }
+        } else if let Some(client) = self.get(place).map(|one| one.client) {
+            self.to_read.add(client, place);
         }
     }
 
     /// Returns the connection whose chunk can be read next, because other chunks have arrived.
     pub(super) fn next_to_read(&mut self) -> Option<ConnectionId> {
-        while !self.chunks.as_ref()?.is_busy() {
-            let place = self.to_read.pop_front()?;
-            if let Some(Some(one)) = self.list.get_mut(place.0 as usize)
-                && one.waits == Waits::ToRead
-            {
-                one.waits = Waits::No;
-                return Some(one.connection);
-            }
+        let chunks = self.chunks.as_mut()?;
+        chunks.keep_places(false);
+        if self.to_read.is_empty() || chunks.is_full() {
+            return None;
         }
-        None
+        let list = &self.list;
+        let waits = |client, place: DownloadPlace| {
+            let one = list.get(place.0 as usize).and_then(Option::as_ref);
+            one.is_some_and(|one| one.waits == Waits::ToRead && one.client == client)
+        };
+        let place = self
+            .to_read
+            .take(|client| !chunks.is_busy_for(client), waits)?;
+        let one = self.list.get_mut(place.0 as usize)?.as_mut()?;
+        one.waits = Waits::No;
+        Some(one.connection)
     }
 
     /// Takes a list back, to use its memory again.
@@ -318,10 +328,15 @@ impl Downloads {
     }
 
     /// Takes the chunks that have arrived. Returns the connections that have waited for them, each with
-    /// whether its chunk is here.
+    /// whether its chunk is here. Until [`next_to_read`](Self::next_to_read), their places are kept for those
+    /// who wait to read.
     pub(super) fn take_arrived(&mut self, contents: &mut Contents) -> Vec<(ConnectionId, bool)> {
-        let chunks = self.chunks.as_mut();
-        chunks.map_or_else(Vec::new, |chunks| chunks.take_arrived(contents))
+        let Some(chunks) = &mut self.chunks else {
+            return Vec::new();
+        };
+        let arrived = chunks.take_arrived(contents);
+        chunks.keep_places(!self.to_read.is_empty());
+        arrived
     }
 
     /// Notes that the chunk that a download has waited for has arrived.

@@ -84,7 +84,8 @@ impl Downloads {
         }
         if !is_short && let Some((chunk, _)) = progress.next_in_file() {
             let soon = progress.soon(chunk, read_ahead);
-            chunks.read(conn.contents_mut(), &progress.download.file, soon);
+            let client = progress.client;
+            chunks.read(conn.contents_mut(), &progress.download.file, soon, client);
         }
         if progress.is_starved() {
             self.retry_at.get_or_insert(conn.now() + RETRY);
@@ -107,9 +108,9 @@ impl Progress {
         chunk: u32,
         read_ahead: usize,
     ) -> Option<(ContentId, usize)> {
-        let id = conn.id();
+        let asker = (conn.id(), self.client);
         let soon = self.soon(chunk, read_ahead);
-        match chunks.find(conn.contents_mut(), &self.download.file, soon, id) {
+        match chunks.find(conn.contents_mut(), &self.download.file, soon, asker) {
             Found::Here(content, start) => {
                 self.waits = Waits::No;
                 return Some((content, start));
