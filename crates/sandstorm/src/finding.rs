@@ -51,6 +51,16 @@ pub enum Warning {
         /// The budget in bytes.
         budget: u64,
     },
+    /// Many folders have a page about missing files.
+    #[error(
+        "more than {} folders have a 404.html, and only the outer ones are used; remove some, or name one \
+         with --error-page",
+        report::count(*limit as u64)
+    )]
+    ErrorPages {
+        /// Maximum number of these folders.
+        limit: usize,
+    },
     /// A path needs a password, but nothing is there.
     #[error("--basic-auth names {realm}, but the folder has nothing there; correct the path")]
     NothingThere {

@@ -14,6 +14,7 @@ use crate::limits::Limits;
 use crate::load::Progress;
 use crate::settings::Settings;
 use crate::site::{NEW, Site};
+use crate::status::Status;
 use crate::{Session, Step};
 
 #[path = "load_redirects_tests.rs"]
@@ -311,6 +312,72 @@ fn a_field_that_a_rule_removes_from_a_file_is_not_in_an_error_about_its_ranges_e
         fields("/b"),
         ["416", "X-A: 1", "X-B: 1", "Link: </a>", "Vary: X"]
     );
+}
+
+#[test]
+fn a_missing_file_has_the_page_of_the_innermost_folder_that_has_one() {
+    let folder = folder(&[
+        ("404.html", "of the site"),
+        ("a b/404.html", "of a b"),
+        ("a b/c/d/404.html", "of d"),
+        ("e/x", "x"),
+        ("_headers", "/a%20b/*\n  X-A: 1\n"),
+    ]);
+    let mut settings = Settings::default();
+    let site = load(folder.path(), &settings);
+    let page = |site: &Site, path: &str| {
+        let response = get(site, path, "");
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 404 "), "{path}: {head}");
+        assert_eq!(head.contains("X-A: 1"), path.starts_with("/a%20b"));
+        body.to_owned()
+    };
+    let deep = format!("/a%20b/{}", "c/".repeat(2_000));
+    for (path, expected) in [
+        ("/none", "of the site"),
+        ("/e/none", "of the site"),
+        ("/e", "of the site"),
+        ("/a%20b", "of the site"),
+        ("/a%20b/", "of a b"),
+        ("/a%20b/none", "of a b"),
+        ("/a%20b/c/d", "of a b"),
+        ("/a%20b/c/dd/none", "of a b"),
+        ("/a%20b/c/d/none", "of d"),
+        ("/a%20b/c/d/e/f/", "of d"),
+        ("/a%20b/c/d%2Fe", "of a b"),
+        (&deep, "of a b"),
+    ] {
+        assert_eq!(page(&site, path), expected, "{path}");
+    }
+    let next = site.load_next(folder.path(), &Limits::default(), |_| {});
+    let next = next.unwrap();
+    assert_eq!((next.added(), next.leaving.len()), (0, 0));
+    settings.add_error_page(Status::NotFound, b"/e/x");
+    let site = load(folder.path(), &settings);
+    assert_eq!(page(&site, "/a%20b/none"), "x");
+}
+
+#[test]
+fn the_page_of_a_folder_needs_no_other_password_than_the_folder() {
+    let folder = folder(&[
+        ("404.html", "of the site"),
+        ("a/404.html", "secret"),
+        ("a/b/x", "x"),
+    ]);
+    let users = tempfile::NamedTempFile::new().unwrap();
+    let hash = "a:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
+    fs::write(&users, hash).unwrap();
+    let page_of = |realm: &str| {
+        let mut settings = Settings::default();
+        let realm = format!("{realm}={}", users.path().display());
+        settings.add_basic_auth(&realm).unwrap();
+        let site = load(folder.path(), &settings);
+        let response = get(&site, "/a/none", "");
+        (status(&site, "/a/none"), response.ends_with("secret"))
+    };
+    assert_eq!(page_of("/a/404.html"), ("404".to_owned(), false));
+    assert_eq!(page_of("/a"), ("401".to_owned(), false));
+    assert_eq!(page_of("/a/b"), ("404".to_owned(), true));
 }
 
 #[test]

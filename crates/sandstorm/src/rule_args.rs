@@ -47,7 +47,7 @@ pub(crate) struct RuleArgs {
     media_types: Vec<(String, String)>,
 
     /// Page of the site that is sent for an error, such as `404=/errors/missing.html`. Repeat it for
-    /// each. Without this option, `404.html` in the folder is the page for missing files.
+    /// each. Without this option, `404.html` is the page for missing files, also in a folder below.
     #[arg(long = "error-page", value_name = "STATUS=PATH", value_parser = error_page)]
     error_pages: Vec<(Status, Arc<[u8]>)>,
 

@@ -303,7 +303,6 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
         Method::Unknown => return reply_with(error(Status::NotImplemented)),
     };
     let shared = |status| reply_with(error(status).or_head(head_only));
-    let missing = Site::shared(Status::NotFound, false);
     let bad_request = || Answer {
         close: true,
         ..shared(Status::BadRequest)
@@ -337,7 +336,7 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
             };
         }
         Ok(Page::Error(first)) => return about_path(site, request, *first, target.path, data),
-        Err(NoPage::Unknown) => return about_path(site, request, missing, target.path, data),
+        Err(NoPage::Unknown) => return about_missing(site, request, target.path, data),
         Err(NoPage::BadEncoding) => return bad_request(),
     };
     if request.method == Method::Options {
@@ -382,6 +381,13 @@ fn to_stranger(
         form,
         ..Answer::with(challenge, request)
     })
+}
+
+/// Returns the answer to a request for a path that has no page.
+#[cold]
+fn about_missing(site: &Site, request: &Head<'_>, path: &str, data: &[u8]) -> Answer {
+    let first = site.missing(path.as_bytes());
+    about_path(site, request, first, path, data)
 }
 
 /// Returns the answer with an error about a path, whose plain page begins with the reply `first`.

@@ -111,7 +111,7 @@ impl Settings {
     }
 
     /// Makes the file at the decoded `path` the page that is sent for an error. The path begins with a
-    /// slash. Without this, `/404.html` is the page for missing files.
+    /// slash. Without this, `404.html` is the page for missing files, also in a folder below.
     pub fn add_error_page(&mut self, status: Status, path: &[u8]) {
         self.error_pages.push((status, path.into()));
     }

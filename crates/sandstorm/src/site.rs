@@ -38,6 +38,7 @@ pub use builder::Builder;
 pub(crate) use builder::INDEX;
 pub use by_host::HostedSite;
 pub(crate) use by_host::Member;
+use errors::MissingPages;
 pub(crate) use media_type::MediaTypes;
 pub use page::ReplyId;
 pub(crate) use page::{FilePage, Page, Variants};
@@ -81,6 +82,8 @@ pub struct Site {
     tag_key: TagKey,
     /// The pages of the site that are sent for errors, by the reply for GET in the plain form.
     errors: HashMap<ReplyId, ErrorPage, RandomState>,
+    /// The pages about missing files, of folders that have one.
+    missing: MissingPages,
     /// The rules for fields from which the heads of files were made.
     headers: HeaderRules,
     /// What these rules say about errors, or nothing if that is the same for all paths.

@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use ahash::RandomState;
 use control::FileVersion;
 
+use super::errors::MissingPages;
 use super::media_type::MediaType;
 use super::page::{FilePage, Page, ReplyId};
 use super::{Fingerprint, MAX_TARGETS, NEW, SHARED, Site, Totals, encoded};
@@ -120,6 +121,7 @@ impl Builder {
                 replies: Vec::new(),
                 by_host: None,
                 errors: HashMap::with_hasher(hash.clone()),
+                missing: MissingPages::new(hash.clone()),
                 headers: settings.headers.clone(),
                 error_rules: settings.headers.for_errors(),
                 settings: Arc::new(settings.clone()),

@@ -1,10 +1,52 @@
 //! Pages of the site that are sent for errors, and the fields that rules give to errors.
 
+use std::collections::HashMap;
+
+use ahash::RandomState;
+
 use super::page::ReplyId;
 use super::{CodedError, ErrorPage, Site, decoded};
 use crate::accept::Accepted;
 use crate::coding::Coding;
-use crate::reply::Reply;
+use crate::limits::MAX_DEPTH;
+use crate::reply::{Reply, Status};
+
+/// The pages about missing files of folders that have such a page.
+#[derive(Clone, Debug)]
+pub(super) struct MissingPages {
+    /// The reply for GET in the plain form, by the decoded path of the folder, which ends with a slash.
+    folders: HashMap<Box<[u8]>, ReplyId, RandomState>,
+    /// Length of the longest of these paths.
+    longest: usize,
+}
+
+impl MissingPages {
+    pub(super) fn new(hash: RandomState) -> Self {
+        Self {
+            folders: HashMap::with_hasher(hash),
+            longest: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, folder: &[u8], page: ReplyId) {
+        self.longest = self.longest.max(folder.len());
+        self.folders.insert(folder.into(), page);
+    }
+
+    /// The pages of folders that have one in `old` too, each with that one.
+    pub(super) fn common(&self, old: &Self) -> impl Iterator<Item = (ReplyId, ReplyId)> {
+        let folders = self.folders.iter();
+        folders.filter_map(|(folder, page)| Some((*page, *old.folders.get(folder)?)))
+    }
+
+    /// Returns the page of the innermost folder around a path that has one.
+    fn find(&self, path: &[u8]) -> Option<ReplyId> {
+        let path = &path[..path.len().min(self.longest)];
+        let slashes = memchr::memchr_iter(b'/', path).take(MAX_DEPTH);
+        let pages = slashes.filter_map(|at| self.folders.get(&path[..=at]));
+        pages.last().copied()
+    }
+}
 
 impl ErrorPage {
     pub(super) fn has(&self, coding: Coding) -> bool {
@@ -46,6 +88,18 @@ impl Site {
     pub(crate) fn error_form(&self, first: ReplyId, accepted: Accepted) -> ReplyId {
         let page = self.errors.get(&first);
         page.and_then(|page| page.choose(accepted)).unwrap_or(first)
+    }
+
+    /// Returns the reply for GET in the plain form about a missing file: the page of the innermost folder
+    /// around its path that has one, or else that of the whole site.
+    #[cold]
+    pub(crate) fn missing(&self, path: &[u8]) -> ReplyId {
+        let usual = Self::shared(Status::NotFound, false);
+        if self.missing.longest == 0 {
+            return usual;
+        }
+        let page = decoded(path).ok().and_then(|path| self.missing.find(&path));
+        page.unwrap_or(usual)
     }
 
     /// Returns true if the response to an error depends on its path.

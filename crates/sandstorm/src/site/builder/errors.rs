@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Builder, paths_of};
-use crate::finding::{Report, no_target};
+use crate::finding::{Finding, Report, Warning, no_target};
 use crate::reply::{Reply, error_page, status_page};
 use crate::site::page::{ReplyId, Variants};
 use crate::site::{ErrorPage, SHARED, Site};
@@ -13,6 +13,9 @@ use crate::status::Status;
 /// The page about a missing file, unless the settings name another one. Other hosts have the same
 /// convention.
 const NOT_FOUND_PAGE: &[u8] = b"/404.html";
+
+/// Maximum number of folders with such a page of their own. Each page is a copy of its file.
+const MAX_FOLDERS: usize = 1_000;
 
 /// Maximum length of the page about an error, if it is a file on the disk, in bytes.
 const MAX_PAGE_LEN: usize = 16 << 20;
@@ -49,6 +52,33 @@ impl Builder {
             };
             for (id, reply) in [first, first.or_head(true)].into_iter().zip(replies) {
                 self.replace(id, reply);
+            }
+        }
+        let mut named = settings.error_pages.iter();
+        if !named.any(|(status, _)| *status == Status::NotFound) {
+            self.add_pages_of_folders(report);
+        }
+    }
+
+    /// Makes the pages about missing files below folders that have their own one. A page that needs another
+    /// password than its folder is none.
+    fn add_pages_of_folders(&mut self, report: &mut Report<'_>) {
+        let paths = self.site.pages.keys();
+        let paths = paths
+            .filter(|path| path.ends_with(NOT_FOUND_PAGE) && path.len() > NOT_FOUND_PAGE.len());
+        let mut paths: Vec<_> = paths.cloned().collect();
+        // Outer folders come first, because their pages are for the inner ones too.
+        paths.sort_unstable_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        if paths.len() > MAX_FOLDERS {
+            report(Finding::Warning(Warning::ErrorPages { limit: MAX_FOLDERS }));
+            paths.truncate(MAX_FOLDERS);
+        }
+        for path in paths {
+            let folder = &path[..path.len() + 1 - NOT_FOUND_PAGE.len()];
+            if self.realm_of_page(&path) == self.realm_of_path(folder)
+                && let Some(page) = self.add_error_page(Status::NotFound, &path, "")
+            {
+                self.site.missing.add(folder, page);
             }
         }
     }
@@ -138,8 +168,13 @@ impl Builder {
         }
     }
 
-    /// Takes over the coded forms of pages for errors that equal those of the previous site.
+    /// Takes over the pages of folders about missing files, and the coded forms of all pages for errors, that
+    /// equal those of the previous site.
     pub(super) fn keep_equal_errors(&mut self, previous: &Site) {
+        let of_folders: Vec<_> = self.site.missing.common(&previous.missing).collect();
+        for (own, old) in of_folders {
+            self.keep_equal(previous, own, old, 2);
+        }
         let mut pairs = Vec::new();
         for (first, page) in &self.site.errors {
             let old = previous.errors.get(&ReplyId(self.origins[first.index()]));

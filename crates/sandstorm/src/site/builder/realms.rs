@@ -110,7 +110,7 @@ impl Builder {
     }
 
     /// Returns the index of the part that the page at a path belongs to.
-    fn realm_of_page(&self, path: &[u8]) -> Option<u16> {
+    pub(super) fn realm_of_page(&self, path: &[u8]) -> Option<u16> {
         let first = self.site.file_at(path)?.first;
         self.site.realm_files.get(&first).copied()
     }
