@@ -284,6 +284,10 @@ impl<'r> Logged<'r> {
         while !rest.is_empty() {
             let (line, next) = split_line(rest);
             rest = next;
+            if line.is_empty() {
+                // What follows an invalid head may be another request.
+                break;
+            }
             let mut parts = line.splitn(2, |byte| *byte == b':');
             let is_it = |found: &[u8]| found.eq_ignore_ascii_case(name.as_bytes());
             if parts.next().is_some_and(is_it) {
@@ -467,6 +471,15 @@ mod tests {
         assert!(with("a b\"\n:x").starts_with("192.0.2.1 - a\\x20b\\x22\\x0A ["));
         assert!(with(":x").starts_with("192.0.2.1 - - ["));
         assert!(with("no colon").starts_with("192.0.2.1 - - ["));
+    }
+
+    #[test]
+    fn fields_behind_the_head_are_not_those_of_the_request() {
+        let head = b"POST / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\nGET / HTTP/1.1\r\nHost: b\r\nReferer: c\r\n";
+        assert_eq!(
+            line("method,host,referer,user-agent", "192.0.2.1:1", head),
+            "POST\ta\t-\t-"
+        );
     }
 
     #[test]
