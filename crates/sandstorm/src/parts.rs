@@ -181,6 +181,26 @@ impl Parts {
         locked(&self.lists).next.clone()
     }
 
+    /// Gives to the hosts whose requests are sent elsewhere the fields that all responses of their part have
+    /// now.
+    pub(crate) fn renew_redirecting(&self) {
+        let mut lists = locked(&self.lists);
+        let has_other_fields = |one: &Served| {
+            let site = one.part.site();
+            let mut redirecting = one.redirecting.iter();
+            redirecting.any(|one| one.site.fields() != site.fields())
+        };
+        if !lists.now.iter().any(has_other_fields) {
+            return;
+        }
+        let mut all = lists.now.to_vec();
+        for one in all.iter_mut().filter(|one| has_other_fields(one)) {
+            let hosts: Vec<_> = one.redirecting.iter().map(|one| one.host.clone()).collect();
+            one.redirecting = Redirecting::all(&hosts, one.part.site().settings());
+        }
+        lists.now = all.into();
+    }
+
     /// The parts that are served, and those that are to be served.
     pub(crate) fn all(&self) -> Vec<Served> {
         let now = self.now();

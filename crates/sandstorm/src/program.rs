@@ -318,6 +318,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         let (old, before) = (self.site(), part.site());
         part.set_site(&next.site);
         let next = if old.by_host().is_some() {
+            self.parts.renew_redirecting();
             let members = members(&self.parts.now());
             old.next_by_hosts((&members, &self.parts.known()), &[(before, next)])
         } else {

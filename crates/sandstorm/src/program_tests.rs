@@ -175,6 +175,30 @@ fn a_redirected_host_keeps_path_and_query_also_after_a_reload() {
 }
 
 #[test]
+fn redirected_hosts_have_the_fields_that_a_reload_gives_to_all_responses() {
+    let (_folder, program) = sandstorm(SendMode::MemCopy, 100);
+    let hosts = ["a.test=https://b.test"].map(|text| text.parse().unwrap());
+    let program = program
+        .with_reloads(Limits::default(), false)
+        .with_redirect_hosts(&hosts);
+    let has_field = |host: &str| {
+        let site = program.site();
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let Step::Answer(answer) = Session::default().next(&site, request.as_bytes()) else {
+            panic!("the request is complete");
+        };
+        answer.of(&site).has_field("x-frame-options")
+    };
+    assert!(!has_field("a.test") && !has_field("c.test"));
+    let part = Arc::clone(&program.parts.now()[0].part);
+    let mut next = part.loading().clone();
+    next.settings.add_security_headers().unwrap();
+    part.set_next(next);
+    program.reload(None).unwrap();
+    assert!(has_field("a.test") && has_field("c.test"));
+}
+
+#[test]
 fn each_site_of_a_port_has_its_counts() {
     let program = |hosts: &[&str]| {
         let (folder, program) = sandstorm(SendMode::MemCopy, 100);

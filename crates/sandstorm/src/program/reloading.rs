@@ -51,6 +51,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         }
         let before = self.parts.now();
         let changes = self.parts.go_on();
+        self.parts.renew_redirecting();
         let old = self.site();
         let members = members(&self.parts.now());
         let site = old.next_by_hosts((&members, &self.parts.known()), &loaded);
