@@ -11,8 +11,11 @@ use nmio::{FaultConfig, LoopConfig, MAX_BATCH, PcapError, Wait};
 use crate::config::{self, ConfigArgs, before, with_places};
 use crate::endpoint::EndpointArgs;
 use crate::error::Error;
+use crate::launch::wrong_ports;
 pub use crate::log::{LogFormat, LogLevel};
 use crate::privileges::{Plan, Sandbox, UserSpec};
+use crate::program::{PortOwner, StartError};
+use crate::report::Lines;
 use crate::units::{microseconds, number, seconds};
 use crate::writable::check_file;
 
@@ -235,18 +238,28 @@ impl ServeArgs {
         }
     }
 
-    /// Checks the options as far as that needs no device: the user must exist, and addresses and queues
-    /// must be possible. Returns all errors, each a message for the operator.
-    pub fn check(&self, program: &'static str) -> Vec<String> {
+    /// Checks the options as far as that needs no device: the user must exist, ports must differ, and
+    /// addresses and queues must be possible. `owners` has the ports of the programs. Returns all errors,
+    /// each a message for the operator, and facts as lines. Warns of sockets that cannot be made, because a
+    /// server does without.
+    pub fn check(
+        &self,
+        program: &'static str,
+        owners: &[PortOwner],
+    ) -> Vec<Result<Lines, StartError>> {
+        let lines = self.endpoints.check();
         let plan = self.plan(program).err();
-        let interface = self.interface(program, Vec::new()).check().err();
+        let services = owners.iter().flat_map(|one| one.services.clone());
+        let interface = self.interface(program, services.collect()).check();
         let capture = self.pcap.as_ref().and_then(|path| {
             let (source, path) = (check_file(path).err()?, path.clone());
             Some(PcapError::Create { path, source }.into())
         });
-        let interface = interface.map(Into::into);
-        let errors = [plan, interface, capture].into_iter().flatten();
-        errors.map(|error| self.message(&error)).collect()
+        let interface = interface.into_iter().map(Into::into);
+        let errors = plan.into_iter().chain(wrong_ports(owners));
+        let errors = errors.chain(interface).chain(capture);
+        let errors = errors.map(|error| Err(self.message(&error).into()));
+        std::iter::once(Ok(lines)).chain(errors).collect()
     }
 
     /// Returns the message about an error for the operator. It names the place in the configuration file

@@ -37,6 +37,7 @@ use listener::Listener;
 use crate::config::with_places;
 use crate::error::Error;
 use crate::observed::Observed;
+use crate::report::Lines;
 
 /// The endpoints of a server, before they are served.
 #[derive(Debug, Default)]
@@ -44,6 +45,58 @@ pub(crate) struct Endpoints {
     listeners: Vec<(Access, Listener)>,
     /// Lines for the start block: a label and a value.
     lines: Vec<(&'static str, String)>,
+}
+
+/// Labels of the endpoints.
+const METRICS: &str = "metrics";
+const CONTROL: &str = "control";
+
+/// Warns that an address of an endpoint cannot be used.
+fn warn(args: &EndpointArgs, access: Access, error: &io::Error) {
+    match (access, &args.metrics_listen, &args.control_socket) {
+        (Access::Look, Some(address), _) => {
+            let option = with_places("--metrics-listen");
+            tracing::warn!(
+                "{option} {address}: {error}; there are no metrics; give another address"
+            );
+        }
+        (Access::Control, _, Some(ControlSocket::At(path))) => {
+            let (option, path) = (with_places("--control-socket"), path.display());
+            tracing::warn!(
+                "{option} {path}: {error}; the commands for a running server do not work; give another \
+                 path"
+            );
+        }
+        _ => {}
+    }
+}
+
+impl EndpointArgs {
+    /// Checks the addresses without making a socket. Warns of those that cannot be used. Returns a line about
+    /// each that a running server has, because this may be the server that is meant.
+    pub(crate) fn check(&self) -> Lines {
+        let control = match &self.control_socket {
+            Some(ControlSocket::At(path)) => Some(ListenAddress::Unix(path.clone())),
+            Some(ControlSocket::Off) | None => None,
+        };
+        let metrics = self
+            .metrics_listen
+            .clone()
+            .map(|at| (Access::Look, METRICS, at));
+        let control = control.map(|at| (Access::Control, CONTROL, at));
+        let mut lines = Lines::new();
+        for (access, label, address) in metrics.into_iter().chain(control) {
+            match Listener::check(&address) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    let line = format!("{address} is in use; another server would do without it");
+                    lines.push((label, line));
+                }
+                Err(error) => warn(self, access, &error),
+            }
+        }
+        lines
+    }
 }
 
 impl Endpoints {
@@ -54,12 +107,9 @@ impl Endpoints {
         if let Some(address) = &args.metrics_listen {
             let bound = Listener::bind(address);
             if let Err(error) = &bound {
-                let option = with_places("--metrics-listen");
-                tracing::warn!(
-                    "{option} {address}: {error}; there are no metrics; give another address"
-                );
+                warn(args, Access::Look, error);
             }
-            endpoints.add(Access::Look, "metrics", address, bound);
+            endpoints.add(Access::Look, METRICS, address, bound);
         }
         match &args.control_socket {
             Some(ControlSocket::Off) => {}
@@ -67,18 +117,14 @@ impl Endpoints {
                 let address = ListenAddress::Unix(path.clone());
                 let bound = Listener::bind(&address);
                 if let Err(error) = &bound {
-                    let (option, path) = (with_places("--control-socket"), path.display());
-                    tracing::warn!(
-                        "{option} {path}: {error}; the commands for a running server do not work; \
-                         give another path"
-                    );
+                    warn(args, Access::Control, error);
                 }
-                endpoints.add(Access::Control, "control", &address, bound);
+                endpoints.add(Access::Control, CONTROL, &address, bound);
             }
             // Several servers may use the default, so only the start block says that one is taken.
             None => {
                 let (address, bound) = bind_first(default_sockets(program));
-                endpoints.add(Access::Control, "control", &address, bound);
+                endpoints.add(Access::Control, CONTROL, &address, bound);
             }
         }
         endpoints

@@ -1,6 +1,7 @@
 //! Starts a worker's thread for each queue of an open interface, and composes the start block when
 //! all workers are ready.
 
+use std::collections::HashMap;
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, Scope};
@@ -14,7 +15,7 @@ use crate::error::{Error, OptionError};
 use crate::follower::{self, Follower, NetworkChange};
 use crate::live::Published;
 use crate::privileges::Privileges;
-use crate::program::{Listening, PortOwner, PreparedPackets, Program, StartError, WorkerContext};
+use crate::program::{Listening, PortOwner, PreparedPackets, Program, WorkerContext};
 use crate::report::{self, Block, Lines};
 use crate::secret::Secret;
 use crate::status::SITE_AT;
@@ -171,17 +172,8 @@ impl<'a, P: Program> Launch<'a, P> {
     }
 }
 
-/// Checks that `program` can be served with these options, as far as that needs no device. Its ports
-/// must differ. The addresses of a site must be among the server's own ones, if it has any.
-///
-/// # Errors
-/// A message for the operator.
-pub fn check_program<P: Program>(args: &ServeArgs, program: &P) -> Result<(), StartError> {
-    checked_services(args, program)?;
-    Ok(())
-}
-
-/// Returns the services of `program` with these options, after the same checks.
+/// Returns the services of `program` with these options. Its ports must differ. The addresses of a site
+/// must be among the server's own ones, if it has any.
 ///
 /// # Errors
 /// [`Error::PortZero`] and [`Error::PortTwice`], or an [`OptionError`] about an address.
@@ -207,25 +199,34 @@ pub(crate) fn services<P: Program>(
     port: Option<u16>,
 ) -> Result<Vec<(Transport, u16)>, Error> {
     let owners = program.port_owners(port.unwrap_or(P::DEFAULT_PORT));
-    let mut taken: Vec<(&PortOwner, (Transport, u16))> = Vec::new();
-    for owner in &owners {
+    match wrong_ports(&owners).into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(owners.into_iter().flat_map(|one| one.services).collect()),
+    }
+}
+
+/// Returns [`Error::PortZero`] and [`Error::PortTwice`] for each port that cannot be served.
+pub(crate) fn wrong_ports(owners: &[PortOwner]) -> Vec<Error> {
+    let mut taken: HashMap<(Transport, u16), &PortOwner> = HashMap::new();
+    let mut wrong = Vec::new();
+    for owner in owners {
         for &(transport, port) in &owner.services {
             if port == 0 {
                 let option = owner.option.clone();
-                return Err(Error::PortZero { option });
-            }
-            if let Some((other, _)) = taken.iter().find(|(_, one)| *one == (transport, port)) {
-                return Err(Error::PortTwice {
+                wrong.push(Error::PortZero { option });
+            } else if let Some(other) = taken.get(&(transport, port)) {
+                wrong.push(Error::PortTwice {
                     programs: [other.program, owner.program],
                     options: [other.option.clone(), owner.option.clone()],
                     transport,
                     port,
                 });
+            } else {
+                taken.insert((transport, port), owner);
             }
-            taken.push((owner, (transport, port)));
         }
     }
-    Ok(taken.into_iter().map(|(_, service)| service).collect())
+    wrong
 }
 
 /// Formats the ports of `services` for the start block. If there are several ports, adds their

@@ -111,19 +111,34 @@ impl<A> Site<A> {
         context
     }
 
-    /// # Errors
-    /// If the site has an address that is not among `own`.
-    fn check_addresses(&self, own: &[IpAddr]) -> Result<(), StartError> {
-        match self.addresses.iter().find(|wanted| !own.contains(wanted)) {
-            None => Ok(()),
-            Some(missing) => Err(format!(
-                "{}the site {} is to be served on {missing}, which is not an address of the server; \
-                 correct its addresses, or add the address to those of the server",
-                before(&missing.to_string()),
-                self.name
-            )
-            .into()),
-        }
+    /// Returns an error for each address of the site that is not among `own`.
+    fn missing<'s>(&'s self, own: &'s [IpAddr]) -> impl Iterator<Item = String> + 's {
+        let missing = NotOfServer::among(self.name, &self.addresses, own);
+        missing.map(|error| before(&error.address.to_string()) + &error.to_string())
+    }
+}
+
+/// A site is to be served on an address that the server does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the site {site} is to be served on {address}, which is not an address of the server; correct its \
+     addresses, or add the address to those of the server"
+)]
+pub struct NotOfServer {
+    /// The name of the site.
+    pub site: String,
+    /// The address.
+    pub address: IpAddr,
+}
+
+impl NotOfServer {
+    /// Returns an error for each of the addresses of a site that is not among `own`.
+    pub fn among(site: &str, addresses: &[IpAddr], own: &[IpAddr]) -> impl Iterator<Item = Self> {
+        let missing = addresses.iter().filter(|one| !own.contains(one));
+        missing.map(move |address| Self {
+            site: site.to_owned(),
+            address: *address,
+        })
     }
 }
 
@@ -224,8 +239,12 @@ impl<A: Program> Program for Many<A> {
     }
 
     fn check_addresses(&self, own: &[IpAddr]) -> Result<(), StartError> {
-        let mut sites = self.0.iter();
-        sites.try_for_each(|site| site.check_addresses(own))
+        let missing: Vec<_> = self.0.iter().flat_map(|site| site.missing(own)).collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(missing.join("\n").into())
+        }
     }
 
     fn free_unused(&self) -> bool {

@@ -203,8 +203,7 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// Checks that the content can be served on the server's own addresses. Called by
-    /// [`check_program`](crate::check_program), and before a worker begins.
+    /// Checks that the content can be served on the server's own addresses. Called before a worker begins.
     ///
     /// # Errors
     /// If a part of the content needs another address.

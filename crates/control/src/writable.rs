@@ -12,13 +12,16 @@ pub(crate) fn check_file(path: &Path) -> io::Result<()> {
         return Err(Errno::ISDIR.into());
     }
     match access(path, Access::WRITE_OK) {
-        Err(Errno::NOENT) => {
-            let folder = path
-                .parent()
-                .filter(|folder| !folder.as_os_str().is_empty());
-            let may_make = Access::WRITE_OK | Access::EXEC_OK;
-            Ok(access(folder.unwrap_or(Path::new(".")), may_make)?)
-        }
+        Err(Errno::NOENT) => check_folder(path),
         checked => Ok(checked?),
     }
+}
+
+/// Checks that files can be made and removed in the folder of `path`.
+pub(crate) fn check_folder(path: &Path) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
 }

@@ -178,7 +178,6 @@ impl Defence {
         };
         let secrets = SecretSource::open(files, needed);
         let udp_sizes = UdpSizes::new(&args.edns_sizes);
-        let udp_sizes = udp_sizes.map_err(|error| OptionError::new(error).into());
         match (secrets, args.limit(device), udp_sizes) {
             (Ok(secrets), Ok(rate_limit), Ok(udp_sizes)) => Ok(Self {
                 secrets,
@@ -186,8 +185,10 @@ impl Defence {
                 udp_sizes,
             }),
             (secrets, rate_limit, udp_sizes) => {
-                let others = [rate_limit.err(), udp_sizes.err()].into_iter().flatten();
-                let errors = secrets.err().into_iter().flatten().chain(others);
+                let of_sizes = udp_sizes.err().into_iter().flatten();
+                let of_sizes = of_sizes.map(|error| OptionError::new(error).into());
+                let errors = secrets.err().into_iter().flatten();
+                let errors = errors.chain(rate_limit.err()).chain(of_sizes);
                 Err(together(&errors.collect::<Vec<_>>()))
             }
         }

@@ -1,9 +1,10 @@
 //! The options of a DNS server, as the command lines of several programs have them.
 
-use control::{ConnectionArgs, StartError};
-use nmio::device::Device;
+use control::{ConnectionArgs, Named as _, PortOwner, StartError};
+use nmio::device::{Device, Transport};
 
 use crate::defence::DefenceArgs;
+use crate::hook::NoHook;
 use crate::identity::IdentityArgs;
 use crate::key::Form;
 use crate::program::Namestorm;
@@ -69,9 +70,19 @@ impl DnsOptions<'_> {
     /// Returns what is wrong with the options, except with the zones themselves. `program` is the name
     /// that the system's log shows.
     pub fn check(&self, program: &str) -> Vec<StartError> {
-        let others = self.zones.check_others().err();
+        let others = self.zones.wrong_others();
         let defence = self.defence.check(self.device, self.zones).err();
         let logs = self.query_log.check(program);
         others.into_iter().chain(defence).chain(logs).collect()
+    }
+}
+
+/// Returns the ports of a DNS server on `port`, or on the default one. `option` sets the port.
+pub fn port_owner(option: &str, port: Option<u16>) -> PortOwner {
+    let port = port.unwrap_or(NoHook::PORT);
+    PortOwner {
+        program: NoHook::NAME,
+        option: option.to_owned(),
+        services: vec![(Transport::Udp, port), (Transport::Tcp, port)],
     }
 }

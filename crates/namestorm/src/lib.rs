@@ -188,7 +188,7 @@ pub use compile::compile;
 pub use cookie::{CookieFileError, Cookies, MAX_SECRETS, SECRET_LEN, Secret, WallClock};
 pub use counters::Counters;
 pub use defence::DefenceArgs;
-pub use dns_options::DnsOptions;
+pub use dns_options::{DnsOptions, port_owner};
 pub use edns::{MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
 pub use hook::{Hook, NoHook, Question, Verdict};
 pub use identity::{ChaosText, Identity, IdentityArgs, MAX_CHAOS_TEXT, MAX_NSID, Nsid};

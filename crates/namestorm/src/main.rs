@@ -168,8 +168,11 @@ fn main() -> ExitCode {
             let checked = check(&zones, &mut say, &mut lines);
             let found = checked.err().into_iter();
             let found = found.chain(args.serve.options(&zones).check("namestorm"));
-            let of_network = network.check("namestorm").into_iter().map(Into::into);
-            let found = found.chain(of_network).map(Err);
+            let owner = namestorm::port_owner("--port", network.port);
+            let named = |(label, value): (&str, String)| (label.to_owned(), value);
+            let of_network = network.check("namestorm", &[owner]).into_iter();
+            let of_network = of_network.map(|one| Ok(one?.into_iter().map(named).collect()));
+            let found = found.map(Err).chain(of_network);
             config::print_check("namestorm", [Ok(lines)].into_iter().chain(found))
         }
         Command::Config(what) => what.run(&parsed, &command, &[namestorm::own_defaults("port")]),

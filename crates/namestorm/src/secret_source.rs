@@ -43,23 +43,22 @@ impl NeededKeys {
         Self(clients.chain(secondaries).collect())
     }
 
-    /// Checks that all of them are among `keys`.
-    ///
-    /// # Errors
-    /// Returns a message for the operator if one is not.
-    fn check(&self, keys: &TsigKeys) -> Result<(), OptionError> {
-        let is_unknown = |(_, key): &&(_, Name)| keys.find(key).is_none();
-        let Some((option, key)) = self.0.iter().find(is_unknown) else {
-            return Ok(());
-        };
+    /// Returns a message for the operator about each one that is not among `keys`.
+    fn missing(&self, keys: &TsigKeys) -> Vec<StartError> {
         let why = if keys.is_empty() {
             "but there are no keys: name a file with --tsig-keys"
         } else {
             "which is not in the file of --tsig-keys: add it there, or correct the name"
         };
-        Err(OptionError::new(format!(
-            "{option} names the key {key}, {why}"
-        )))
+        let mut messages = Vec::new();
+        for (option, key) in self.0.iter().filter(|(_, key)| keys.find(key).is_none()) {
+            let message = format!("{option} names the key {key}, {why}");
+            if !messages.contains(&message) {
+                messages.push(message);
+            }
+        }
+        let errors = messages.into_iter().map(OptionError::new);
+        errors.map(Into::into).collect()
     }
 }
 
@@ -77,8 +76,8 @@ impl SecretSource {
     /// The `needed` keys must be among the keys.
     ///
     /// # Errors
-    /// If a file has no secrets, or lacks a key, or if the system returns no random bytes. There is an
-    /// error for each file, which names it.
+    /// If a file has no secrets, or lacks keys, or if the system returns no random bytes. Each error names
+    /// the file or the key.
     pub(crate) fn open(files: SecretFiles, needed: NeededKeys) -> Result<Self, Vec<StartError>> {
         let cookies = match &files.cookies {
             Some(path) => read_cookies(path),
@@ -95,7 +94,10 @@ impl SecretSource {
                 }),
                 handover: Handover::default(),
             }),
-            (cookies, keys) => Err([cookies.err(), keys.err()].into_iter().flatten().collect()),
+            (cookies, keys) => {
+                let of_keys = keys.err().into_iter().flatten();
+                Err(cookies.err().into_iter().chain(of_keys).collect())
+            }
         }
     }
 
@@ -138,7 +140,7 @@ impl SecretSource {
     /// secrets stay in use.
     ///
     /// # Errors
-    /// If a file has no secrets, or lacks a key. There is an error for each file.
+    /// If a file has no secrets, or lacks keys. Each error names the file or the key.
     pub(crate) fn reload(&self) -> Vec<StartError> {
         let mut new = self.newest().clone();
         let mut errors = Vec::new();
@@ -149,7 +151,7 @@ impl SecretSource {
         }
         match read_keys(self.files.keys.as_deref(), &self.needed) {
             Ok(keys) => new.keys = keys.into(),
-            Err(error) => errors.push(error),
+            Err(wrong) => errors.extend(wrong),
         }
         let change = || *self.newest() = new.clone();
         self.handover.send(change, || new.clone());
@@ -172,12 +174,18 @@ fn read_cookies(path: &Path) -> Result<Cookies, StartError> {
 }
 
 /// Reads the keys of a file, if there is one. The `needed` ones must be among them.
-fn read_keys(path: Option<&Path>, needed: &NeededKeys) -> Result<TsigKeys, StartError> {
-    let read =
-        |path: &Path| TsigKeys::read(path).map_err(|error| unusable("the TSIG keys", path, &error));
+fn read_keys(path: Option<&Path>, needed: &NeededKeys) -> Result<TsigKeys, Vec<StartError>> {
+    let read = |path: &Path| {
+        let unusable = |error| vec![unusable("the TSIG keys", path, &error).into()];
+        TsigKeys::read(path).map_err(unusable)
+    };
     let keys = path.map(read).transpose()?.unwrap_or_default();
-    needed.check(&keys)?;
-    Ok(keys)
+    let missing = needed.missing(&keys);
+    if missing.is_empty() {
+        Ok(keys)
+    } else {
+        Err(missing)
+    }
 }
 
 /// Names a file with secrets that cannot be used.
@@ -263,7 +271,8 @@ mod tests {
         };
         let error = |found: &[StartError]| {
             assert!(found.iter().all(|error| error.is::<OptionError>()));
-            found.iter().map(ToString::to_string).collect::<String>()
+            let lines: Vec<_> = found.iter().map(ToString::to_string).collect();
+            lines.join("\n")
         };
         let none = "--allow-transfer names the key Two., but there are no keys: ";
         assert!(error(&open(None).unwrap_err()).starts_with(none));
@@ -273,6 +282,15 @@ mod tests {
         fs::write(&path, key("two")).unwrap();
         let expected = missing("--notify", "one");
         assert!(error(&open(Some(path.clone())).unwrap_err()).starts_with(&expected));
+        fs::write(&path, key("three")).unwrap();
+        let all = error(&open(Some(path.clone())).unwrap_err());
+        let named = all.lines().map(|line| line.split(',').next().unwrap());
+        let expected = [
+            "--allow-transfer names the key Two.",
+            "--notify names the key one.",
+            "--notify names the key Two.",
+        ];
+        assert!(named.eq(expected), "{all}");
         fs::write(&path, key("one") + &key("two") + &key("three")).unwrap();
         let source = open(Some(path.clone())).unwrap();
         let described = format!("3 keys from {}", path.display());
@@ -286,7 +304,7 @@ mod tests {
         assert_eq!(source.keys().len(), 2);
         fs::write(&path, "key").unwrap();
         let wrong = format!(
-            "the TSIG keys {} have the end of the file in line 1",
+            "the TSIG keys {} have a mistake in line 1, column 4: the file ends",
             path.display()
         );
         assert!(source.reload()[0].to_string().starts_with(&wrong));

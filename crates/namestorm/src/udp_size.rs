@@ -93,13 +93,14 @@ impl UdpSizes {
     /// Combines sizes.
     ///
     /// # Errors
-    /// If two sizes are for the same clients, or if there are too many networks.
-    pub fn new(sizes: &[UdpSize]) -> Result<Self, UdpSizeError> {
+    /// All errors: if two sizes are for the same clients, or if there are too many networks.
+    pub fn new(sizes: &[UdpSize]) -> Result<Self, Vec<UdpSizeError>> {
+        let mut wrong = Vec::new();
         for (at, size) in sizes.iter().enumerate() {
             let is_same = |other: &&UdpSize| other.network == size.network;
             if let Some(first) = sizes[..at].iter().find(is_same) {
                 let of = size.network.map(|network| network.to_string());
-                return Err(UdpSizeError::Twice {
+                wrong.push(UdpSizeError::Twice {
                     of: of.unwrap_or_else(|| "all clients".to_owned()),
                     first: first.bytes,
                     second: size.bytes,
@@ -111,7 +112,10 @@ impl UdpSizes {
         let networks = networks.filter_map(|size| Some((size.network?, size.bytes)));
         let mut networks: Vec<_> = networks.collect();
         if networks.len() > MAX_NETWORKS {
-            return Err(UdpSizeError::TooMany(networks.len()));
+            wrong.push(UdpSizeError::TooMany(networks.len()));
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
         }
         networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.bits()));
         let others = of_all.map_or(Self::default().others, |size| size.bytes);
@@ -167,7 +171,7 @@ impl UdpSizes {
 mod tests {
     use super::*;
 
-    fn sizes(texts: &[&str]) -> Result<UdpSizes, UdpSizeError> {
+    fn sizes(texts: &[&str]) -> Result<UdpSizes, Vec<UdpSizeError>> {
         let sizes: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
         UdpSizes::new(&sizes)
     }
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn two_sizes_for_the_same_clients_are_an_error() {
-        let error = |texts: &[&str]| sizes(texts).unwrap_err().to_string();
+        let error = |texts: &[&str]| sizes(texts).unwrap_err()[0].to_string();
         assert_eq!(
             error(&["1232", "192.0.2.0/24=512", "1400"]),
             "--edns-size gives two sizes for all clients, 1232 and 1400: remove one of them"
@@ -247,6 +251,8 @@ mod tests {
             "--edns-size gives two sizes for 192.0.2.0/24, 512 and 600: remove one of them"
         );
         assert!(sizes(&["0.0.0.0/0=512", "::/0=600"]).is_ok());
+        let two = sizes(&["600", "700", "::/0=600", "::/0=700"]);
+        assert_eq!(two.unwrap_err().len(), 2);
         let many: Vec<UdpSize> = (0..=256)
             .map(|n| {
                 format!("192.0.{}.{}=512", n / 256, n % 256)
@@ -255,7 +261,7 @@ mod tests {
             })
             .collect();
         assert!(UdpSizes::new(&many[1..]).is_ok());
-        assert_eq!(UdpSizes::new(&many), Err(UdpSizeError::TooMany(257)));
+        assert_eq!(UdpSizes::new(&many), Err(vec![UdpSizeError::TooMany(257)]));
     }
 
     #[test]

@@ -177,14 +177,12 @@ impl ZoneArgs {
         NeededKeys::new(of_clients, of_servers)
     }
 
-    /// Checks the options for other servers, apart from the zones.
-    ///
-    /// # Errors
-    /// As for [`transfer_clients`](Self::transfer_clients), or if there are too many servers for NOTIFY.
-    pub fn check_others(&self) -> Result<(), StartError> {
-        self.transfer_clients()?;
-        self.secondaries()?;
-        Ok(())
+    /// Returns what is wrong with the options for other servers, apart from the zones: errors as for
+    /// [`transfer_clients`](Self::transfer_clients), and wrong servers for NOTIFY.
+    pub(crate) fn wrong_others(&self) -> Vec<StartError> {
+        let clients = self.transfer_clients().err();
+        let secondaries = self.secondaries().err().map(Into::into);
+        clients.into_iter().chain(secondaries).collect()
     }
 
     /// Returns the options without those for other servers.

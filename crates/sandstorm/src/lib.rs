@@ -313,7 +313,9 @@ pub use request::Request;
 pub use response::Response;
 pub use root::FollowLinks;
 pub use rules::RuleError;
-pub use serve::{Congestion, SiteArgs, own_defaults, port_of_site, same_congestion, serve};
+pub use serve::{
+    Congestion, SiteArgs, own_defaults, port_of_site, port_owner, same_congestion, serve,
+};
 pub use server::{Http, PacketTotals, Server, packets};
 pub use session::{Session, Step};
 pub use settings::Settings;

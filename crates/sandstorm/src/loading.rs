@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use control::{OptionError, StartError, progress, report};
+use control::{NotOfServer, OptionError, StartError, progress, report};
 
 use crate::fields::FieldError;
 use crate::hosts::HostName;
@@ -37,6 +37,9 @@ pub enum NotLoaded {
         /// The options.
         options: [GivenOption; 2],
     },
+    /// A site is to be served on an address that the server does not have.
+    #[error(transparent)]
+    Address(#[from] NotOfServer),
     /// No site is given.
     #[error("no site is given; name a folder")]
     NoSite,
@@ -171,6 +174,7 @@ impl NotLoaded {
             Self::Field(_)
                 | Self::Options(_)
                 | Self::Contradiction { .. }
+                | Self::Address(_)
                 | Self::NoSite
                 | Self::SameHost { .. }
                 | Self::SamePort { .. }

@@ -410,7 +410,10 @@ fn a_reload_reads_the_users_again_and_workers_forget_the_old_ones() {
     fs::write(&users, "ali:sesame").unwrap();
     let failed = next.site.load_next(&path, &Limits::default(), |_| {});
     let failed = failed.unwrap_err().to_string();
-    let start = format!("{} line 1: the hash is neither bcrypt", users.display());
+    let start = format!(
+        "{} has a mistake in line 1, column 5: the hash is neither",
+        users.display()
+    );
     assert!(failed.starts_with(&start), "{failed}");
     fs::remove_file(&users).unwrap();
     assert!(matches!(place.load(), Err(LoadError::Users { .. })));
@@ -490,7 +493,10 @@ fn a_message_about_a_file_with_users_names_the_link_and_its_target() {
     let refused = place.load().unwrap_err().to_string();
     assert_eq!(
         refused,
-        format!("{named} line 1: there is no colon; write NAME:HASH, as htpasswd -nB NAME does")
+        format!(
+            "{named} has a mistake in line 1, column 1: there is no colon; write NAME:HASH, as htpasswd -nB \
+             NAME does"
+        )
     );
     fs::write(&users, USERS).unwrap();
     assert!(place.load().is_ok());

@@ -111,7 +111,7 @@ fn serve(args: &Serve, more: &[&Serve], parsed: &Parsed<Cli>) -> ExitCode {
             .site
             .serve_only::<NewReno, _>(&sites, &rereading, site_args),
         Err(error) => {
-            control::log::error("sandstorm", error);
+            control::log::error("sandstorm", config::with_places(error));
             ExitCode::from(2)
         }
     }

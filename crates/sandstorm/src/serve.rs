@@ -1,12 +1,14 @@
 //! A complete program for one folder and one application.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory as _, FromArgMatches, Parser, ValueEnum};
 use control::config::{self, ConfigArgs, OwnDefaults, Rereading};
 use control::report::Lines;
-use control::{ConnectionArgs, Many, Named, NewWorker, Program, ServeArgs, StartError};
+use control::{ConnectionArgs, Many, Named, NewWorker, PortOwner, Program, ServeArgs, StartError};
+use nmio::device::Transport;
 use tcpip::{Config, CongestionControl, Cubic};
 
 use crate::access_log::AccessLogArgs;
@@ -165,13 +167,11 @@ impl SiteArgs {
     /// block, or a message for the operator. Messages also name wrong options, such as an unknown user.
     pub fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
         control::log::init(self.network.log, self.network.log_format);
-        let (mut found, sites) = check_sites(self.source(0), Self::sources(more));
-        if let Some(sites) = sites {
-            let together = control::check_program(&self.network, &sites);
-            found.push(together.map(|()| Lines::new()));
-        }
-        let options = self.network.check("sandstorm").into_iter();
-        found.extend(options.map(|error| Err(error.into())));
+        let sources = std::iter::once(self.source(0)).chain(Self::sources(more));
+        let sources: Vec<_> = sources.collect();
+        let mut found = check_sites(&sources, &self.network.addresses);
+        let owner = port_owner("--port", &sources);
+        found.extend(self.network.check(SiteOnly::NAME, &[owner]));
         found
     }
 
@@ -191,6 +191,19 @@ impl SiteArgs {
     }
 }
 
+/// Returns all ports of these sites, as those of one program. `option` sets the port.
+pub fn port_owner(option: &str, sources: &[SiteSource<'_>]) -> PortOwner {
+    let ports: BTreeSet<_> = sources.iter().map(SiteSource::port).collect();
+    PortOwner {
+        program: SiteOnly::NAME,
+        option: option.to_owned(),
+        services: ports
+            .into_iter()
+            .map(|port| (Transport::Tcp, port))
+            .collect(),
+    }
+}
+
 /// Returns the congestion control that all sites of a process have.
 ///
 /// # Errors
@@ -203,7 +216,7 @@ pub fn same_congestion(
     if all.all(|other| other == first) {
         Ok(first)
     } else {
-        Err("congestion must be the same in each [[web]]")
+        Err("--congestion must be the same in each [[web]]; correct one of them")
     }
 }
 

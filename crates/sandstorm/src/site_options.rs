@@ -10,7 +10,7 @@ use clap::Args;
 use control::args::host_address;
 use control::config;
 use control::units::{number, size};
-use control::{ConnectionArgs, Named, NewWorker, StartError};
+use control::{ConnectionArgs, Named, NewWorker, NotOfServer, StartError};
 use tcpip::Config;
 
 use crate::access_log::AccessLogArgs;
@@ -200,8 +200,22 @@ impl SiteSource<'_> {
         }
     }
 
+    /// Returns an error for each address of the site that is not one of the server's `own`.
+    pub(crate) fn missing_addresses(&self, own: &[IpAddr]) -> impl Iterator<Item = NotLoaded> {
+        let name = self.name();
+        let missing: Vec<_> = NotOfServer::among(&name, &self.addresses(), own).collect();
+        missing.into_iter().map(|error| {
+            let place = config::place_from(self.number, &error.address.to_string());
+            let error = NotLoaded::Address(error);
+            match place.or_else(|| self.place()) {
+                Some(place) => error.at(place),
+                None => error,
+            }
+        })
+    }
+
     /// The port on which the site is served.
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port.unwrap_or(SiteOnly::PORT)
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use control::config::TakenOver;
 use control::report::Lines;
 use control::{Many, Named as _, Program as _, StartError};
+use nmio::device::AddressPrefix;
 use tcpip::{CongestionControl, Cubic};
 
 use crate::access_log::AccessLogArgs;
@@ -31,20 +32,15 @@ struct Group<'o, C> {
     program: Program<C>,
 }
 
-/// Loads sites to check them. Returns the lines about the content of each in the start block, or a
-/// message for the operator. Messages about wrong options follow. Also returns the program that serves
-/// those without a mistake, if there are any.
-pub fn check_sites<'o>(
-    first: SiteSource<'o>,
-    more: impl IntoIterator<Item = SiteSource<'o>>,
-) -> (Vec<Result<Lines, StartError>>, Option<Sites>) {
-    let (mut found, mut wrong) = (Vec::new(), Vec::new());
-    let (mut loaded, mut is_missing) = (Vec::new(), Vec::new());
-    let sources: Vec<_> = std::iter::once(first).chain(more).collect();
-    for (number, source) in sources.iter().enumerate() {
-        let before = wrong.len();
-        let others = sources[..number].iter();
-        wrong.extend(others.flat_map(|other| conflicts(other, source)));
+/// Loads sites to check them. Returns the lines about the content of each in the start block, or messages
+/// for the operator. Messages about wrong options follow. `own` has the server's own addresses, if it has
+/// any.
+pub fn check_sites(
+    sources: &[SiteSource<'_>],
+    own: &[AddressPrefix],
+) -> Vec<Result<Lines, StartError>> {
+    let mut found = Vec::new();
+    for source in sources {
         let (program, errors) = source.check(sources.len());
         if let Some(program) = &program
             && errors.is_empty()
@@ -54,36 +50,35 @@ pub fn check_sites<'o>(
             found.push(Ok(lines));
         }
         found.extend(errors.into_iter().map(|error| Err(error.into())));
-        is_missing.push(program.is_none());
-        if let Some(program) = program
-            && wrong.len() == before
-        {
-            loaded.push((*source, program));
-        }
     }
-    // Among programs, `control` finds ports that are served twice.
-    let pairs = (0..sources.len()).flat_map(|later| (0..later).map(move |one| (one, later)));
-    for (one, later) in pairs.filter(|(one, later)| is_missing[*one] || is_missing[*later]) {
-        wrong.extend(same_port(&sources[one], &sources[later]));
-    }
-    wrong.extend(check_logs(&sources).err());
-    let files = sources
-        .iter()
-        .map(|source| source.log().check_file(SiteOnly::NAME));
-    let mut files: Vec<_> = files
-        .filter_map(|checked| Some(checked.err()?.to_string()))
-        .collect();
     // Sites may share a log.
-    files.dedup();
-    found.extend(files.into_iter().map(|error| Err(error.into())));
-    let sites = if loaded.is_empty() {
-        None
-    } else {
-        let together = together(loaded, |group| Ok(group.program));
-        together.map_err(|error| wrong.push(error)).ok()
-    };
-    found.extend(wrong.into_iter().map(|error| Err(error.into())));
-    (found, sites)
+    let mut logs = Vec::new();
+    for source in sources {
+        let checked = source.log().check_file(SiteOnly::NAME);
+        let error = checked.err().map(|error| error.to_string());
+        logs.extend(error.filter(|error| !logs.contains(error)));
+    }
+    found.extend(logs.into_iter().map(|error| Err(error.into())));
+    let own: Vec<_> = own.iter().map(|one| one.address).collect();
+    let missing = sources.iter().filter(|_| !own.is_empty());
+    let missing = missing.flat_map(|source| source.missing_addresses(&own));
+    let wrong = pair_conflicts(sources).chain(missing);
+    let wrong = wrong.chain(check_logs(sources).err());
+    found.extend(wrong.map(|error| Err(error.into())));
+    found
+}
+
+/// Returns why two of these sites cannot be served together.
+fn pair_conflicts<'s>(sources: &'s [SiteSource<'_>]) -> impl Iterator<Item = NotLoaded> + 's {
+    let pairs = sources.iter().enumerate();
+    pairs.flat_map(|(number, source)| {
+        let others = sources[..number].iter();
+        others.flat_map(move |other| {
+            conflicts(other, source)
+                .into_iter()
+                .chain(same_port(other, source))
+        })
+    })
 }
 
 /// Checks the options for access logs of all sites.
@@ -148,14 +143,7 @@ pub fn check_next_sites<'p, C: CongestionControl>(
     numbers: &[usize],
 ) -> Result<NextSites<'p>, StartError> {
     let alone = sources.iter().flat_map(SiteSource::contradictions);
-    let pairs = sources.iter().enumerate().flat_map(|(number, source)| {
-        let others = sources[..number].iter();
-        others.flat_map(move |other| {
-            conflicts(other, source)
-                .into_iter()
-                .chain(same_port(other, source))
-        })
-    });
+    let pairs = pair_conflicts(sources);
     let wrong = alone.chain(pairs).chain(check_logs(sources).err());
     let wrong: Vec<_> = wrong.map(|error| error.to_string()).collect();
     if !wrong.is_empty() {

@@ -235,28 +235,20 @@ impl Serve {
     /// Loads the folders and the zones, and returns the lines about each in the start block.
     fn check(&self, more: &[&Self], dns: &Self) -> Vec<Result<Lines, StartError>> {
         control::log::init(self.network.log, self.network.log_format);
-        let options = self.network.check(Storm::NAME).into_iter();
-        let mut found: Vec<_> = options.map(|error| Err(error.into())).collect();
+        let sources: Vec<_> = std::iter::once(self.source(0))
+            .chain(Self::sources(more))
+            .collect();
+        let owners = [
+            sandstorm::port_owner("--port", &sources),
+            namestorm::port_owner("--dns-port", Some(self.dns.port())),
+        ];
+        let mut found = self.network.check(Storm::NAME, &owners);
         found.extend(self.congestion(more).err().map(|error| Err(error.into())));
-        let (of_sites, web) = check_sites(self.source(0), Self::sources(more));
-        found.extend(of_sites);
+        found.extend(check_sites(&sources, &self.network.addresses));
         let dns = dns.zones(&self.network);
         found.extend(dns.check(Storm::NAME).into_iter().map(Err));
         let mut say = |line: String| control::log::finding(&line);
-        let zones = dns.load_zones(&mut say);
-        found.push(match &zones {
-            Ok(zones) => Ok(zones.loaded()),
-            Err(error) => Err(error.to_string().into()),
-        });
-        let together = match (web, zones) {
-            (Some(web), Ok(zones)) => {
-                let both = Both::<Storm, _, _>::new(web, zones).with_port_args(&self.dns);
-                control::check_program(&self.network, &both)
-            }
-            (Some(web), Err(_)) => control::check_program(&self.network, &web),
-            (None, _) => Ok(()),
-        };
-        found.extend(together.err().map(Err));
+        found.push(dns.load_zones(&mut say).map(|zones| zones.loaded()));
         found
     }
 }
@@ -297,7 +289,7 @@ fn main() -> ExitCode {
             Ok(Congestion::Bbr) => args.serve::<Bbr>(&more, dns(args), &parsed),
             Ok(Congestion::Reno) => args.serve::<NewReno>(&more, dns(args), &parsed),
             Err(error) => {
-                control::log::error("storm", error);
+                control::log::error("storm", config::with_places(error));
                 ExitCode::from(2)
             }
         },

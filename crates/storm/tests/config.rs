@@ -251,6 +251,130 @@ fn a_check_tells_all_errors_of_the_dns_server() {
     }
 }
 
+/// A file with a mistake for each check that runs after parsing, and the files that it names.
+const MISTAKES: &str = r#"[network]
+device = "tap:t0"
+addresses = ["192.0.2.1/24", "192.0.2.1/25", "192.0.2.2/24", "192.0.2.2/24"]
+[privileges]
+user = "no-such-user"
+[logs]
+access-log = "nodir/access.log"
+query-log = "dangling"
+dnstap = "nodir/tap"
+[metrics]
+listen = "unix:nodir/metrics.sock"
+[control]
+socket = "nodir/control.sock"
+[diagnosis]
+pcap = "nodir/pcap"
+[[web]]
+root = "www"
+addresses = ["192.0.2.7", "192.0.2.8"]
+basic-auth = ["/a=users", "/b=nousers"]
+basic-auth-realm = ["/c=text"]
+etag-key = "etag"
+compress-cache = "nodir"
+[[web]]
+root = "none"
+addresses = ["192.0.2.9"]
+access-log = "nodir/other.log"
+congestion = "bbr"
+[[web]]
+root = "www"
+port = 53
+addresses = ["192.0.2.1"]
+[[dns]]
+zones = ["good.zone", "bad.zone", "none.zone"]
+zones-from = ["nodir/*.zone", "*.none"]
+cookie-secret = "cookies"
+tsig-keys = "keys"
+notify = ["192.0.2.53 k1", "192.0.2.53 k2", "192.0.2.54 k3"]
+allow-transfers = ["192.0.2.53 k4", "192.0.2.53 k5"]
+edns-sizes = ["1232", "1400", "192.0.2.0/24=1000", "192.0.2.0/24=1001"]
+"#;
+
+/// What a check says of [`MISTAKES`], each once.
+const TOLD: [&str; 39] = [
+    "sandstorm (port (f:30:1)) and namestorm (--dns-port) both have TCP port 53",
+    "addresses (f:3:1) 192.0.2.1 is given twice",
+    "addresses (f:3:1) 192.0.2.2 is given twice",
+    "there is no user \"no-such-user\"",
+    "f:7:14: access log: nodir/access.log: No such file",
+    "f:26:14: access log: nodir/other.log: No such file",
+    "f:8:13: query log: dangling: it is a symbolic link to a file that does not exist",
+    "f:9:10: dnstap: nodir/tap: No such file",
+    "listen (f:11:1) unix:nodir/metrics.sock: No such file",
+    "socket (f:13:1) nodir/control.sock: No such file",
+    "f:15:8: cannot write the capture file nodir/pcap",
+    "f:18:14: the site www is to be served on 192.0.2.7",
+    "f:18:27: the site www is to be served on 192.0.2.8",
+    "f:25:14: the site none is to be served on 192.0.2.9",
+    "f:19:15: users has 2 mistakes",
+    "line 1, column 1: there is no colon",
+    "line 3, column 5: the hash is neither",
+    "f:19:27: nousers cannot be read",
+    "basic-auth-realm (f:20:1) names /c",
+    "f:21:12: etag has 3 bytes",
+    "f:22:18: cannot keep compressed files in nodir",
+    "f:24:8: there is no folder none",
+    "congestion (f:27:1) must be the same",
+    "bad.zone:3:8: ADDRESS must be",
+    "bad.zone:4:8: ADDRESS must be",
+    "none.zone: cannot read the file, which f:33:35 names",
+    "f:34:15: no zone file matches nodir/*.zone",
+    "f:34:31: no zone file matches *.none",
+    "f:35:17: the cookie secrets cookies have 2 mistakes",
+    "line 1, column 2: write 32 hexadecimal digits",
+    "line 2, column 5: write 32 hexadecimal digits",
+    "notify (f:37:1) has 192.0.2.53:53 twice",
+    "notify (f:37:1) names the key k1.",
+    "notify (f:37:1) names the key k2.",
+    "notify (f:37:1) names the key k3.",
+    "allow-transfers (f:38:1) names the key k4.",
+    "allow-transfers (f:38:1) names the key k5.",
+    "edns-sizes (f:39:1) gives two sizes for all clients",
+    "edns-sizes (f:39:1) gives two sizes for 192.0.2.0/24",
+];
+
+/// One run of `check` says all that is wrong, with the place of each mistake.
+#[test]
+fn a_check_tells_everything_that_is_wrong_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("www")).unwrap();
+    let soa = "@ 60 SOA a a 1 1 1 1 1\n@ 60 NS a\n";
+    let key = |name: &str, algorithm: &str| {
+        format!("key {name} {{ algorithm {algorithm}; secret AAAA; }};\n")
+    };
+    for (name, text) in [
+        ("www/index.html", "hi"),
+        ("users", "ali\n\nbob:sesame\n"),
+        ("etag", "abc\n"),
+        ("cookies", "0z\n0123\n"),
+        ("keys", &key("c", "hmac-sha256")),
+        ("good.zone", &format!("{soa}a 60 A 192.0.2.1\n")),
+        ("bad.zone", &format!("{soa}a 60 A x\nb 60 A y\n")),
+        ("f", MISTAKES),
+    ] {
+        fs::write(at(name), text).unwrap();
+    }
+    std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
+    let (status, told) = run_in(folder.path(), "check --config f");
+    assert_eq!(status, 1, "{told}");
+    for expected in TOLD {
+        assert_eq!(told.matches(expected).count(), 1, "{expected}:\n{told}");
+    }
+    fs::write(at("keys"), key("c", "hmac-md5") + &key("d", "x")).unwrap();
+    let (_, told) = run_in(folder.path(), "check --config f");
+    for expected in [
+        "f:36:13: the TSIG keys keys have 2 mistakes",
+        "line 1, column 19: hmac-md5 stands where one of hmac-sha1",
+        "line 2, column 19: another word stands where one of",
+    ] {
+        assert_eq!(told.matches(expected).count(), 1, "{expected}:\n{told}");
+    }
+}
+
 /// A server whose file is wrong ends with the status that keeps a service manager from starting it
 /// again.
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::{fs, pin};
 
@@ -11,6 +11,7 @@ use nix::sys::stat::{Mode, umask};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::endpoint::address::ListenAddress;
+use crate::writable::check_folder;
 
 /// A socket that listens. It is made before the thread drops its privileges.
 #[derive(Debug)]
@@ -29,7 +30,10 @@ impl Listener {
         let listener = match address {
             ListenAddress::Tcp(address) => Self::Tcp(TcpListener::bind(address)?),
             ListenAddress::Unix(path) => {
-                remove_dead_socket(path)?;
+                check_length(path)?;
+                if has_dead_socket(path)? {
+                    fs::remove_file(path)?;
+                }
                 // Nobody may connect between the creation of the socket and a change of its mode.
                 let usual = umask(Mode::from_bits_truncate(0o177));
                 let bound = UnixListener::bind(path);
@@ -42,6 +46,21 @@ impl Listener {
             Self::Unix(unix) => unix.set_nonblocking(true)?,
         }
         Ok(listener)
+    }
+
+    /// Checks that [`bind`](Self::bind) would succeed. Makes and removes no file.
+    ///
+    /// # Errors
+    /// Those of `bind`.
+    pub(super) fn check(address: &ListenAddress) -> io::Result<()> {
+        match address {
+            ListenAddress::Tcp(address) => TcpListener::bind(address).map(drop),
+            ListenAddress::Unix(path) => {
+                check_length(path)?;
+                has_dead_socket(path)?;
+                check_folder(path)
+            }
+        }
     }
 
     /// Returns true if only programs on this host can reach the socket, browsers among them.
@@ -65,22 +84,32 @@ impl Listener {
     }
 }
 
-/// Removes the socket at `path` if no process listens on it any more.
-fn remove_dead_socket(path: &Path) -> io::Result<()> {
+/// Checks that the path of a socket is not too long for the system.
+fn check_length(path: &Path) -> io::Result<()> {
+    SocketAddr::from_pathname(path).map(drop).map_err(|_| {
+        io::Error::new(
+            ErrorKind::InvalidInput,
+            "the path of a socket has at most 107 bytes, and none of them is 0",
+        )
+    })
+}
+
+/// Returns true if there is a socket at `path` on which no process listens any more.
+fn has_dead_socket(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
             Ok(_) => Err(io::Error::new(
                 ErrorKind::AddrInUse,
                 "another running server has this socket",
             )),
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(true),
             Err(error) => Err(error),
         },
         Ok(_) => Err(io::Error::new(
             ErrorKind::AlreadyExists,
             "there is a file at this path that is not a socket",
         )),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -146,5 +175,35 @@ mod tests {
         let refused = Listener::bind(&address).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_check_finds_what_binding_would_fail_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| ListenAddress::Unix(folder.path().join(path));
+        let check =
+            |address: &ListenAddress| Listener::check(address).map_err(|error| error.kind());
+        let live = at("live");
+        assert_eq!(check(&live), Ok(()));
+        let _listener = Listener::bind(&live).unwrap();
+        drop(Listener::bind(&at("dead")).unwrap());
+        fs::write(folder.path().join("file"), "").unwrap();
+        for (path, error) in [
+            ("none/socket", Some(ErrorKind::NotFound)),
+            ("file", Some(ErrorKind::AlreadyExists)),
+            ("file/socket", Some(ErrorKind::NotADirectory)),
+            (&"x".repeat(108), Some(ErrorKind::InvalidInput)),
+            ("dead", None),
+            ("live", Some(ErrorKind::AddrInUse)),
+        ] {
+            assert_eq!(check(&at(path)).err(), error, "{path}");
+            let bound = Listener::bind(&at(path)).err();
+            assert_eq!(bound.map(|bound| bound.kind()), error, "{path}");
+        }
+        let tcp = |address: &str| check(&ListenAddress::Tcp(address.parse().unwrap()));
+        assert_eq!(tcp("192.0.2.99:9153"), Err(ErrorKind::AddrNotAvailable));
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = taken.local_addr().unwrap().to_string();
+        assert_eq!(tcp(&taken), Err(ErrorKind::AddrInUse));
     }
 }

@@ -114,6 +114,11 @@ enum Output {
     },
 }
 
+/// Returns true if there is a file of an earlier run at this path.
+pub(super) fn has_frames(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0)
+}
+
 impl FrameStream {
     /// Opens a stream. A file of an earlier run is renamed to `FILE.1`. A socket need not exist yet.
     ///
@@ -126,8 +131,7 @@ impl FrameStream {
     ) -> io::Result<Self> {
         let output = match destination {
             FrameDestination::File(path) => {
-                let is_used = |found: fs::Metadata| found.is_file() && found.len() > 0;
-                if fs::metadata(path).is_ok_and(is_used) {
+                if has_frames(path) {
                     let mut old = path.clone().into_os_string();
                     old.push(".1");
                     fs::rename(path, old)?;

@@ -11,13 +11,13 @@ use rustix::process::{Gid, Uid};
 
 use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink};
 use super::frame::append_frame;
-use super::frames::{FrameDestination, FrameStream};
-use super::log_file::is_pipe;
+use super::frames::{FrameDestination, FrameStream, has_frames};
+use super::log_file::{check_log, is_pipe};
 use super::ring::{Lost, RecordReader, RecordSender, ring_for};
 use super::unwritten::{RETRY, Unwritten, is_full};
 use crate::config::before;
 use crate::report;
-use crate::writable::check_file;
+use crate::writable::check_folder;
 
 /// Maximum number of records that are written at once.
 const BATCH: u64 = 512;
@@ -124,7 +124,7 @@ impl RecordLog {
     /// Those of [`open`](Self::open).
     pub fn check(name: &str, program: &str, destination: &LogDestination) -> io::Result<()> {
         let checked = match destination {
-            LogDestination::File(path) => check_file(path),
+            LogDestination::File(path) => check_log(path),
             _ => Sink::open(destination, program).map(drop),
         };
         checked.map_err(|error| not_open(name, destination, &error))
@@ -136,7 +136,9 @@ impl RecordLog {
     /// Those of [`open_frames`](Self::open_frames).
     pub fn check_frames(name: &str, destination: &FrameDestination) -> io::Result<()> {
         let checked = match destination {
-            FrameDestination::File(path) => check_file(path),
+            // A new file takes the place of the old one.
+            FrameDestination::File(path) if has_frames(path) => check_folder(path),
+            FrameDestination::File(path) => check_log(path),
             FrameDestination::Unix(_) => Ok(()),
         };
         checked.map_err(|error| frames_not_open(name, destination, &error))

@@ -9,6 +9,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::writable::check_file;
+
 /// Opens a file with these options and flags. Does not wait for the reader of a pipe, but writes to the file
 /// will wait.
 ///
@@ -45,11 +47,28 @@ pub(super) fn is_pipe(path: &Path) -> bool {
 /// The system's error, or if the path is a link of another user or to nothing.
 pub(super) fn open_or_make(path: &Path, options: &mut OpenOptions) -> io::Result<(File, bool)> {
     options.mode(0o640);
-    let mut flags = OFlags::empty();
     match options.clone().create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         made => return Ok((made?, true)),
     }
+    Ok((open_old(path, options)?, false))
+}
+
+/// Checks that a log can be appended to a file, without making it. A pipe is not opened, because its reader
+/// would see an end.
+///
+/// # Errors
+/// Those of [`open_or_make`].
+pub(super) fn check_log(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_err() || is_pipe(path) {
+        return check_file(path);
+    }
+    open_old(path, OpenOptions::new().append(true)).map(drop)
+}
+
+/// Opens a file that exists, as [`open_or_make`] does.
+fn open_old(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    let mut flags = OFlags::empty();
     let found = fs::symlink_metadata(path)?;
     if !found.is_symlink() {
         flags = OFlags::NOFOLLOW;
@@ -63,7 +82,7 @@ pub(super) fn open_or_make(path: &Path, options: &mut OpenOptions) -> io::Result
                 "it is a symbolic link to a file that does not exist; make that file first";
             Err(io::Error::other(message))
         }
-        opened => Ok((opened?, false)),
+        opened => opened,
     }
 }
 
@@ -88,6 +107,23 @@ mod tests {
         let (file, is_new) = open().unwrap();
         let flags = fcntl_getfl(&file).unwrap();
         assert!(!is_new && !flags.contains(OFlags::NONBLOCK) && flags.contains(OFlags::APPEND));
+    }
+
+    #[test]
+    fn a_check_finds_what_opening_would_fail_with_and_makes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        symlink(at("none"), at("link")).unwrap();
+        fs::write(at("file"), "text").unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        for name in ["link", "folder", "none/log", "file/log", "file", "new"] {
+            let checked = check_log(&at(name)).map_err(|error| error.to_string());
+            assert!(!at("new").exists() && !at("none").exists());
+            let opened = open_or_make(&at(name), OpenOptions::new().append(true));
+            let opened = opened.map(drop).map_err(|error| error.to_string());
+            assert_eq!(checked, opened, "{name}");
+        }
+        assert_eq!(fs::read(at("file")).unwrap(), b"text");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use control::Mistakes;
+
 use super::{SECRET_LEN, Secret};
 use crate::secret_text::{self, NoText};
 
@@ -21,14 +23,9 @@ pub enum CookieFileError {
     /// The file has changed while it was read.
     #[error("changed while they were read; try again when the file is complete")]
     Changed,
-    /// A line is not a secret.
-    #[error(
-        "have a mistake in line {line}: write 32 hexadecimal digits, such as openssl rand -hex 16 prints"
-    )]
-    Line {
-        /// Number of the line, from 1.
-        line: usize,
-    },
+    /// Some lines are not secrets.
+    #[error("have {0}")]
+    Lines(Mistakes),
     /// There are no secrets.
     #[error("hold no secret: write one with openssl rand -hex 16")]
     Empty,
@@ -56,14 +53,23 @@ impl From<NoText> for CookieFileError {
 /// If the file cannot be read, or is not such a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<Secret>, CookieFileError> {
     let text = secret_text::read(path, MAX_FILE_LEN)?;
-    let mut secrets = Vec::new();
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+    let (mut secrets, mut wrong) = (Vec::new(), Mistakes::default());
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let indent = line.len() - line.trim_ascii_start().len();
         let line = line.trim_ascii();
         if line.is_empty() || line[0] == b'#' {
             continue;
         }
-        let secret = parse(line).ok_or(CookieFileError::Line { line: number + 1 })?;
-        secrets.push(secret);
+        match parse(line) {
+            Ok(secret) => secrets.push(secret),
+            Err(at) => wrong.add(
+                (number, indent + at + 1),
+                "write 32 hexadecimal digits, such as openssl rand -hex 16 prints",
+            ),
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(CookieFileError::Lines(wrong));
     }
     match secrets.len() {
         0 => Err(CookieFileError::Empty),
@@ -73,16 +79,22 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Secret>, CookieFileError> {
 }
 
 /// Returns the secret that hexadecimal digits stand for.
-fn parse(digits: &[u8]) -> Option<Secret> {
+///
+/// # Errors
+/// The index of the first character that is wrong or missing.
+fn parse(text: &[u8]) -> Result<Secret, usize> {
+    let digit = |at: usize| {
+        let digit = text.get(at).map(|digit| char::from(*digit));
+        digit.and_then(|digit| digit.to_digit(16)).ok_or(at)
+    };
     let mut secret = [0; SECRET_LEN];
-    if digits.len() != 2 * SECRET_LEN {
-        return None;
+    for (at, byte) in secret.iter_mut().enumerate() {
+        *byte = (digit(2 * at)? << 4 | digit(2 * at + 1)?) as u8;
     }
-    let digit = |digit: u8| char::from(digit).to_digit(16);
-    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    if text.len() > 2 * SECRET_LEN {
+        return Err(2 * SECRET_LEN);
     }
-    Some(secret)
+    Ok(secret)
 }
 
 #[cfg(test)]
@@ -116,10 +128,21 @@ mod tests {
             ("# only a comment\n".into(), "hold no secret: "),
             (
                 format!("{secret}\n{secret}0\n"),
-                "have a mistake in line 2: ",
+                "have a mistake in line 2, column 33: write 32 hexadecimal digits, ",
             ),
-            (format!("{}g", &secret[1..]), "have a mistake in line 1: "),
-            (format!("{}+1", &secret[2..]), "have a mistake in line 1: "),
+            (
+                format!(" {}g", &secret[1..]),
+                "have a mistake in line 1, column 33: ",
+            ),
+            (
+                format!("{}+1", &secret[2..]),
+                "have a mistake in line 1, column 31: ",
+            ),
+            (
+                format!("x\n{secret}\n{}\n", &secret[1..]),
+                "have 2 mistakes\n  line 1, column 1: write 32 hexadecimal digits, such as openssl \
+                 rand -hex 16 prints\n  line 3, column 32: write",
+            ),
             (
                 format!("{secret}\n").repeat(5),
                 "are more than 4, or the file ",

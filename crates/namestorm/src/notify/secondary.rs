@@ -74,8 +74,8 @@ pub(crate) struct Secondaries(Vec<Secondary>);
 
 impl Secondaries {
     /// # Errors
-    /// Returns a message for the operator if there are more than 64 servers, or if one is given twice. Also
-    /// on systems other than Linux, where the sandbox forbids sending.
+    /// Returns a message for the operator if there are more than 64 servers, or lines about those that are
+    /// given twice. Also on systems other than Linux, where the sandbox forbids sending.
     pub(crate) fn new(secondaries: &[Secondary]) -> Result<Self, String> {
         let all: Vec<_> = secondaries.iter().map(Secondary::address).collect();
         if all.len() > MAX_SECONDARIES {
@@ -85,8 +85,11 @@ impl Secondaries {
             ));
         }
         let is_twice = |(at, one): &(usize, &SocketAddr)| all[..*at].contains(one);
-        if let Some((_, twice)) = all.iter().enumerate().find(is_twice) {
-            return Err(format!("--notify has {twice} twice: leave one out"));
+        let twice = all.iter().enumerate().filter(is_twice);
+        let twice = twice.map(|(_, twice)| format!("--notify has {twice} twice: leave one out"));
+        let twice: Vec<_> = twice.collect();
+        if !twice.is_empty() {
+            return Err(twice.join("\n"));
         }
         if !(all.is_empty() || cfg!(target_os = "linux")) {
             return Err("--notify works on Linux only: leave it out".to_owned());
@@ -170,5 +173,7 @@ mod tests {
         assert!(error.starts_with("--notify has 65 servers"), "{error}");
         let error = Secondaries::new(&[of(1, "a"), of(2, "a"), of(1, "b")]).unwrap_err();
         assert_eq!(error, "--notify has 192.0.2.1:53 twice: leave one out");
+        let both = [1, 2, 2, 1].map(|number| of(number, ""));
+        assert_eq!(Secondaries::new(&both).unwrap_err().lines().count(), 2);
     }
 }

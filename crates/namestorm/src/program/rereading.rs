@@ -20,7 +20,9 @@ impl<H, F> Namestorm<H, F> {
     /// named must also be one that it can open.
     pub fn check_next(&self, zones: &ZoneArgs, strict: bool) -> Result<NextZones<'_>, StartError> {
         let source = self.source.as_ref().ok_or("the zones are not from files")?;
-        zones.check_others()?;
+        if let Some(error) = zones.wrong_others().into_iter().next() {
+            return Err(error);
+        }
         let (specs, wrong) = zones.found();
         NoZones::tell(wrong, &mut |line| tracing::error!("{line}"))?;
         let folder_of = |path: &Path| path.parent().map(PathBuf::from);

@@ -58,6 +58,12 @@ impl Key {
         })
     }
 
+    /// Returns true if there is an algorithm of this name.
+    pub(super) fn has_algorithm(name: &str) -> bool {
+        let mut all = ALGORITHMS.iter();
+        all.any(|(_, text, _)| text.eq_ignore_ascii_case(name))
+    }
+
     /// Returns the names of all algorithms, for messages.
     pub(super) fn algorithms() -> String {
         ALGORITHMS.map(|(_, text, _)| text).join(", ")

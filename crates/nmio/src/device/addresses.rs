@@ -1,5 +1,7 @@
 //! Checks the server's own addresses.
 
+use std::collections::HashSet;
+
 use super::{AddressPrefix, DeviceError};
 use crate::sys::{self, InterfaceAddress};
 
@@ -26,17 +28,14 @@ pub(super) fn refuse_taken(
     }
 }
 
-/// Returns an error if an address occurs twice, even with different prefix lengths, because an
+/// Returns an error for each address that occurs again, even with another prefix length, because an
 /// address belongs to only one network.
-pub(super) fn refuse_duplicates(own: &[AddressPrefix]) -> Result<(), DeviceError> {
-    for (at, one) in own.iter().enumerate() {
-        if own[..at].iter().any(|before| before.address == one.address) {
-            return Err(DeviceError::DuplicateAddress {
-                address: one.address,
-            });
-        }
-    }
-    Ok(())
+pub(super) fn duplicates(own: &[AddressPrefix]) -> Vec<DeviceError> {
+    let mut known = HashSet::new();
+    let addresses = own.iter().map(|one| one.address);
+    let twice = addresses.filter(|address| !known.insert(*address));
+    let errors = twice.map(|address| DeviceError::DuplicateAddress { address });
+    errors.collect()
 }
 
 #[cfg(test)]
@@ -49,15 +48,16 @@ mod tests {
 
     #[test]
     fn duplicate_addresses_are_refused() {
-        let refuse = |texts: &[&str]| {
+        let refused = |texts: &[&str]| {
             let own: Vec<_> = texts.iter().map(|text| prefix(text)).collect();
-            refuse_duplicates(&own).map_err(|error| error.to_string())
+            let errors = duplicates(&own).into_iter();
+            errors.map(|error| error.to_string()).collect::<Vec<_>>()
         };
-        let twice = "--address 10.7.0.2 is given twice; leave one out";
+        let twice = |address| format!("--address {address} is given twice; leave one out");
         for second in ["10.7.0.2/24", "10.7.0.2/16"] {
-            let own = ["10.7.0.2/24", "fd00::2/64", second];
-            assert_eq!(refuse(&own), Err(twice.into()));
+            let own = ["10.7.0.2/24", "fd00::2/64", second, "fd00::2/80"];
+            assert_eq!(refused(&own), [twice("10.7.0.2"), twice("fd00::2")]);
         }
-        assert_eq!(refuse(&["10.7.0.2/24", "10.7.0.3/24"]), Ok(()));
+        assert!(refused(&["10.7.0.2/24", "10.7.0.3/24"]).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! The configuration of an interface.
 
-use super::addresses::refuse_duplicates;
+use super::addresses::duplicates;
 use super::{AddressPrefix, Device, DeviceError, MAX_QUEUES, NetmapTarget, Queues, Transport};
 use crate::port::Wait;
 
@@ -34,19 +34,22 @@ pub struct InterfaceConfig {
 }
 
 impl InterfaceConfig {
-    /// Checks the configuration as far as that needs no device.
-    ///
-    /// # Errors
-    /// A [`DeviceError`] if an address is given twice, or if there are too many addresses, ports or
-    /// queues. Also if the numbers of workers and queues differ.
-    pub fn check(&self) -> Result<(), DeviceError> {
-        DeviceError::check_count("addresses", self.own_addresses.len(), MAX_ADDRESSES)?;
-        refuse_duplicates(&self.own_addresses)?;
-        DeviceError::check_count("ports", self.services.len(), MAX_SERVICES)?;
-        let queues = self.wire_queues() as usize;
-        DeviceError::check_count("queues", queues, MAX_QUEUES as usize)?;
-        self.served_queues()?;
-        Ok(())
+    /// Checks the configuration as far as that needs no device. Returns a [`DeviceError`] for each address
+    /// that is given twice, and if there are too many addresses, ports or queues. Also if the numbers of
+    /// workers and queues differ.
+    pub fn check(&self) -> Vec<DeviceError> {
+        let (addresses, ports) = (self.own_addresses.len(), self.services.len());
+        let counts = [
+            ("addresses", addresses, MAX_ADDRESSES),
+            ("ports", ports, MAX_SERVICES),
+            ("queues", self.wire_queues() as usize, MAX_QUEUES as usize),
+        ];
+        let counts = counts.into_iter();
+        let counts =
+            counts.filter_map(|(what, n, most)| DeviceError::check_count(what, n, most).err());
+        let queues = self.served_queues().err();
+        let twice = duplicates(&self.own_addresses);
+        twice.into_iter().chain(counts).chain(queues).collect()
     }
 
     /// Returns which queues of the device the workers serve.

@@ -8,7 +8,9 @@ impl Interface {
     /// # Errors
     /// A [`DeviceError`]. If opening fails, everything that was created is removed again.
     pub fn open(config: &InterfaceConfig) -> Result<Self, DeviceError> {
-        config.check()?;
+        if let Some(error) = config.check().into_iter().next() {
+            return Err(error);
+        }
         match &config.device {
             Device::Auto => system::open_auto(config),
             Device::Tap { name } => system::open_tap(config, name),

@@ -7,7 +7,7 @@ use std::path::Path;
 use argon2::password_hash::PasswordVerifier as _;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, Params};
-use control::open_ordinary;
+use control::{Mistakes, open_ordinary};
 
 /// Maximum length of a file in bytes.
 const MAX_LEN: u64 = 1 << 20;
@@ -45,8 +45,8 @@ pub(crate) enum UsersError {
     TooLong,
     #[error("names no user; add lines such as those of htpasswd -nB NAME")]
     Empty,
-    #[error("line {line}: {why}")]
-    Line { line: usize, why: LineFault },
+    #[error("has {0}")]
+    Lines(Mistakes),
 }
 
 /// What is wrong with a line.
@@ -86,20 +86,32 @@ impl Users {
 
     /// Reads lines of the form `NAME:HASH`. Empty lines and those that begin with `#` are comments.
     pub(crate) fn read(text: &[u8]) -> Result<Self, UsersError> {
-        let mut users = HashMap::new();
-        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let (mut users, mut wrong) = (HashMap::new(), Mistakes::default());
+        for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+            let indent = line.len() - line.trim_ascii_start().len();
             let line = line.trim_ascii();
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            let fault = |why| UsersError::Line {
-                line: number + 1,
-                why,
-            };
-            let (name, hash) = user(line).map_err(fault)?;
-            if users.insert(Box::from(name), hash).is_some() {
-                return Err(fault(LineFault::Twice));
+            let (name, hash) = parts(line);
+            let column = indent + 1;
+            match user(name, hash) {
+                Ok(hash) => {
+                    if users.insert(Box::from(name), hash).is_some() {
+                        wrong.add((number, column), LineFault::Twice);
+                    }
+                }
+                Err(why @ (LineFault::NoColon | LineFault::NoName)) => {
+                    wrong.add((number, column), why);
+                }
+                Err(why) => {
+                    let name = String::from_utf8_lossy(name).chars().count();
+                    wrong.add((number, column + name + 1), why);
+                }
             }
+        }
+        if !wrong.is_empty() {
+            return Err(UsersError::Lines(wrong));
         }
         let slowest = users.values().max_by_key(|hash| hash.cost());
         let slowest = slowest.ok_or(UsersError::Empty)?.clone();
@@ -126,15 +138,21 @@ impl Users {
     }
 }
 
-/// Reads a line.
-fn user(line: &[u8]) -> Result<(&[u8], Hash), LineFault> {
-    let at = memchr::memchr(b':', line).ok_or(LineFault::NoColon)?;
-    let (name, hash) = (&line[..at], &line[at + 1..]);
+/// Returns the name in a line, and what follows a colon.
+fn parts(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b':', line) {
+        Some(at) => (&line[..at], Some(&line[at + 1..])),
+        None => (line, None),
+    }
+}
+
+/// Reads the parts of a line.
+fn user(name: &[u8], hash: Option<&[u8]>) -> Result<Hash, LineFault> {
+    let hash = hash.ok_or(LineFault::NoColon)?;
     if name.is_empty() {
         return Err(LineFault::NoName);
     }
-    let hash = std::str::from_utf8(hash).map_err(|_| LineFault::Damaged)?;
-    Ok((name, Hash::read(hash)?))
+    Hash::read(std::str::from_utf8(hash).map_err(|_| LineFault::Damaged)?)
 }
 
 impl Hash {
@@ -198,10 +216,8 @@ ali:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au
 \u{fc}ser:$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0$/R9hXoGbAiwKP+ntM3ojEFnB6i6+iZ89I2MLejgbnBI
 ";
     fn fault(text: &str) -> LineFault {
-        match Users::read(text.as_bytes()).unwrap_err() {
-            UsersError::Line { line: 1, why } => why,
-            other => panic!("{other}"),
-        }
+        let (name, hash) = parts(text.trim_end().as_bytes());
+        user(name, hash).unwrap_err()
     }
 
     #[test]
@@ -294,12 +310,21 @@ ali:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au
         );
         assert_eq!(fault(&hash.replace("t=1", "t=17")), LineFault::TooCostly);
         assert_eq!(fault(&hash.replace("m=64", "m=x")), LineFault::Damaged);
-        let twice = [USERS, USERS].concat();
+        let twice = [USERS, " ali:x\n", USERS, "\u{fc}ber"].concat();
         let error = Users::read(twice.as_bytes()).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "line 7: the user has a line already; remove one of them"
-        );
+        let lines: Vec<_> = error.lines().collect();
+        assert_eq!(lines[0], "has 4 mistakes");
+        for (line, expected) in [
+            (1, "  line 5, column 6: the hash is neither bcrypt"),
+            (
+                2,
+                "  line 8, column 1: the user has a line already; remove one of them",
+            ),
+            (3, "  line 9, column 1: the user has"),
+            (4, "  line 10, column 1: there is no colon; write NAME:HASH"),
+        ] {
+            assert!(lines[line].starts_with(expected), "{error}");
+        }
         for empty in ["", "\n# ali:x\n"] {
             assert!(matches!(
                 Users::read(empty.as_bytes()),
