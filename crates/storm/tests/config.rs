@@ -74,14 +74,18 @@ fn a_file_that_cannot_be_read_is_named_with_the_reason() {
         fs::write(folder.path().join(name), bytes).unwrap();
     }
     for (line, message) in [
-        ("check --config none", "cannot read none: No such file"),
+        (
+            "check --config none",
+            "cannot read none: No such file or directory (os error 2); --config takes the path of a \
+             TOML file",
+        ),
         (
             "check --config .",
-            "cannot read .: it is not a regular file",
+            "cannot read .: it is a folder, not a file; --config takes",
         ),
         (
             "check --config text",
-            "cannot read text: the character at 2:5 is not UTF-8",
+            "text:2:5: this character is not UTF-8; save the file as UTF-8",
         ),
         (
             "check --config empty",

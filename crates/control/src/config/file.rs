@@ -1,5 +1,6 @@
 //! Reads a configuration file into options.
 
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use super::position::{Position, TextLines};
 use super::problem::{Problem, Problems, nearest};
 use super::value::toml_value;
 use crate::file_version::FileVersion;
+use crate::ordinary_file::open_ordinary;
 
 /// Maximum number of errors that are reported.
 const MAX_PROBLEMS: usize = 100;
@@ -115,8 +117,7 @@ pub(super) fn read(
     has_sites: bool,
 ) -> Result<(File, Option<String>), String> {
     let version = FileVersion::at(path).ok();
-    let text =
-        text_of(path).map_err(|reason| format!("cannot read {}: {reason}", path.display()))?;
+    let text = text_of(path)?;
     let told = |list| {
         let (file, text) = (path, &*text);
         Problems { file, text, list }.to_string()
@@ -131,20 +132,25 @@ pub(super) fn read(
     Ok((file, (!problems.is_empty()).then(|| told(problems))))
 }
 
+/// Returns the text of a file, or a message for the operator.
 fn text_of(path: &Path) -> Result<String, String> {
-    let about = |error: std::io::Error| error.to_string();
-    let meta = std::fs::metadata(path).map_err(about)?;
-    if !meta.is_file() {
-        return Err("it is not a regular file".to_owned());
+    let name = path.display().to_string();
+    let name = name.escape_debug();
+    let unreadable = |error: std::io::Error| {
+        format!("cannot read {name}: {error}; --config takes the path of a TOML file")
+    };
+    let mut bytes = Vec::new();
+    let file = open_ordinary(path).map_err(unreadable)?;
+    let mut file = file.take(MAX_BYTES + 1);
+    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let most = MAX_BYTES >> 20;
+        return Err(format!("{name} has more than {most} MiB; shorten it"));
     }
-    if meta.len() > MAX_BYTES {
-        return Err(format!("it has more than {} MiB", MAX_BYTES >> 20));
-    }
-    let bytes = std::fs::read(path).map_err(about)?;
     String::from_utf8(bytes).map_err(|error| {
         let text = String::from_utf8_lossy(error.as_bytes());
         let position = TextLines::new(&text).position(error.utf8_error().valid_up_to());
-        format!("the character at {position} is not UTF-8")
+        format!("{name}:{position}: this character is not UTF-8; save the file as UTF-8")
     })
 }
 
