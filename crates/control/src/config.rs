@@ -35,8 +35,8 @@ mod value;
 
 pub use example::example;
 pub use merge::{Parsed, parse, parse_sites, parse_to_check};
+pub(crate) use origin::{FileNow, file, file_now};
 pub use origin::{before, file_is_wrong, place_from, place_of, with_places};
-pub(crate) use origin::{changed_file, file};
 pub(crate) use reread::folders;
 pub use reread::{Applied, Reread, Rereading, TakenOver, check_allowed};
 pub use show::{OwnDefaults, show};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::resource::{UsageWho, getrusage};
 use tokio::sync::oneshot;
 
-use crate::config;
+use crate::config::{self, FileNow};
 use crate::confined::Confined;
 use crate::error::Error;
 use crate::log;
@@ -326,13 +326,17 @@ fn reload<P: Program>(
     (outcome, kept)
 }
 
-/// Returns a message for the operator if the configuration file has changed since it was read, for a
-/// reload that does not read it.
+/// Returns a message for the operator if the configuration file has changed since it was read, or is gone,
+/// for a reload that does not read it.
 pub(crate) fn unread_file() -> Option<String> {
-    let file = config::changed_file()?;
+    let (file, what) = match config::file_now() {
+        FileNow::Same | FileNow::Hidden(_) => return None,
+        FileNow::Changed(file) => (file, "has changed"),
+        FileNow::Gone(file, _) => (file, "is gone"),
+    };
+    let file = file.display();
     Some(format!(
-        "{} has changed, but this reload does not read options",
-        file.display()
+        "{file} {what}, but this reload does not read options"
     ))
 }
 

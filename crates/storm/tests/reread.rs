@@ -4,7 +4,7 @@
 mod sites;
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -214,6 +214,57 @@ fn a_file_that_the_server_may_not_read_does_not_hinder_a_reload() {
     let (succeeded, said) = rig.reload(&[]);
     let note = "FILE has changed, but the server may not read it; restart the server to use it";
     assert!(succeeded && said.contains(note), "{said}");
+    assert!(rig.page().ends_with("new"));
+    rig.server.stop();
+}
+
+#[test]
+fn a_file_in_a_folder_that_the_server_may_not_enter_is_named_by_each_reload() {
+    let rig = Rig::start(START);
+    fs::write(rig.content.path().join("one/index.html"), "new").unwrap();
+    let set_mode = |mode| fs::set_permissions(rig.etc.path(), Permissions::from_mode(mode));
+    set_mode(0o700).unwrap();
+    for _ in 0..2 {
+        let (succeeded, said) = rig.reload(&[]);
+        let note =
+            "the server may not look at FILE, so it may have changed; restart the server to use it";
+        assert!(succeeded && said.contains(note), "{said}");
+    }
+    assert!(rig.page().ends_with("new"));
+    set_mode(0o755).unwrap();
+    assert_eq!(rig.reload_well(), None);
+    rig.server.stop();
+}
+
+#[test]
+fn a_reload_fails_without_its_file_and_the_old_content_stays() {
+    let rig = Rig::start(START);
+    fs::write(rig.content.path().join("one/index.html"), "new").unwrap();
+    let [file, kept] = ["storm.toml", "kept"].map(|name| rig.etc.path().join(name));
+    fs::rename(&file, &kept).unwrap();
+    let gone = "the configuration file FILE is gone: No such file or directory (os error 2); put it \
+                back and reload again";
+    let fails = |message: &str| {
+        let (succeeded, said) = rig.reload(&[]);
+        assert!(!succeeded && said.contains(message), "{said}");
+    };
+    fails(gone);
+    let (succeeded, said) = rig.reload(&["one.test"]);
+    let unread = "FILE is gone, but this reload does not read options";
+    assert!(succeeded && said.contains(unread), "{said}");
+    symlink("nowhere", &file).unwrap();
+    fails(gone);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    fails("cannot read FILE: it is a folder, not a file");
+    fs::remove_dir(&file).unwrap();
+    fs::write(&file, b"[web]\nr = \xff").unwrap();
+    fails("FILE:2:5: this character is not UTF-8");
+    fs::File::create(&file).unwrap().set_len(1 << 27).unwrap();
+    fails("FILE has more than 64 MiB; shorten it");
+    assert!(rig.page().ends_with("one"));
+    fs::rename(&kept, &file).unwrap();
+    assert_eq!(rig.reload_well(), None);
     assert!(rig.page().ends_with("new"));
     rig.server.stop();
 }

@@ -3,6 +3,7 @@
 //! The process keeps what comes from its file, for messages after parsing.
 
 use std::collections::HashMap;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -144,18 +145,38 @@ pub(crate) fn file() -> Option<PathBuf> {
     Some(kept()?.file.clone())
 }
 
-/// Returns the configuration file of this process, if it was written since it was read. A file that this
-/// thread may not look at counts as unchanged.
-pub(crate) fn changed_file() -> Option<PathBuf> {
-    let read = kept()?;
-    is_changed(&read.file, read.version?).then(|| read.file.clone())
+/// What has become of the configuration file of this process since it was read.
+#[derive(Debug)]
+pub(crate) enum FileNow {
+    /// It is the same, or there is none.
+    Same,
+    /// It was written, or another one has taken its place.
+    Changed(PathBuf),
+    /// There is nothing at its path, for this reason.
+    Gone(PathBuf, io::Error),
+    /// This thread may not look at it, so nobody knows.
+    Hidden(PathBuf),
 }
 
-/// Returns true if the file is another one than that of `version`, or if its length or the time of its last
-/// change differs.
-fn is_changed(file: &Path, version: FileVersion) -> bool {
+/// Looks for the configuration file of this process.
+pub(crate) fn file_now() -> FileNow {
+    match kept() {
+        Some(read) => (read.version).map_or(FileNow::Same, |version| now(&read.file, version)),
+        None => FileNow::Same,
+    }
+}
+
+/// Returns what has become of a file that had this version. It has changed if it is another one, or if its
+/// length or the time of its last change differs.
+fn now(file: &Path, version: FileVersion) -> FileNow {
     let content = |of: FileVersion| (of.file, of.len, of.modified);
-    FileVersion::at(file).is_ok_and(|now| content(now) != content(version))
+    let path = file.to_owned();
+    match FileVersion::at(file) {
+        Ok(now) if content(now) == content(version) => FileNow::Same,
+        Ok(_) => FileNow::Changed(path),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => FileNow::Hidden(path),
+        Err(error) => FileNow::Gone(path, error),
+    }
 }
 
 /// Returns the place in this process's configuration file where a key has this value, such as
@@ -228,14 +249,18 @@ mod tests {
         let file = folder.path().join("storm.toml");
         std::fs::write(&file, "[control]\n").unwrap();
         let version = FileVersion::at(&file).unwrap();
-        assert!(!is_changed(&file, version));
+        assert!(matches!(now(&file, version), FileNow::Same));
         let copy = folder.path().join("copy");
         std::fs::hard_link(&file, &copy).unwrap();
-        assert!(!is_changed(&file, version), "only the metadata has changed");
+        let is_same = matches!(now(&file, version), FileNow::Same);
+        assert!(is_same, "only the metadata has changed");
         std::fs::write(&file, "[control]\nwatch = true\n").unwrap();
-        assert!(is_changed(&file, version));
+        assert!(matches!(now(&file, version), FileNow::Changed(_)));
         std::fs::remove_file(&file).unwrap();
-        assert!(!is_changed(&file, version), "nobody knows");
+        std::os::unix::fs::symlink("nowhere", &file).unwrap();
+        assert!(matches!(now(&file, version), FileNow::Gone(..)));
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        assert!(matches!(now(&file, version), FileNow::Gone(..)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use clap::FromArgMatches;
 
 use super::keys::{Key, keys};
 use super::merge::{Parsed, Wrong};
-use super::origin::{self, Origins, before, changed_file, with_places};
+use super::origin::{self, FileNow, Origins, before, file_now, with_places};
 use crate::error::StartError;
 
 /// The options that a running server takes over when their keys in the file have changed. All other
@@ -119,14 +119,29 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
     /// Returns what needs a restart, for the operator.
     ///
     /// # Errors
-    /// If the file has mistakes, or if `apply` fails. The file then counts as not read.
+    /// If the file is gone or has mistakes, or if `apply` fails. The file then counts as not read.
     pub(crate) fn read(
         &self,
         apply: impl FnOnce(&Reread<'_, T>) -> Result<TakenOver, StartError>,
     ) -> Result<Option<String>, StartError> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(file) = changed_file() else {
-            return Ok(running.restart.clone());
+        let file = match file_now() {
+            FileNow::Same => return Ok(running.restart.clone()),
+            FileNow::Changed(file) => file,
+            FileNow::Gone(file, error) => {
+                let file = file.display();
+                let remedy = "put it back and reload again";
+                return Err(
+                    format!("the configuration file {file} is gone: {error}; {remedy}").into(),
+                );
+            }
+            FileNow::Hidden(file) => {
+                let why = "so it may have changed; restart the server to use it";
+                return Ok(Some(format!(
+                    "the server may not look at {}, {why}",
+                    file.display()
+                )));
+            }
         };
         if is_forbidden(&file) {
             let why = "but the server may not read it; restart the server to use it";
@@ -144,10 +159,14 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
             parsed: &parsed,
         };
         let kept = origin::remember(parsed.sites().map(|site| &*site.origins), false);
-        let applied = if changed_file().is_some() {
-            Err("changed while it was read; reload again when it is complete".into())
-        } else {
+        let applied = if let FileNow::Same = file_now() {
             apply(&reread)
+        } else {
+            let file = file.display();
+            Err(
+                format!("{file} changed while it was read; reload again when it is complete")
+                    .into(),
+            )
         };
         match applied {
             Ok(taken) => self.go_on(&mut running, &reread, taken),
