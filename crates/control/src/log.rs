@@ -25,7 +25,7 @@ static IS_JSON: AtomicBool = AtomicBool::new(false);
 static SHARES_LINE: AtomicBool = AtomicBool::new(false);
 
 /// Moves the cursor to the start of the terminal's line, and empties the line (ECMA-48, `CR` and `EL`).
-const CLEAR_LINE: &[u8] = b"\r\x1b[2K";
+pub(crate) const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// Values of `--log`: the lowest severity that is logged.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub fn init(level: LogLevel, format: LogFormat) {
             let subscriber = builder.with_current_span(false).with_span_list(false);
             if tracing::subscriber::set_global_default(subscriber.finish()).is_ok() {
                 IS_JSON.store(true, Ordering::Relaxed);
-                std::panic::set_hook(Box::new(log_panic));
+                log_panics();
             }
         }
     }
@@ -171,6 +171,12 @@ pub(crate) fn share_line(has_spinner: bool) {
     SHARES_LINE.store(has_spinner, Ordering::Relaxed);
 }
 
+/// Draws on the terminal at standard error. A drawing that finds no room is lost, and the next one takes its
+/// place.
+pub(crate) fn draw(drawing: &str) {
+    STDERR.draw(stderr().as_fd(), drawing.as_bytes());
+}
+
 /// Standard error. Each write is a whole line, and it replaces a spinner's line, which is then
 /// drawn again. A write never fails, and a server's write soon ends: lines that are lost are counted, and
 /// told later.
@@ -182,7 +188,11 @@ static STDOUT: Stream = Stream::new();
 impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if SHARES_LINE.load(Ordering::Relaxed) {
-            STDERR.write(stderr().as_fd(), &[CLEAR_LINE, line].concat(), lost);
+            STDERR.write(
+                stderr().as_fd(),
+                &[CLEAR_LINE.as_bytes(), line].concat(),
+                lost,
+            );
         } else {
             STDERR.write(stderr().as_fd(), line, lost);
         }
@@ -216,7 +226,13 @@ fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// Logs a panic as one event. The standard library's message would be several lines of text.
+/// Logs panics of this process from now on. The standard library would write them as text, and would wait
+/// for a reader that is stuck.
+pub(crate) fn log_panics() {
+    std::panic::set_hook(Box::new(log_panic));
+}
+
+/// Logs a panic as one event.
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("unnamed");
@@ -225,7 +241,11 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
         BacktraceStatus::Captured => format!("thread {name}: {panic}\n{backtrace}"),
         _ => format!("thread {name}: {panic}"),
     };
-    write_json(&mut Stderr, Level::Error, &message, None);
+    if is_json() {
+        write_json(&mut Stderr, Level::Error, &message, None);
+    } else {
+        tell(message);
+    }
 }
 
 /// The severities of events that this module writes itself, as `tracing` names them.

@@ -4,13 +4,16 @@
 //! it. Another thread asks and shows: a spinner on a terminal, or else a line in the log every few
 //! seconds.
 
+mod screen;
+
 use std::io::{IsTerminal as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use self::screen::Screen;
 use crate::log;
 
 /// Time after which a load shows its progress.
@@ -188,7 +191,8 @@ impl Drop for Shown {
 /// Creates a spinner of one line, which is cut to the terminal's width.
 fn new_spinner() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {wide_msg}");
-    let spinner = ProgressBar::new_spinner();
+    let target = ProgressDrawTarget::term_like(Box::new(Screen::default()));
+    let spinner = ProgressBar::with_draw_target(None, target);
     match style {
         Ok(style) => spinner.with_style(style),
         Err(_) => spinner,

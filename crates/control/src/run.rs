@@ -104,6 +104,7 @@ fn serve_with<P: Program, E: Into<StartError>>(
 ) -> ExitCode {
     log::init(args.log, args.log_format);
     log::limit_waits();
+    log::log_panics();
     memory::map_large_blocks();
     match load_and_run(args, load, reread) {
         Ok(()) => ExitCode::SUCCESS,

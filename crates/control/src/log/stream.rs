@@ -80,6 +80,16 @@ impl Stream {
             state.lost += 1;
         }
     }
+
+    /// Draws on this stream, which is a terminal. A drawing may be lost without a trace.
+    pub(super) fn draw(&self, out: BorrowedFd<'_>, drawing: &[u8]) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // The rest of a line would be drawn over.
+        if !state.is_cut {
+            state.write(out, drawing, self.piece.load(Ordering::Relaxed));
+            state.is_cut = false;
+        }
+    }
 }
 
 impl State {
@@ -158,6 +168,25 @@ mod tests {
         stream.write(writer.as_fd(), b"four\n", describe);
         drop(writer);
         assert_eq!(rest(reader), "2 lost\nthree\nfour\n");
+    }
+
+    #[test]
+    fn drawings_that_find_no_room_are_not_told() {
+        limit_waits();
+        let (mut reader, writer) = pipe().unwrap();
+        let stream = Stream::new();
+        let start = Instant::now();
+        let drawing = vec![b'x'; 50_000];
+        for _ in 0..100 {
+            stream.draw(writer.as_fd(), &drawing);
+        }
+        assert!(start.elapsed() < 50 * PATIENCE);
+        let mut part = vec![0; 50_000];
+        reader.read_exact(&mut part).unwrap();
+        stream.write(writer.as_fd(), b"last\n", describe);
+        drop(writer);
+        let text = rest(reader);
+        assert!(text.ends_with("xlast\n"), "{text}");
     }
 
     #[test]
