@@ -1,5 +1,8 @@
 //! The ring between one worker and the writer's thread.
+#![allow(unsafe_code)]
 
+use std::mem::{self, MaybeUninit};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,9 +14,6 @@ const CAPACITY: usize = 4 << 20;
 const MIN_CAPACITY: usize = 256 << 10;
 /// Size of the length in front of each record, in bytes.
 const LEN: usize = size_of::<u32>();
-
-/// Maximum length of the first part of a record, in bytes. The longest one is that of the access log.
-const MAX_HEAD: usize = 38;
 
 /// The worker's end of a ring.
 #[derive(Debug)]
@@ -55,6 +55,48 @@ pub(crate) struct RecordReader {
     lost: Arc<Lost>,
 }
 
+/// Slots for a record: those up to the end of the ring's memory, and those from its start.
+struct Slots<'r> {
+    to_end: &'r mut [MaybeUninit<u8>],
+    from_start: &'r mut [MaybeUninit<u8>],
+}
+
+impl Slots<'_> {
+    /// Fills the next slots.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer slots than bytes.
+    #[inline(always)]
+    fn fill(&mut self, mut bytes: &[u8]) {
+        if bytes.len() > self.to_end.len() {
+            bytes = self.turn_round(bytes);
+        }
+        let (next, rest) = mem::take(&mut self.to_end).split_at_mut(bytes.len());
+        copy(bytes, next);
+        self.to_end = rest;
+    }
+
+    /// Fills the slots up to the end of the memory, and goes on at its start. Returns the bytes that
+    /// are left.
+    #[cold]
+    fn turn_round<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let (first, rest) = bytes.split_at(self.to_end.len());
+        copy(first, self.to_end);
+        self.to_end = mem::take(&mut self.from_start);
+        rest
+    }
+}
+
+/// Copies bytes to slots, of which there are as many.
+#[inline(always)]
+fn copy(bytes: &[u8], slots: &mut [MaybeUninit<u8>]) {
+    assert_eq!(bytes.len(), slots.len());
+    // SAFETY: both slices have this length, and the second one is borrowed exclusively, so they do
+    // not overlap.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), slots.as_mut_ptr().cast(), bytes.len()) };
+}
+
 /// Creates a ring. Its memory is used when records fill it for the first time.
 pub(crate) fn ring() -> (RecordSender, RecordReader) {
     ring_for(1)
@@ -81,39 +123,30 @@ fn ring_of(capacity: usize) -> (RecordSender, RecordReader) {
 
 impl RecordSender {
     /// Puts a record that consists of two parts into the ring. If there is no room, counts it as
-    /// lost. The first part has at most 38 bytes.
+    /// lost.
     #[inline]
     pub fn send<const N: usize>(&mut self, head: &[u8; N], body: &[u8]) {
-        const { assert!(N <= MAX_HEAD) };
-        let len = N + body.len();
-        let has_room = |slots: usize| slots >= LEN + len;
-        // The first number is a cached one, which costs no access to the reader's memory.
-        if !has_room(self.ring.cached_slots()) && !has_room(self.ring.slots()) {
-            self.lost.dropped.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        // Each part costs about 60 instructions, so the length and the head are one part.
-        let mut first = [0; LEN + MAX_HEAD];
-        first[..LEN].copy_from_slice(&(len as u32).to_ne_bytes());
-        first[LEN..LEN + N].copy_from_slice(head);
-        for part in [&first[..LEN + N], body] {
-            // There is room, so this does not fail.
-            let _ = self.ring.push_entire_slice(part);
-        }
+        self.send_parts(head, &[body]);
     }
 
     /// Like [`send`](Self::send), with a body in several parts.
+    #[inline]
     pub fn send_parts<const N: usize>(&mut self, head: &[u8; N], body: &[&[u8]]) {
         let len = N + body.iter().map(|part| part.len()).sum::<usize>();
-        if self.ring.slots() < LEN + len {
+        let Ok(mut chunk) = self.ring.write_chunk_uninit(LEN + len) else {
             self.lost.dropped.fetch_add(1, Ordering::Relaxed);
             return;
+        };
+        let (to_end, from_start) = chunk.as_mut_slices();
+        let mut slots = Slots { to_end, from_start };
+        slots.fill(&(len as u32).to_ne_bytes());
+        slots.fill(head);
+        for part in body {
+            slots.fill(part);
         }
-        let len = (len as u32).to_ne_bytes();
-        for part in [&len[..], head].iter().chain(body) {
-            // There is room, so this does not fail.
-            let _ = self.ring.push_entire_slice(part);
-        }
+        // SAFETY: the length, the head and the parts have filled all slots, because the chunk has as
+        // many slots as these have bytes, and each call of `fill` fills the next ones.
+        unsafe { chunk.commit_all() };
     }
 
     /// Number of records that are lost, because the ring was full or the log could not be written.
