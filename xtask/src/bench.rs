@@ -24,7 +24,7 @@ mod witness;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 
@@ -137,30 +137,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = target.join(FOLDER);
     match &options.command {
         Some(Command::Instructions(options)) => instructions::run(options),
-        Some(Command::Waits(options)) => {
-            if prepare(options.common.built)? {
-                let outcome = waits::run(options, &target, &folder);
-                shell::give_back(&folder);
-                return outcome;
-            }
-            Ok(())
-        }
-        Some(Command::Reloads(options)) => {
-            if prepare(options.common.built)? {
-                let outcome = reloads::run(options, &target, &folder);
-                shell::give_back(&folder);
-                return outcome;
-            }
-            Ok(())
-        }
-        Some(Command::DnsLoad(options)) => {
-            if prepare(options.built)? {
-                let outcome = dns_load::run(options, &target, &folder);
-                shell::give_back(&folder);
-                return outcome;
-            }
-            Ok(())
-        }
+        Some(Command::Waits(options)) => with_rig(options.common.built, &folder, || {
+            waits::run(options, &target, &folder)
+        }),
+        Some(Command::Reloads(options)) => with_rig(options.common.built, &folder, || {
+            reloads::run(options, &target, &folder)
+        }),
+        Some(Command::DnsLoad(options)) => with_rig(options.built, &folder, || {
+            dns_load::run(options, &target, &folder)
+        }),
         Some(Command::Figures { check }) => quotes::run(*check),
         Some(Command::Report { files }) => {
             let last = [folder.join(RESULTS)];
@@ -171,8 +156,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 .collect::<Result<Vec<_>>>()?;
             report::write(&all, files[0].parent().unwrap_or(Path::new("")))
         }
-        None => compare(&options.selection, &target, &folder),
+        None => with_rig(options.selection.common.built, &folder, || {
+            compare(&options.selection, &target, &folder)
+        }),
     }
+}
+
+/// Calls `measure` as root, on the client's core, after packages, programs and the folder for the results
+/// are there.
+fn with_rig(built: bool, folder: &Path, measure: impl FnOnce() -> Result<()>) -> Result<()> {
+    if !prepare(built)? {
+        return Ok(());
+    }
+    shell::make_folder(folder)?;
+    let outcome = rig::keep_away().and_then(|()| measure());
+    shell::give_back(folder);
+    outcome
 }
 
 /// Installs packages and builds programs, unless `built` is set. Returns true if this process is
@@ -196,33 +195,8 @@ fn prepare(built: bool) -> Result<bool> {
 }
 
 fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
-    if !prepare(selection.common.built)? {
-        return Ok(());
-    }
     let words = std::env::args().skip(1).filter(|word| *word != "--built");
     let command = words.collect::<Vec<_>>().join(" ");
-    let outcome = measure(selection, command, target, folder).and_then(|results| {
-        println!("bench: {} runs", results.runs.len());
-        let missing = results.missing.iter();
-        let missing = missing.filter(|missing| missing.is_failure()).count();
-        report::write(&[results], folder)?;
-        match missing {
-            0 => Ok(()),
-            n => Err(anyhow!("{n} runs or servers have failed")),
-        }
-    });
-    shell::give_back(folder);
-    outcome
-}
-
-fn measure(
-    selection: &Selection,
-    command: String,
-    target: &Path,
-    folder: &Path,
-) -> Result<Results> {
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    rig::keep_away()?;
     let programs = target.join("release");
     let mut machine = machine::describe();
     machine.push(machine::busy_before()?);
@@ -233,7 +207,15 @@ fn measure(
         versions: machine::versions(&programs),
         ..Results::default()
     };
-    Runner::new(results, programs, folder)?.run(&plan::plan(selection))
+    let results = Runner::new(results, programs, folder)?.run(&plan::plan(selection))?;
+    println!("bench: {} runs", results.runs.len());
+    let missing = results.missing.iter();
+    let missing = missing.filter(|missing| missing.is_failure()).count();
+    report::write(&[results], folder)?;
+    match missing {
+        0 => Ok(()),
+        n => bail!("{n} runs or servers have failed"),
+    }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ enum Command {
     Guest(guest::Options),
     /// Fuzz the code that reads input from outside, starting from the committed corpus.
     Fuzz(fuzz::Options),
-    /// Check import circles, visibility, and the lengths of files, functions and sentences.
+    /// Check import cycles, visibility, and the lengths of files, functions and sentences.
     Structure(structure::Options),
     /// Build the example project of docs/extending.md, outside the workspace.
     Guide,

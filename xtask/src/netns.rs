@@ -13,6 +13,21 @@ use crate::shell;
 /// Maximum size of a super-segment in bytes, as set by [`Namespace::allow_long_supers`].
 const LONG_SUPERS: u32 = 256 << 10;
 
+/// Interfaces of the server and of the client in the networks of the tests and comparisons.
+pub(crate) const SERVER_LINK: &str = "srv0";
+pub(crate) const CLIENT_LINK: &str = "cli0";
+
+/// Joins two namespaces by a veth pair with this number of queues. Both interfaces are down.
+pub(crate) fn join(ends: [(&Namespace, &str); 2], queues: u32) -> Result<()> {
+    let [(near, link), (far, far_link)] = ends;
+    let options = format!("mtu 1500 numrxqueues {queues} numtxqueues {queues}");
+    let far_end = format!("{far_link} netns {} {options}", far.name);
+    near.ip(&format!(
+        "link add {link} {options} type veth peer name {far_end}"
+    ))
+    .map(drop)
+}
+
 /// A network namespace that this process made.
 pub(crate) struct Namespace {
     name: String,

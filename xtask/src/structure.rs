@@ -1,8 +1,8 @@
-//! `xtask structure`: checks the crates' import circles and visibility, and the lengths of their
-//! files and functions. It also checks who uses the test kit, how large the tools are, and how long
-//! the sentences in comments and documents are.
+//! `xtask structure`: checks the import cycles and the visibility in the product's crates, and the lengths
+//! of files, functions and sentences everywhere. It also checks who uses the test kit, and how large the
+//! tools are.
 
-mod circles;
+mod cycles;
 mod lengths;
 #[cfg(test)]
 mod tests;
@@ -25,6 +25,8 @@ use weight::TOOLS;
 const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 245)];
 /// Folder of the product's crates.
 const CRATES: &str = "crates";
+/// Folder of the crate of example programs.
+const EXAMPLES: &str = "examples";
 /// Documents in the top folder whose sentences are checked.
 const DOCUMENTS: [&str; 4] = [
     "README.md",
@@ -38,16 +40,18 @@ const MAX_FILE_LINES: usize = 700;
 const MAX_FUNCTION_LINES: usize = 70;
 /// Possible root files of a crate.
 const ROOTS: [&str; 2] = ["src/lib.rs", "src/main.rs"];
+/// Folders in which each file is the root of a program.
+const PROGRAMS: [&str; 3] = ["src/bin", "benches", "fuzz_targets"];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Crates whose import circles and open items are printed before the checks run.
+    /// Crates whose import cycles and open items are printed before the checks run.
     crates: Vec<String>,
 }
 
 /// Runs the command.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let crates = read_crates()?;
+    let crates = read_crates(CRATES)?;
     for name in &options.crates {
         let files = crates
             .get(name)
@@ -64,9 +68,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Runs all checks and prints what is wrong. Returns how many checks passed and failed.
 pub(crate) fn check() -> Result<(u32, u32)> {
-    let crates = read_crates()?;
+    let crates = read_crates(CRATES)?;
     let texts = read_texts()?;
     let mut checks = crate_faults(&crates);
+    for folder in TOOLS.iter().chain([&EXAMPLES]) {
+        let others = read_crates(folder)?;
+        checks.extend(
+            others
+                .iter()
+                .map(|(name, files)| length_faults(name, files)),
+        );
+    }
     checks.push(test_crate_faults(&crates)?);
     checks.push(weight_faults(&texts));
     checks.push(sentence_faults(&texts));
@@ -148,7 +160,7 @@ fn needs_test_kit(manifest: &str) -> bool {
 fn crate_faults(crates: &BTreeMap<String, Files>) -> Vec<Vec<String>> {
     let of_crate = |(name, files): (&String, &Files)| {
         [
-            circle_faults(name, files),
+            cycle_faults(name, files),
             open_item_faults(name, files),
             length_faults(name, files),
         ]
@@ -156,21 +168,21 @@ fn crate_faults(crates: &BTreeMap<String, Files>) -> Vec<Vec<String>> {
     crates.iter().flat_map(of_crate).collect()
 }
 
-/// Reports the import circles of a crate.
-fn circle_faults(name: &str, files: &Files) -> Vec<String> {
-    let mut circles = vec![];
+/// Reports the import cycles of a crate.
+fn cycle_faults(name: &str, files: &Files) -> Vec<String> {
+    let mut cycles = vec![];
     for tree in trees(files) {
-        let edges = circles::edges(&tree);
-        circles.extend(circles::circles(&edges).iter().map(|circle| {
-            let files: Vec<_> = circle.iter().map(|file| file.to_string_lossy()).collect();
+        let edges = cycles::edges(&tree);
+        cycles.extend(cycles::cycles(&edges).iter().map(|cycle| {
+            let files: Vec<_> = cycle.iter().map(|file| file.to_string_lossy()).collect();
             format!(
-                "{name}: these files import each other in a circle \
+                "{name}: these files import each other in a cycle \
                  (`cargo xtask structure {name}` shows by what): {}",
                 files.join(" ")
             )
         }));
     }
-    circles
+    cycles
 }
 
 fn open_item_faults(name: &str, files: &Files) -> Vec<String> {
@@ -212,16 +224,16 @@ fn length_faults(name: &str, files: &Files) -> Vec<String> {
     faults
 }
 
-/// Describes a crate: the imports that form each circle, and the number of open items per file.
+/// Describes a crate: the imports that form each cycle, and the number of open items per file.
 fn details(files: &Files) -> String {
     let mut lines = vec![];
     for tree in trees(files) {
-        let edges = circles::edges(&tree);
-        for circle in circles::circles(&edges) {
-            lines.push(format!("circle of {} files:", circle.len()));
+        let edges = cycles::edges(&tree);
+        for cycle in cycles::cycles(&edges) {
+            lines.push(format!("cycle of {} files:", cycle.len()));
             let inside = edges
                 .iter()
-                .filter(|((from, to), _)| circle.contains(from) && circle.contains(to));
+                .filter(|((from, to), _)| cycle.contains(from) && cycle.contains(to));
             for ((from, to), paths) in inside {
                 let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
                 let (from, to) = (from.display(), to.display());
@@ -248,17 +260,19 @@ fn open_items(files: &Files) -> BTreeMap<PathBuf, usize> {
 }
 
 fn trees(files: &Files) -> impl Iterator<Item = Tree<'_>> {
-    let roots = ROOTS.iter();
-    roots.filter_map(|root| Tree::of(files, Path::new(root)))
+    let is_program = |file: &&PathBuf| PROGRAMS.iter().any(|at| file.parent() == Some(at.as_ref()));
+    let programs = files.keys().filter(is_program).map(PathBuf::as_path);
+    let roots = ROOTS.iter().map(Path::new).chain(programs);
+    roots.filter_map(|root| Tree::of(files, root))
 }
 
-/// Reads and parses the sources of all crates.
-fn read_crates() -> Result<BTreeMap<String, Files>> {
+/// Reads and parses the sources of the crates in [`CRATES`], or of the crate `folder`.
+fn read_crates(folder: &str) -> Result<BTreeMap<String, Files>> {
     let mut crates = BTreeMap::<String, Files>::new();
     let mut sources = vec![];
-    read_folder(&shell::repository().join(CRATES), "rs", &mut sources)?;
+    read_folder(&shell::repository().join(folder), "rs", &mut sources)?;
     for (path, text) in sources {
-        let mut parts = path.iter().skip(1);
+        let mut parts = path.strip_prefix(CRATES).unwrap_or(&path).iter();
         let name = parts.next().unwrap_or_default().to_string_lossy();
         let file = tree::File::parse(&text).with_context(|| path.display().to_string())?;
         let files = crates.entry(name.into_owned()).or_default();
@@ -270,7 +284,7 @@ fn read_crates() -> Result<BTreeMap<String, Files>> {
 /// Reads all source files and documents whose sentences are checked.
 fn read_texts() -> Result<Vec<(PathBuf, String)>> {
     let mut texts = vec![];
-    for folder in TOOLS.iter().chain(&[CRATES, "examples"]) {
+    for folder in TOOLS.iter().chain(&[CRATES, EXAMPLES]) {
         read_folder(&shell::repository().join(folder), "rs", &mut texts)?;
     }
     read_folder(&shell::repository().join("docs"), "md", &mut texts)?;

@@ -16,9 +16,10 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
 use super::peers::{self, fill_zones};
-use super::rig::{self, Rig, SERVER_ADDRESS, SERVER_LINK, Tuning};
+use super::rig::{self, Rig, SERVER_ADDRESS, Tuning};
 use super::servers::is_installed;
 use super::{machine, usage};
+use crate::netns::SERVER_LINK;
 use crate::server::Server;
 use crate::{interrupt, shell};
 use marks::Findings;
@@ -104,8 +105,6 @@ const CASES: &[Case] = &[
 
 /// Measures all cases, and writes them as tables.
 pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    rig::keep_away()?;
     let busy = machine::busy_before()?;
     let mut all = Vec::new();
     let mut missing = Vec::new();

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::content::Content;
 use super::results::{Load, SKIPPED};
-use super::rig::{self, CLIENT_CORE, CLIENT_LINK, Rig, SERVER_ADDRESS};
+use super::rig::{self, CLIENT_CORE, Rig, SERVER_ADDRESS};
 use super::servers;
 use crate::interrupt;
+use crate::netns::CLIENT_LINK;
 use crate::shell;
 use anyhow::{Context as _, Result, anyhow, bail};
 

@@ -124,8 +124,6 @@ struct Findings {
 
 /// Measures all cases, and writes a table.
 pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    rig::keep_away()?;
     let content = Content::create(target.join("release"), folder)?;
     let heads = [
         "case",
@@ -166,8 +164,7 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
     }
     let mut page = format!("{busy}: {share}\n\n");
     write_table(&mut page, &owned(&heads), &rows);
-    let path = folder.join("reloads.md");
-    std::fs::write(&path, &page).with_context(|| format!("writing {}", path.display()))?;
+    shell::write(&folder.join("reloads.md"), &page)?;
     println!("{page}");
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
     Ok(())

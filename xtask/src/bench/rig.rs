@@ -13,15 +13,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::usage;
-use crate::netns::Namespace;
+use crate::netns::{self, CLIENT_LINK, Namespace, SERVER_LINK};
 use crate::shell;
 
 pub(crate) const SERVER_CORE: usize = 0;
 pub(crate) const CLIENT_CORE: usize = 1;
-
-/// The two sides of the veth pair.
-pub(crate) const SERVER_LINK: &str = "srv0";
-pub(crate) const CLIENT_LINK: &str = "cli0";
 
 pub(crate) const SERVER_ADDRESS: &str = "10.99.0.2";
 /// Address of the client's kernel. Our generators use other addresses, for which no kernel answers.
@@ -156,11 +152,7 @@ impl Rig {
             client: end("bc", CLIENT_LINK, CLIENT_CORE)?,
         };
         let Self { server, client, .. } = &rig;
-        server.namespace.ip(&format!(
-            "link add {SERVER_LINK} mtu 1500 numrxqueues 1 numtxqueues 1 type veth \
-             peer name {CLIENT_LINK} mtu 1500 netns {} numrxqueues 1 numtxqueues 1",
-            client.namespace.name()
-        ))?;
+        netns::join([server, client].map(|end| (&end.namespace, end.link)), 1)?;
         server.set_up(SERVER_ADDRESS, SERVER_SETTINGS, tuning)?;
         client.set_up(CLIENT_KERNEL_ADDRESS, CLIENT_SETTINGS, tuning)?;
         let ends = [server, client].into_iter();

@@ -5,16 +5,17 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::content::{Content, files_on_disk};
 use super::generators;
 use super::machine::BUSY;
 use super::plan::{Group, Job, Set};
 use super::results::{Load, Missing, Results, Run, SKIPPED};
-use super::rig::{Rig, SERVER_CORE, SERVER_LINK};
+use super::rig::{Rig, SERVER_CORE};
 use super::servers::{Program, Serves, is_installed};
 use super::usage::{self, Sample};
+use crate::netns::SERVER_LINK;
 use crate::{interrupt, shell};
 
 /// Name of the file with the raw results.
@@ -187,8 +188,7 @@ impl Runner {
             bail!("the load did not report its measured part");
         };
         if load.completed == 0 {
-            let errors = &load.errors;
-            bail!("no request was answered; errors: {errors:?}");
+            bail!("no request was answered; errors: {:?}", load.errors);
         }
         if load.completed > most {
             bail!(
@@ -198,10 +198,10 @@ impl Runner {
         // If the server polls, the kernel's threads have nothing to do, so this check does not apply.
         let has_receivers = !group.spec.polls() && group.spec.tuning.has_receivers();
         if has_receivers && !first.received_until(last) {
-            return Err(anyhow!(
+            bail!(
                 "the kernel received nothing for {SERVER_LINK} on core {SERVER_CORE}, so another \
                  core did its work"
-            ));
+            );
         }
         Ok(Run {
             figure: job.figure.to_owned(),

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::content::{Content, HOSTER, ORIGIN, files_on_disk, origin_of};
 use super::peers::{fill, fill_zones};
-use super::rig::{self, Interrupts, Rig, SERVER_ADDRESS, SERVER_LINK, Tuning};
+use super::rig::{self, Interrupts, Rig, SERVER_ADDRESS, Tuning};
 use super::{busy_poll, peers, usage};
+use crate::netns::SERVER_LINK;
 use crate::server::Server;
 use crate::shell;
 use anyhow::{Context as _, Result, bail};

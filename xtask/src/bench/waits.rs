@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::content::Content;
 use super::generators;
 use super::results::{Cost, Load};
-use super::rig::{self, Interrupts, Rig, SERVER_CORE, Tuning};
+use super::rig::{Interrupts, Rig, SERVER_CORE, Tuning};
 use super::servers::{
     KNOT, KNOT_XDP, NGINX, NSD, Program, SANDSTORM, Serves, Spec, TURNAROUND, is_installed,
 };
@@ -105,8 +105,6 @@ struct Findings {
 
 /// Measures all cells, and writes them as a table and as raw results.
 pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    rig::keep_away()?;
     let content = Content::create(target.join("release"), folder)?;
     let mut findings = Findings {
         machine: machine::describe(),
@@ -141,8 +139,7 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
     let raw = serde_json::to_string_pretty(&findings).context("writing the results")?;
     let page = table::page(&findings);
     for (name, text) in [("waits.json", &raw), ("waits.md", &page)] {
-        let path = folder.join(name);
-        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        shell::write(&folder.join(name), text)?;
     }
     println!("{page}");
     match findings.missing.len() {

@@ -12,7 +12,8 @@ use socket2::{SockFilter, SockRef};
 
 use super::dns;
 use super::many::allow_files;
-use super::rig::{CLIENT_LINK, Rig};
+use super::rig::Rig;
+use crate::netns::CLIENT_LINK;
 use crate::shell;
 
 /// Addresses of the abusers. Both are in one IPv6 network, so the server counts them as one client.

@@ -16,9 +16,10 @@ use super::flood::{PATH, counted};
 use super::http::{self, Connection};
 use super::many::memory;
 use super::matrix::Scenario;
-use super::rig::{Place, Rig, SERVER_LINK};
+use super::rig::{Place, Rig};
 use super::{Env, dns};
 use crate::interrupt;
+use crate::netns::SERVER_LINK;
 use anyhow::{Result, ensure};
 
 /// On one in [`LONG_EACH`] connections, the second request has several segments. It carries

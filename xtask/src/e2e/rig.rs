@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Env;
 use super::matrix::Scenario;
 use crate::interrupt;
-use crate::netns::Namespace;
+use crate::netns::{self, CLIENT_LINK, Namespace, SERVER_LINK};
 use crate::server::Server;
 use anyhow::{Context as _, Result, bail};
 
@@ -31,10 +31,6 @@ impl Place {
         SocketAddr::new(address, self.port)
     }
 }
-
-/// Names of the server's and the client's side of the veth pair.
-pub(super) const SERVER_LINK: &str = "srv0";
-pub(super) const CLIENT_LINK: &str = "cli0";
 
 /// Addresses of the server's side, with prefix lengths. [`CLIENT`] has those of the client's side.
 const SERVER: [&str; 2] = ["10.99.0.2/24", "fd99::2/64"];
@@ -166,11 +162,8 @@ fn queues(scenario: &Scenario) -> u32 {
 }
 
 fn join_by_veth(server: &Namespace, client: &Namespace, scenario: &Scenario) -> Result<()> {
-    let queues = format!("numrxqueues {0} numtxqueues {0}", queues(scenario));
-    server.ip(&format!(
-        "link add {SERVER_LINK} {queues} type veth peer name {CLIENT_LINK} netns {} {queues}",
-        client.name()
-    ))?;
+    let ends = [(server, SERVER_LINK), (client, CLIENT_LINK)];
+    netns::join(ends, queues(scenario))?;
     let add = |to: &Namespace, link: &str, addresses: [&str; 2]| {
         addresses.iter().try_for_each(|address| {
             // IPv6 duplicate address detection would delay the first connection.

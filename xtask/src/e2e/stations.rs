@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::checks::Checks;
 use super::matrix::Scenario;
-use super::rig::{CLIENT_LINK, Rig};
+use super::rig::Rig;
 use super::{Env, http};
+use crate::netns::CLIENT_LINK;
 use anyhow::{Result, ensure};
 
 /// A MAC address that no interface has.

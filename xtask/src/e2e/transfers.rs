@@ -14,7 +14,7 @@ use super::Env;
 use super::checks::Checks;
 use super::dns::set;
 use super::matrix::Scenario;
-use super::peers::servers::{ADDRESS, KEY, PEERS};
+use super::peers::servers::{ADDRESS, KEY, PEERS, Peer};
 use super::peers::{self, Zones};
 use super::rig::{Rig, device_options};
 use crate::interrupt;
@@ -56,14 +56,22 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let more = more.split(' ').chain(["--tsig-keys", &keys]).chain(of_key);
     let options = zones.chain(more.map(str::to_owned));
     let (server, place) = rig.serve(env, "namestorm", options.chain(device_options(&scenario)))?;
-    let (home, primary) = (rig.client(), place.v4.to_string());
+    let primary = Primary {
+        env,
+        home: rig.client(),
+        address: place.v4.to_string(),
+        files,
+        folder,
+        socket,
+    };
+    let home = primary.home;
     checks.check("a client without the key gets no transfer", || {
         let output = dig(home, &place.v6.to_string(), LARGE)?;
         ensure!(output.contains("Transfer failed"), "{output}");
         Ok(())
     });
     checks.check("a client with the key gets a signed transfer", || {
-        let expected = records(home, &primary, LARGE)?;
+        let expected = records(home, &primary.address, LARGE)?;
         // dig verifies each message.
         let signed = records(home, &format!("{} -k {keys}", place.v6), LARGE)?;
         ensure!(signed == expected, "{} records", signed.len());
@@ -73,46 +81,100 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
         Ok(())
     });
     checks.check("dnspython gets each RRset of a transfer", || {
-        ask_with_dnspython(home, &primary, &files)
+        primary.ask_with_dnspython()
     });
-    for (number, peer) in (2..).zip(PEERS.iter().filter(|peer| peer.is_installed())) {
-        let run = folder.join(peer.name);
-        shell::make_folder(&run)?;
-        let other = peer.start(home, &run, &files)?;
-        checks.check(format_args!("dig gets what {} sends", peer.name), || {
-            expect_same(home, &primary, &files)
-        });
-        other.stop_well()?;
-        let of_primary = |(apex, _): &(String, String)| (apex.clone(), primary.clone());
-        let zones: Vec<_> = files.iter().map(of_primary).collect();
-        let run = run.join("secondary");
-        shell::make_folder(&run)?;
-        let other = peer.start_secondary(home, &run, &zones)?;
-        checks.check(format_args!("{} is a secondary server", peer.name), || {
-            // The server may answer queries a moment before it gives its zones away.
-            let compare = || Ok(expect_same(home, &primary, &files).ok());
-            if interrupt::wait_for(LIMIT, compare)?.is_none() {
-                expect_same(home, &primary, &files)?;
-            }
-            let ask = |words: &[&str]| {
-                let mut command = home.command(env.programs.join("namestorm"));
-                let command = command.args(words).args(["--control-socket", &socket]);
-                shell::capture_text(command)
-            };
-            let acknowledged = || acknowledged(&ask(&["status", "--json"])?);
-            let before = acknowledged()?;
-            shell::write(&large, large_zone(number))?;
-            ask(&["reload", LARGE])?;
-            await_serial(home, number)?;
-            let found =
-                interrupt::wait_for(LIMIT, || Ok((acknowledged()? > before).then_some(())))?;
-            found.context("the secondary server sends no reply with a valid signature")?;
-            expect_same(home, &primary, &files)
-        });
-        other.stop_well()?;
+    for (serial, peer) in (2..).zip(PEERS.iter().filter(|peer| peer.is_installed())) {
+        primary.compare(peer, serial, checks)?;
     }
     checks.check("it stops normally", || server.stop_well().map(drop));
     Ok(())
+}
+
+/// Namestorm as the primary server of all zones.
+struct Primary<'a> {
+    env: &'a Env,
+    /// Namespace of the clients and of the other servers.
+    home: &'a Namespace,
+    address: String,
+    /// Names and files of the zones.
+    files: Vec<(String, String)>,
+    folder: &'a Path,
+    socket: String,
+}
+
+impl Primary<'_> {
+    /// Starts another server with the same files, then as a secondary server. The large zone changes to
+    /// the version `serial`.
+    fn compare(&self, peer: &Peer, serial: u32, checks: &mut Checks) -> Result<()> {
+        let run = self.folder.join(peer.name);
+        shell::make_folder(&run)?;
+        let other = peer.start(self.home, &run, &self.files)?;
+        checks.check(format_args!("dig gets what {} sends", peer.name), || {
+            self.expect_same()
+        });
+        other.stop_well()?;
+        let of_primary = |(apex, _): &(String, String)| (apex.clone(), self.address.clone());
+        let zones: Vec<_> = self.files.iter().map(of_primary).collect();
+        let run = run.join("secondary");
+        shell::make_folder(&run)?;
+        let other = peer.start_secondary(self.home, &run, &zones)?;
+        checks.check(format_args!("{} is a secondary server", peer.name), || {
+            // The server may answer queries a moment before it gives its zones away.
+            let compare = || Ok(self.expect_same().ok());
+            if interrupt::wait_for(LIMIT, compare)?.is_none() {
+                self.expect_same()?;
+            }
+            let acknowledged = || acknowledged(&self.ask(&["status", "--json"])?);
+            let before = acknowledged()?;
+            shell::write(&self.folder.join(LARGE), large_zone(serial))?;
+            self.ask(&["reload", LARGE])?;
+            await_serial(self.home, serial)?;
+            let found =
+                interrupt::wait_for(LIMIT, || Ok((acknowledged()? > before).then_some(())))?;
+            found.context("the secondary server sends no reply with a valid signature")?;
+            self.expect_same()
+        });
+        other.stop_well().map(drop)
+    }
+
+    /// Sends a command to the primary server and returns its answer.
+    fn ask(&self, words: &[&str]) -> Result<String> {
+        let mut command = self.home.command(self.env.programs.join("namestorm"));
+        let command = command.args(words).args(["--control-socket", &self.socket]);
+        shell::capture_text(command)
+    }
+
+    /// Compares what the primary and the other server transfer.
+    fn expect_same(&self) -> Result<()> {
+        for (zone, _) in &self.files {
+            interrupt::check()?;
+            let addresses = [self.address.as_str(), ADDRESS];
+            let [ours, theirs] = addresses.map(|address| records(self.home, address, zone));
+            let (ours, theirs) = (ours?, theirs?);
+            let others = ours.symmetric_difference(&theirs);
+            let others: Vec<_> = others.take(5).collect();
+            ensure!(others.is_empty(), "{zone}: only one server has {others:?}");
+        }
+        Ok(())
+    }
+
+    /// Transfers all zones but the large one with dnspython, and asks for each of their RRsets.
+    fn ask_with_dnspython(&self) -> Result<()> {
+        if !shell::succeeds(Command::new(PYTHON).args(["-c", "import dns.query"])) {
+            println!("skip dnspython: it is not installed (apt-get install python3-dnspython)");
+            return Ok(());
+        }
+        let zones = self.files.iter().map(|(zone, _)| zone.as_str());
+        let zones = zones.filter(|zone| *zone != LARGE);
+        let mut python = self.home.command(PYTHON);
+        python.args(["-c", SCRIPT, &self.address]).args(zones);
+        let asked: usize = shell::capture_text(&mut python)?.trim().parse()?;
+        ensure!(
+            asked > 10 * self.files.len(),
+            "it has asked for {asked} RRsets"
+        );
+        Ok(())
+    }
 }
 
 /// Returns the text of a zone whose SOA record has this serial. Without NOTIFY, its secondary servers ask
@@ -155,34 +217,6 @@ fn records(home: &Namespace, address: &str, zone: &str) -> Result<BTreeSet<Strin
         "{zone} from {address}: a record is there twice"
     );
     Ok(found)
-}
-
-/// Compares what Namestorm and the other server transfer.
-fn expect_same(home: &Namespace, primary: &str, files: &[(String, String)]) -> Result<()> {
-    for (zone, _) in files {
-        interrupt::check()?;
-        let [ours, theirs] = [primary, ADDRESS].map(|address| records(home, address, zone));
-        let (ours, theirs) = (ours?, theirs?);
-        let others = ours.symmetric_difference(&theirs);
-        let others: Vec<_> = others.take(5).collect();
-        ensure!(others.is_empty(), "{zone}: only one server has {others:?}");
-    }
-    Ok(())
-}
-
-/// Transfers all zones but the large one with dnspython, and asks for each of their RRsets.
-fn ask_with_dnspython(home: &Namespace, primary: &str, files: &[(String, String)]) -> Result<()> {
-    if !shell::succeeds(Command::new(PYTHON).args(["-c", "import dns.query"])) {
-        println!("skip dnspython: it is not installed (apt-get install python3-dnspython)");
-        return Ok(());
-    }
-    let zones = files.iter().map(|(zone, _)| zone.as_str());
-    let zones = zones.filter(|zone| *zone != LARGE);
-    let mut python = home.command(PYTHON);
-    python.args(["-c", SCRIPT, primary]).args(zones);
-    let asked: usize = shell::capture_text(&mut python)?.trim().parse()?;
-    ensure!(asked > 10 * files.len(), "it has asked for {asked} RRsets");
-    Ok(())
 }
 
 /// Returns how many messages the secondary servers have acknowledged, from the status of the primary one.

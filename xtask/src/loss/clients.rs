@@ -11,12 +11,13 @@ use serde_json::json;
 use super::cells::SIZES;
 use super::forwarder::{Counters, Paths};
 use super::lab::{fetch, make_site};
-use super::rig::{ADDRESSES, CLIENT_LINK, RECEIVE_BUFFERS, Rig, SERVER, Stack, routes};
+use super::rig::{ADDRESSES, RECEIVE_BUFFERS, Rig, SERVER, Stack, routes};
 use crate::e2e::checks::Checks;
 use crate::e2e::http::{Connection, same};
 use crate::e2e::supers;
 use crate::e2e::web::{body, in_threads};
 use crate::interrupt;
+use crate::netns::CLIENT_LINK;
 use crate::shell;
 
 /// File that lists the kernel's congestion controls.

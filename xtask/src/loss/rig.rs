@@ -12,13 +12,11 @@ use serde::Serialize;
 
 use super::forwarder::{Forwarder, Paths};
 use crate::bench::peers::{NGINX, fill};
-use crate::netns::Namespace;
+use crate::netns::{self, CLIENT_LINK, Namespace, SERVER_LINK};
 use crate::server::Server;
 use crate::shell;
 
-/// Interfaces: the client's, the server's, and the forwarder's two, as two veth pairs.
-pub(crate) const CLIENT_LINK: &str = "cli0";
-const SERVER_LINK: &str = "srv0";
+/// The forwarder's ends of the two veth pairs.
 const FORWARDER_LINKS: [&str; 2] = ["fwc0", "fws0"];
 
 /// MAC, IPv4 and IPv6 addresses of the client and of the server.
@@ -187,14 +185,13 @@ fn link(
     other: &Namespace,
     other_name: &str,
 ) -> Result<()> {
-    let (queues, other_end) = ("numrxqueues 1 numtxqueues 1", other.name());
+    netns::join([(end, name), (other, other_name)], 1)?;
     let features = "tx off rx off sg off tso off gso off gro off";
     let neighbour = format!("lladdr {peer_mac} dev {name} nud permanent");
     script(
         end,
         &format!(
-            "ip link add {name} address {mac} mtu 1500 {queues} type veth \
-               peer name {other_name} mtu 1500 netns {other_end} {queues}
+            "ip link set {name} address {mac}
              ethtool -K {name} {features}
              sysctl -q -w net.ipv4.tcp_wmem='4096 65536 16777216' \
                net.ipv4.tcp_rmem='{RECEIVE_BUFFERS}' net.ipv4.tcp_no_metrics_save=1 \

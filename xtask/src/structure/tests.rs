@@ -15,7 +15,7 @@ fn sources(texts: &[(&str, &str)]) -> Files {
 fn edges_of(texts: &[(&str, &str)]) -> Vec<String> {
     let files = sources(texts);
     let tree = trees(&files).next().expect("the test has a root");
-    let edges = circles::edges(&tree);
+    let edges = cycles::edges(&tree);
     let shown = |(from, to): &(&Path, &Path)| format!("{} -> {}", from.display(), to.display());
     edges
         .keys()
@@ -105,11 +105,11 @@ fn import_cycles_across_several_files_are_found() {
         ("a.rs", "use crate::b::B; pub struct A;"),
         ("b.rs", "use crate::c::C; pub struct B;"),
         ("c.rs", "use crate::a::A; pub struct C;"),
-        // Files that only lead into or out of a circle are not part of it.
+        // Files that only lead into or out of a cycle are not part of it.
         ("d.rs", "use crate::a::A; use crate::e::E;"),
         ("e.rs", "pub struct E;"),
     ]);
-    let faults = circle_faults("new", &files);
+    let faults = cycle_faults("new", &files);
     assert_eq!(faults.len(), 1);
     assert!(
         faults[0].ends_with(": src/a.rs src/b.rs src/c.rs"),
@@ -119,9 +119,9 @@ fn import_cycles_across_several_files_are_found() {
 }
 
 #[test]
-fn imports_in_one_direction_are_no_circle() {
+fn imports_in_one_direction_are_no_cycle() {
     let files = sources(&[LIB, ("a.rs", "use crate::b::B;"), ("b.rs", "pub struct B;")]);
-    assert!(circle_faults("new", &files).is_empty());
+    assert!(cycle_faults("new", &files).is_empty());
 }
 
 #[test]
@@ -167,6 +167,8 @@ fn long_functions_and_files_are_faults() {
     assert!(length_faults("new", &sources(&[("lib.rs", &test)])).is_empty());
     let faults = length_faults("new", &sources(&[("lib.rs", "mod a;"), ("a.rs", &long)]));
     assert_eq!(faults, ["new/src/a.rs: f has 71 lines, above 70"]);
+    let program = length_faults("new", &sources(&[("bin/a.rs", &long)]));
+    assert_eq!(program, ["new/src/bin/a.rs: f has 71 lines, above 70"]);
     let longest = "\n".repeat(MAX_FILE_LINES);
     assert!(length_faults("new", &sources(&[("a.rs", &longest)])).is_empty());
     let faults = length_faults("new", &sources(&[("a.rs", &(longest + "\n"))]));

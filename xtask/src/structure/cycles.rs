@@ -1,4 +1,4 @@
-//! Imports between the files of a crate, and the circles among them.
+//! Imports between the files of a crate, and the cycles among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -55,13 +55,13 @@ fn starts_elsewhere(tree: &Tree<'_>, module: usize, path: &[String]) -> bool {
 }
 
 /// Returns the sets of files that all import each other, directly or through other files.
-pub(super) fn circles<'a>(edges: &Edges<'a>) -> Vec<BTreeSet<&'a Path>> {
+pub(super) fn cycles<'a>(edges: &Edges<'a>) -> Vec<BTreeSet<&'a Path>> {
     let files: BTreeSet<&Path> = edges.keys().map(|(from, _)| *from).collect();
     let reached: BTreeMap<&Path, BTreeSet<&Path>> = files
         .iter()
         .map(|&file| (file, reached_from(edges, file)))
         .collect();
-    let circles: BTreeSet<BTreeSet<&Path>> = files
+    let cycles: BTreeSet<BTreeSet<&Path>> = files
         .iter()
         .filter(|&file| reached[file].contains(file))
         .map(|&file| {
@@ -69,7 +69,7 @@ pub(super) fn circles<'a>(edges: &Edges<'a>) -> Vec<BTreeSet<&'a Path>> {
             reached[file].iter().filter(back).copied().collect()
         })
         .collect();
-    circles.into_iter().collect()
+    cycles.into_iter().collect()
 }
 
 fn reached_from<'a>(edges: &Edges<'a>, file: &'a Path) -> BTreeSet<&'a Path> {
