@@ -54,12 +54,9 @@ const LANES: usize = 4;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run a sample of the scenarios that has every pair of choices (the default).
-    #[arg(long = "quick", overrides_with = "full")]
-    _quick: bool,
-    /// Run every combination of choices.
-    #[arg(long = "all")]
-    full: bool,
+    /// Run every combination of choices, instead of a sample that has every pair of choices.
+    #[arg(long)]
+    all: bool,
     /// Only print the names of the matrix's scenarios.
     #[arg(long)]
     list: bool,
@@ -123,7 +120,7 @@ const LONG: [(&str, Part); 5] = [
 
 impl Options {
     fn scenarios(&self) -> Vec<Scenario> {
-        let all = if self.full {
+        let all = if self.all {
             matrix::full
         } else {
             matrix::sample
@@ -148,7 +145,7 @@ impl Options {
         all: &'a [(&'static str, Part)],
     ) -> impl Iterator<Item = &'a (&'static str, Part)> {
         all.iter()
-            .filter(|(name, _)| self.filter == *name || self.full && name.contains(&self.filter))
+            .filter(|(name, _)| self.filter == *name || self.all && name.contains(&self.filter))
     }
 }
 

@@ -40,8 +40,8 @@ pub(crate) struct Options {
     #[arg(long)]
     clients: bool,
     /// With --clients: run every combination of settings instead of a sample.
-    #[arg(long = "all", requires = "clients")]
-    full: bool,
+    #[arg(long, requires = "clients")]
+    all: bool,
     /// Measure only a few cells, with one seed each.
     #[arg(long)]
     quick: bool,
@@ -107,7 +107,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         None => shell::target_folder()?.join("release"),
     };
     if options.clients {
-        let checks = clients::run(options.full, &options.filter, options.seed, &programs)?;
+        let checks = clients::run(options.all, &options.filter, options.seed, &programs)?;
         println!("{checks}");
         ensure!(checks.failed() == 0, "some checks failed");
         return Ok(());

@@ -33,12 +33,10 @@ const SLOW: &str = " has been running for over ";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run only samples of the end-to-end matrix and of the transfer matrix (the default).
-    #[arg(long = "quick", overrides_with = "full")]
-    _quick: bool,
-    /// Run the whole end-to-end matrix and the whole transfer matrix, and fuzz each target.
-    #[arg(long = "all")]
-    full: bool,
+    /// Run the whole end-to-end matrix and the whole transfer matrix instead of samples, and fuzz each
+    /// target.
+    #[arg(long)]
+    all: bool,
     /// Run only tests, scenarios and cases whose name contains this text.
     #[arg(default_value = "", hide_default_value = true)]
     filter: String,
@@ -50,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let is_whole = options.filter.is_empty();
     let mut tests = Tests {
         is_whole,
-        silence: if options.full { FULL_SILENCE } else { SILENCE },
+        silence: if options.all { FULL_SILENCE } else { SILENCE },
         ..Tests::default()
     };
     let release = tests.begin("release build", release_build());
@@ -82,10 +80,10 @@ fn run_programs(tests: &mut Tests, options: &Options) -> Result<()> {
         tests.optional("a guest with zero-copy", tools, guest::probe(), step);
     }
     tests.counted("end to end", || {
-        e2e::run_apart(options.full, &options.filter)
+        e2e::run_apart(options.all, &options.filter)
     })?;
     tests.counted("clients on a bad network", || {
-        loss::run_clients_apart(options.full, &options.filter)
+        loss::run_clients_apart(options.all, &options.filter)
     })
 }
 
@@ -94,7 +92,7 @@ fn run_tests(tests: &mut Tests, options: &Options) -> Result<()> {
     let is_whole = tests.is_whole;
     let mut test = cargo("test --workspace --no-fail-fast");
     test.args(Some(&options.filter).filter(|_| !is_whole));
-    if options.full {
+    if options.all {
         test.env("MATRIX", "full").env("DIFFERENTIAL", "full");
     }
     run_as_root(&mut test);
@@ -107,7 +105,7 @@ fn run_tests(tests: &mut Tests, options: &Options) -> Result<()> {
     wait_for_output(&mut test, "Running ")?;
     let project = "the guide's project, outside the workspace";
     let guide = tests.begin(project, gentle(&xtask("guide")?));
-    let inputs = if options.full {
+    let inputs = if options.all {
         fuzz::IN_FULL_TESTS
     } else {
         fuzz::IN_TESTS

@@ -121,11 +121,7 @@ pub struct ServeArgs {
     /// FreeBSD. They are in force before the first packet is handled.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Sandbox::Auto,
           help_heading = "Privileges")]
-    sandbox: Sandbox,
-
-    /// Same as `--sandbox off`.
-    #[arg(long, conflicts_with = "sandbox", help_heading = "Privileges")]
-    no_sandbox: bool,
+    pub sandbox: Sandbox,
 
     /// Metrics, and control of the running server.
     #[command(flatten)]
@@ -192,7 +188,6 @@ impl Default for ServeArgs {
             drain: DRAIN_SECONDS,
             user: None,
             sandbox: Sandbox::Auto,
-            no_sandbox: false,
             endpoints: EndpointArgs::default(),
             pcap: None,
             log: LogLevel::Warn,
@@ -208,16 +203,6 @@ impl ServeArgs {
         Self {
             device,
             ..Self::default()
-        }
-    }
-
-    /// Sets the sandbox, as `--sandbox` does.
-    #[must_use]
-    pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
-        Self {
-            sandbox,
-            no_sandbox: false,
-            ..self
         }
     }
 
@@ -283,16 +268,7 @@ impl ServeArgs {
     /// # Errors
     /// If the requested user or group does not exist, or if the system cannot look it up.
     pub(crate) fn plan(&self, program: &str) -> Result<Plan, Error> {
-        Plan::new(program, self.user.as_ref(), self.sandbox())
-    }
-
-    /// Returns the requested sandbox.
-    pub fn sandbox(&self) -> Sandbox {
-        if self.no_sandbox {
-            Sandbox::Off
-        } else {
-            self.sandbox
-        }
+        Plan::new(program, self.user.as_ref(), self.sandbox)
     }
 
     /// Returns the requested settings of the event loop.
@@ -389,9 +365,11 @@ mod tests {
     fn the_default_options_equal_an_empty_command_line() {
         let parsed = format!("{:?}", parse("").unwrap());
         assert_eq!(format!("{:?}", ServeArgs::default()), parsed);
-        let args = ServeArgs::on("tap:t0".parse().unwrap());
+        let args = ServeArgs {
+            sandbox: Sandbox::Off,
+            ..ServeArgs::on("tap:t0".parse().unwrap())
+        };
         let parsed = parse("--device tap:t0 --sandbox off").unwrap();
-        let args = args.with_sandbox(Sandbox::Off);
         assert_eq!(format!("{args:?}"), format!("{parsed:?}"));
     }
 

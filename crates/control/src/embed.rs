@@ -70,7 +70,7 @@ pub use server::{Server, Starting};
 /// the process runs as root, a worker becomes the user with the program's name, or `nobody` if
 /// there is none. The worker loses all capabilities and enters the
 /// [sandbox](crate#what-a-callback-may-do-in-the-sandbox). [`ServeArgs::user`] and
-/// [`ServeArgs::with_sandbox`] change these defaults. All other threads keep their privileges.
+/// [`ServeArgs::sandbox`] change these defaults. All other threads keep their privileges.
 /// Threads share memory, so this protects less than `serve`, where every thread drops its
 /// privileges.
 ///

@@ -69,7 +69,7 @@ pub enum Error {
     )]
     Sandbox(String),
     /// The rules of the sandbox could not be created.
-    #[error("the sandbox cannot be set up: {0}; --no-sandbox starts without it")]
+    #[error("the sandbox cannot be set up: {0}; --sandbox off starts without it")]
     Limits(String),
     /// The helper process cannot open the device or drop its privileges. The text is its error
     /// message.

@@ -62,7 +62,7 @@
 //! of [`serve`].
 //!
 //! When SIGSYS kills a server, the kernel's log names the thread and the number of the system call
-//! (`type=1326`). To test without the limits on files and system calls, use `--no-sandbox`. The
+//! (`type=1326`). To test without the limits on files and system calls, use `--sandbox off`. The
 //! threads still change their user and drop their capabilities.
 //!
 //! On FreeBSD, the process changes its user, and enters Capsicum's capability mode. Then no file can

@@ -396,7 +396,7 @@ fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
                 [privileges]\nsandbox = \"required\"\n\
                 [[web]]\nroot = \"a\"\nport = 81\nstrict = true\n[control]\nwatch = true\n[[dns]]\nport = 54\nzones = [\"a\", \"b\"]\n";
     fs::write(folder.path().join("f.toml"), file).unwrap();
-    let line = "config show --config f.toml --workers 3 --address 192.0.2.2/24 --no-sandbox --web b --watch=false";
+    let line = "config show --config f.toml --workers 3 --address 192.0.2.2/24 --sandbox off --web b --watch=false";
     let (status, shown) = run_in(folder.path(), line);
     assert_eq!(status, 0, "{shown}");
     for expected in [

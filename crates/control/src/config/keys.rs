@@ -62,7 +62,7 @@ impl Section {
 }
 
 /// Options without a key: those that make sense only on a command line.
-const WITHOUT_KEY: [&str; 5] = ["help", "version", "config", "files", "no_sandbox"];
+const WITHOUT_KEY: [&str; 4] = ["help", "version", "config", "files"];
 
 /// The section whose keys a site may have for itself.
 const OF_SITES: &str = "connections";

@@ -25,11 +25,6 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    /// Whether the command line has the option, or one that excludes it.
-    pub(super) fn is_overridden(&self, id: &str) -> bool {
-        self.is_given(id) || id == "sandbox" && self.is_given("no_sandbox")
-    }
-
     /// Whether the command line has the option.
     pub(super) fn is_given(&self, id: &str) -> bool {
         self.given.iter().any(|given| given == id)
@@ -87,7 +82,7 @@ fn kept() -> Option<Arc<Read>> {
 fn values(origins: &Origins) -> HashMap<String, Position> {
     let mut values = HashMap::new();
     let settings = origins.file.settings.iter();
-    let settings = settings.filter(|setting| !origins.is_overridden(&setting.id));
+    let settings = settings.filter(|setting| !origins.is_given(&setting.id));
     for word in settings.flat_map(|setting| &setting.words) {
         let value = value_of(&word.text).to_owned();
         values.entry(value).or_insert(word.position);
@@ -111,7 +106,7 @@ fn places(sites: &[&Origins]) -> Places {
             let Some((key, long)) = key.and_then(|key| Some((key, key.arg.get_long()?))) else {
                 continue;
             };
-            if origins.is_overridden(&setting.id) {
+            if origins.is_given(&setting.id) {
                 continue;
             }
             let option = format!("--{long}");

@@ -149,7 +149,7 @@ impl Origins {
     pub(super) fn is_of_site(&self, key: &Key<'_>) -> bool {
         let id = key.arg.get_id();
         let is_it = |one: &Setting| one.is_own && one.id == id.as_str();
-        !self.is_overridden(id.as_str()) && self.file.settings.iter().any(is_it)
+        !self.is_given(id.as_str()) && self.file.settings.iter().any(is_it)
     }
 
     /// A key as it is written in a file, and where its value comes from.
@@ -165,9 +165,6 @@ impl Origins {
     /// The key's value in TOML, or `None` if it has none.
     fn value(&self, key: &Key<'_>) -> Option<String> {
         let id = key.arg.get_id().as_str();
-        if id == "sandbox" && self.is_given("no_sandbox") {
-            return Some("\"off\"".to_owned());
-        }
         if key.is_flag() {
             return Some(self.matches.get_flag(id).to_string());
         }
@@ -183,7 +180,7 @@ impl Origins {
 
     fn origin(&self, key: &Key<'_>) -> String {
         let id = key.arg.get_id().as_str();
-        if self.is_overridden(id) {
+        if self.is_given(id) {
             return "command line".to_owned();
         }
         let settings = self.file.settings.iter();

@@ -252,15 +252,19 @@ fn the_future_returns_the_error_of_the_start() {
         Err(Error::Device(DeviceError::UnknownInterface { name, .. })) if name == "no-such-if"
     );
     assert!(unknown, "{outcome:?}");
-    let mut args = ServeArgs::default();
-    args.user = Some("no-such-user".parse().unwrap());
+    let args = ServeArgs {
+        user: Some("no-such-user".parse().unwrap()),
+        ..ServeArgs::default()
+    };
     let outcome = block_on("an error", embed(args, probe(Fault::None)));
     assert!(
         matches!(outcome, Err(Error::UnknownUser { .. })),
         "{outcome:?}"
     );
-    let mut args = ServeArgs::default();
-    args.port = Some(0);
+    let args = ServeArgs {
+        port: Some(0),
+        ..ServeArgs::default()
+    };
     let outcome = block_on("an error", embed(args, probe(Fault::None)));
     assert!(
         matches!(&outcome, Err(Error::PortZero { option }) if option == "--port"),

@@ -62,7 +62,7 @@ fn a_thread_drops_only_its_own_privileges() {
     let before = status();
     std::thread::spawn(|| {
         let root = geteuid().is_root();
-        let dropped = privileges("--no-sandbox").drop_all(Kind::Worker).unwrap();
+        let dropped = privileges("--sandbox off").drop_all(Kind::Worker).unwrap();
         assert_eq!(dropped.missing.is_empty(), root, "{dropped:?}");
         let now = status();
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
@@ -91,7 +91,7 @@ fn a_missing_limit_is_reported_once_for_all_threads() {
     let mut sum = lacking(&["a"]);
     sum.merge(&lacking(&["a", "b"]));
     assert_eq!(sum.missing, ["a", "b"]);
-    let lines = privileges("--no-sandbox").lines(sum.clone());
+    let lines = privileges("--sandbox off").lines(sum.clone());
     let off = "off by option; no thread has a capability";
     let [user, missing] = [("user", "somebody"), ("sandbox lacks", "a")];
     let expected = [user, ("sandbox", off), missing, ("sandbox lacks", "b")];
@@ -119,7 +119,7 @@ fn the_privilege_lines_of_workers_claim_nothing_about_other_threads() {
         privileges.lines(Dropped::default()).remove(1).1
     };
     assert_eq!(
-        sandbox("--no-sandbox"),
+        sandbox("--sandbox off"),
         "off by option; no worker has a capability"
     );
     let on = sandbox("");
@@ -135,9 +135,9 @@ fn a_thread_that_cannot_change_its_user_reports_or_fails() {
         return;
     }
     std::thread::spawn(|| {
-        let lenient = privileges("--no-sandbox");
-        let with_user = privileges("--no-sandbox --user nobody");
-        let mut required = privileges("--no-sandbox");
+        let lenient = privileges("--sandbox off");
+        let with_user = privileges("--sandbox off --user nobody");
+        let mut required = privileges("--sandbox off");
         required.plan.sandbox = Sandbox::Required;
         assert_eq!(required.drop_all(Kind::Worker).unwrap().missing, [""; 0]);
         // The thread's user is now `nobody`, who cannot switch to another user.
@@ -174,7 +174,7 @@ fn a_helper_keeps_the_capabilities_for_its_tasks() {
             ports,
         };
         let keep = move || {
-            let plan = privileges("--no-sandbox").plan;
+            let plan = privileges("--sandbox off").plan;
             let privileges = plan.privileges(Table::for_helper(tasks)).unwrap();
             privileges.drop_all(Kind::Helper).unwrap();
             let now = status();
@@ -422,7 +422,7 @@ fn the_new_user_cannot_read_files_of_root() {
         return;
     }
     std::thread::spawn(|| {
-        privileges("--no-sandbox").drop_all(Kind::Worker).unwrap();
+        privileges("--sandbox off").drop_all(Kind::Worker).unwrap();
         assert!(File::open("/etc/passwd").is_ok());
         let error = File::open("/etc/shadow").unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
