@@ -59,10 +59,8 @@ pub(crate) struct Renewal {
 #[derive(Clone, Debug)]
 pub(crate) struct Attachment {
     pub(crate) queue: NewQueue,
-    /// The MAC address and the addresses that the server has on this interface.
-    pub(crate) station: Station,
-    /// Whether to announce the addresses.
-    pub(crate) announces: bool,
+    /// The addresses that the server has on this interface.
+    pub(crate) renewal: Renewal,
 }
 
 /// What happens to a server whose interface is removed.
@@ -95,17 +93,11 @@ pub(crate) struct Follower {
     monitor: Option<Monitor>,
     outboxes: Vec<Outbox>,
     state: Arc<InterfaceState>,
-    interface: String,
     /// The MAC address under which the server can be reached.
     mac: [u8; 6],
-    vlans: Vec<u16>,
     served: CurrentAddresses,
-    is_own: bool,
-    can_follow: bool,
-    /// Whether a change of the MAC address can be followed.
-    can_follow_mac: bool,
     /// The interface as it was opened last, without its queues.
-    former: QueueAccess,
+    opened: QueueAccess,
     /// Who hears of a removal, if the workers' ports wait for the return of the interface.
     removals: Option<mpsc::Sender<Removal>>,
     /// Whether the interface was removed, and no other one is served instead.
@@ -117,7 +109,7 @@ pub(crate) struct Follower {
     is_up: bool,
     /// Whether connections to a removed address may be open, and when they end.
     patience: Option<Instant>,
-    /// When to try again to serve the addresses that were refused.
+    /// When to try again to serve the addresses that were refused, or to open a removed interface.
     retry: Option<Instant>,
 }
 
@@ -170,26 +162,17 @@ impl Follower {
         let monitor = interface.monitor()?;
         let is_up = monitor.as_ref().is_none_or(Monitor::has_link);
         state.change(|status| status.is_up = is_up);
-        let mut former = interface.clone();
-        former.close_queues();
+        let mut opened = interface.clone();
+        opened.close_queues();
         Ok(Self {
             monitor,
-            former,
+            opened,
             removals: None,
             refusal: None,
             outboxes: Vec::new(),
             state: Arc::clone(state),
-            interface: interface.name().to_owned(),
             mac: interface.mac(),
-            vlans: interface.vlans().to_vec(),
-            served: CurrentAddresses {
-                mac: None,
-                addresses: interface.addresses().to_vec(),
-                refused: Vec::new(),
-            },
-            is_own: interface.is_own(),
-            can_follow: interface.can_follow_addresses(),
-            can_follow_mac: interface.can_follow_mac(),
+            served: addresses_of(interface),
             is_removed: false,
             // The addresses may have changed before the monitor was opened.
             is_stale: true,
@@ -219,6 +202,16 @@ impl Follower {
         self.removals = Some(removals);
     }
 
+    /// Whether changes of the addresses can be followed.
+    fn can_follow(&self) -> bool {
+        !self.is_removed && self.opened.can_follow_addresses()
+    }
+
+    /// Whether a change of the MAC address can be followed.
+    fn can_follow_mac(&self) -> bool {
+        !self.is_removed && self.opened.can_follow_mac()
+    }
+
     /// Handles changes while the future is polled.
     pub(crate) async fn keep_following(mut self, mut opener: impl Opener) -> Infallible {
         let mut period = interval(PERIOD);
@@ -234,20 +227,20 @@ impl Follower {
         self.read_changes(now);
         let monitor = self.monitor.as_ref();
         let is_present = monitor.is_none_or(Monitor::is_present);
-        let is_usable = monitor.is_none_or(|monitor| monitor.is_usable(!self.is_own));
+        let is_usable = monitor.is_none_or(|monitor| monitor.is_usable(!self.opened.is_own()));
         self.state.change(|status| status.is_present = is_present);
         if self.is_removed && is_usable && self.retry.is_none_or(|time| now >= time) {
             self.reopen(opener, now);
         }
         let retries = self.retry.is_some_and(|time| now >= time);
-        if (self.is_stale || retries) && (self.can_follow || self.can_follow_mac) {
+        if (self.is_stale || retries) && (self.can_follow() || self.can_follow_mac()) {
             (self.is_stale, self.retry) = (false, None);
             match opener.follow() {
                 Ok(current) => self.serve(current, now),
                 Err(error) => tracing::warn!(
                     "interface {}: the server cannot follow its addresses: {error}; restart the \
                      server to serve the current addresses",
-                    self.interface
+                    self.opened.name()
                 ),
             }
         }
@@ -274,11 +267,11 @@ impl Follower {
         self.served = current;
         if is_new || is_moved {
             let station = Station::with_prefixes(Mac(self.mac), &self.served.addresses);
-            let station = station.with_vlans(&self.vlans);
+            let station = station.with_vlans(self.opened.vlans());
             for (index, outbox) in self.outboxes.iter_mut().enumerate() {
                 outbox.push(NetworkChange::Station(Box::new(Renewal {
                     station: station.clone(),
-                    announces: is_moved && self.is_own && index == 0,
+                    announces: is_moved && self.opened.is_own() && index == 0,
                 })));
             }
         }
@@ -289,32 +282,40 @@ impl Follower {
     /// Opens the interface that has taken the place of the removed one, and passes its queues to the
     /// workers.
     fn reopen(&mut self, opener: &mut impl Opener, now: Instant) {
-        let Some(removals) = self.removals.clone() else {
+        if self.removals.is_none() {
             return;
-        };
-        let end = |why: String| {
-            let interface = self.interface.clone();
-            tell(
-                &removals,
-                Removal::Ends(Error::InterfaceBack { interface, why }),
-            );
-        };
-        if self.former.polls_queues() {
-            self.is_removed = false;
-            return end("its workers poll the queues of the removed interface".to_owned());
+        }
+        if self.opened.polls_queues() {
+            return self.end("its workers poll the queues of the removed interface".to_owned());
         }
         let opened = match opener.reopen() {
             Ok(opened) => opened,
             Err(error) => return self.note_refusal(&error, now),
         };
-        (self.is_removed, self.retry, self.refusal) = (false, None, None);
+        (self.retry, self.refusal) = (None, None);
         self.state.change(|status| status.not_reopened = None);
-        if let Some(why) = opened.misfit(&self.former) {
-            return end(why);
+        if let Some(why) = opened.misfit(&self.opened) {
+            return self.end(why);
         }
+        self.is_removed = false;
         self.attach(opened, now);
-        tracing::warn!("interface {} is served again", self.interface);
-        tell(&removals, Removal::GoesOn);
+        tracing::warn!("interface {} is served again", self.opened.name());
+        self.tell(Removal::GoesOn);
+    }
+
+    /// Ends the server, which cannot go on with the interface that has returned.
+    fn end(&mut self, why: String) {
+        let interface = self.opened.name().to_owned();
+        self.tell(Removal::Ends(Error::InterfaceBack { interface, why }));
+        self.removals = None;
+    }
+
+    /// Says what happens to the server. The receiver takes each message before the next change of the
+    /// interface, so there is room.
+    fn tell(&self, what: Removal) {
+        if let Some(removals) = &self.removals {
+            drop(removals.try_send(what));
+        }
     }
 
     fn note_refusal(&mut self, error: &Error, now: Instant) {
@@ -323,7 +324,7 @@ impl Follower {
         if self.refusal.as_ref() != Some(&why) {
             tracing::warn!(
                 "interface {} cannot be served again: {why}; the server tries again each {} s",
-                self.interface,
+                self.opened.name(),
                 RETRY.as_secs()
             );
         }
@@ -336,28 +337,25 @@ impl Follower {
     fn attach(&mut self, mut opened: QueueAccess, now: Instant) {
         self.mac = opened.mac();
         let station = Station::with_prefixes(Mac(self.mac), opened.addresses());
-        let station = station.with_vlans(&self.vlans);
+        let station = station.with_vlans(opened.vlans());
         for (outbox, index) in self.outboxes.iter_mut().zip(0..opened.queues()) {
             if let Some(queue) = opened.new_queue(index) {
+                let renewal = Renewal {
+                    station: station.clone(),
+                    announces: opened.is_own() && index == 0,
+                };
                 outbox.push(NetworkChange::Attach(Box::new(Attachment {
                     queue,
-                    station: station.clone(),
-                    announces: self.is_own && index == 0,
+                    renewal,
                 })));
             }
         }
         self.is_up = self.monitor.as_ref().is_none_or(Monitor::has_link);
-        self.can_follow = opened.can_follow_addresses();
-        self.can_follow_mac = opened.can_follow_mac();
         // The addresses may have changed since the helper process has read them.
         self.is_stale = true;
-        let current = CurrentAddresses {
-            mac: None,
-            addresses: opened.addresses().to_vec(),
-            refused: Vec::new(),
-        };
+        let current = addresses_of(&opened);
         opened.close_queues();
-        self.former = opened;
+        self.opened = opened;
         self.serve(current, now);
     }
 
@@ -369,7 +367,7 @@ impl Follower {
         self.mac = mac;
         tracing::warn!(
             "interface {} has MAC address {} now, and the server answers to it",
-            self.interface,
+            self.opened.name(),
             Mac(mac)
         );
         true
@@ -386,7 +384,7 @@ impl Follower {
             tracing::warn!(
                 "interface {}: address {address} is not served: {why}; the server tries again each \
                  {} s",
-                self.interface,
+                self.opened.name(),
                 RETRY.as_secs()
             );
         }
@@ -398,7 +396,7 @@ impl Follower {
     }
 
     fn note_difference(&mut self, old: &[IpAddr], new: &[IpAddr], now: Instant) {
-        let name = &self.interface;
+        let name = self.opened.name();
         for address in new.iter().filter(|one| !old.contains(one)) {
             tracing::warn!("interface {name}: address {address} is served now");
         }
@@ -424,7 +422,7 @@ impl Follower {
                     self.monitor = None;
                     tracing::warn!(
                         "changes of interface {} are no longer noticed: {error}",
-                        self.interface
+                        self.opened.name()
                     );
                 }
             }
@@ -441,20 +439,19 @@ impl Follower {
                 // Some addresses return only now.
                 self.patience = self.patience.map(|_| now + PATIENCE);
             }
-            Change::AddressAdded(_) | Change::AddressRemoved(_) => self.is_stale |= self.can_follow,
-            Change::Mac(_) => self.is_stale |= self.can_follow_mac,
+            Change::AddressAdded(_) | Change::AddressRemoved(_) => {
+                self.is_stale |= self.can_follow();
+            }
+            Change::Mac(_) => self.is_stale |= self.can_follow_mac(),
             Change::Missed => {
                 self.is_stale = true;
                 self.is_up = self.monitor.as_ref().is_none_or(Monitor::has_link);
             }
             Change::Removed => {
                 self.is_up = false;
-                (self.can_follow, self.can_follow_mac) = (false, false);
                 self.is_removed = true;
                 (self.patience, self.retry) = (None, None);
-                if let Some(removals) = &self.removals {
-                    tell(removals, Removal::Waits);
-                }
+                self.tell(Removal::Waits);
             }
             Change::Mtu(_) | Change::Renamed | Change::Returned => {}
         }
@@ -463,15 +460,15 @@ impl Follower {
     }
 
     fn log_change(&self, change: Change) {
-        let name = &self.interface;
-        let restart = if self.is_own {
+        let name = self.opened.name();
+        let restart = if self.opened.is_own() {
             "the server still serves its own addresses"
         } else {
             "restart the server to serve the current addresses, because this device cannot follow \
              them"
         };
         match change {
-            Change::Down if self.former.hangs_while_down() => tracing::warn!(
+            Change::Down if self.opened.hangs_while_down() => tracing::warn!(
                 "interface {name} is down; netmap's calls hang until it is up, so the server neither \
                  serves nor ends; bring it up with: ip link set {name} up"
             ),
@@ -480,7 +477,7 @@ impl Follower {
             Change::NoCarrier => tracing::warn!("interface {name} has no carrier"),
             Change::Carrier => tracing::warn!("interface {name} has a carrier again"),
             Change::AddressAdded(_) | Change::AddressRemoved(_)
-                if self.can_follow || self.is_removed => {}
+                if self.can_follow() || self.is_removed => {}
             Change::AddressAdded(address) => {
                 tracing::info!("interface {name} has a new address {address}; {restart}");
             }
@@ -488,8 +485,8 @@ impl Follower {
                 tracing::info!("interface {name} has lost address {address}; {restart}");
             }
             // `note_mac` logs a change that the server follows.
-            Change::Mac(_) if self.can_follow_mac || self.is_removed => {}
-            Change::Mac(_) if !self.former.shares_mac() => {
+            Change::Mac(_) if self.can_follow_mac() || self.is_removed => {}
+            Change::Mac(_) if !self.opened.shares_mac() => {
                 tracing::info!("interface {name} has a new MAC address; the server keeps its own");
             }
             Change::Mac(mac) if mac == self.mac => {
@@ -518,10 +515,12 @@ impl Follower {
     }
 }
 
-/// Says what happens to the server. The receiver takes each message before the next change of the
-/// interface, so there is room.
-fn tell(removals: &mpsc::Sender<Removal>, what: Removal) {
-    drop(removals.try_send(what));
+/// Returns the addresses with which an interface was opened.
+fn addresses_of(interface: &QueueAccess) -> CurrentAddresses {
+    CurrentAddresses {
+        addresses: interface.addresses().to_vec(),
+        ..CurrentAddresses::default()
+    }
 }
 
 /// Returns the name of a change, which is in [`NAMES`].

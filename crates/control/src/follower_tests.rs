@@ -16,15 +16,10 @@ fn follower() -> (Follower, Mailbox<NetworkChange>) {
         monitor: None,
         outboxes: Vec::new(),
         state: Arc::default(),
-        interface: "srv0".into(),
         mac: [2; 6],
-        vlans: Vec::new(),
         served: addresses(&["192.0.2.1/24"]),
-        is_own: false,
-        can_follow: true,
-        can_follow_mac: true,
         is_removed: false,
-        former: interface([2; 6], &["192.0.2.1/24"], 1500),
+        opened: interface([2; 6], &["192.0.2.1/24"], 1500),
         removals: None,
         refusal: None,
         is_stale: false,
@@ -45,6 +40,14 @@ fn interface(mac: [u8; 6], list: &[&str], mtu: usize) -> QueueAccess {
         "napis": [],
     }});
     device(&kind, mac, list, mtu)
+}
+
+/// Creates an interface on which the server has its own addresses.
+fn own() -> QueueAccess {
+    let shared = interface([2; 6], &["192.0.2.1/24"], 1500);
+    let (facts, _) = shared.to_parts().unwrap();
+    let facts = facts.replace("\"own\":false", "\"own\":true");
+    QueueAccess::from_parts(&facts, vec![File::open("/dev/null").unwrap().into()]).unwrap()
 }
 
 fn tap() -> QueueAccess {
@@ -126,7 +129,7 @@ fn heard(mailbox: &mut Mailbox<NetworkChange>) -> Vec<Option<String>> {
             NetworkChange::Station(renewal) => Some(told(&renewal)),
             NetworkChange::ResetStrangers => None,
             NetworkChange::Attach(attachment) => {
-                let Attachment { station, .. } = *attachment;
+                let station = attachment.renewal.station;
                 let (mac, addresses) = (station.mac(), station.addresses());
                 Some(format!("a queue for {mac} and {addresses:?}"))
             }
@@ -228,7 +231,9 @@ fn told(renewal: &Renewal) -> String {
 fn a_new_mac_address_is_adopted() {
     for (is_own, announcement) in [(false, ""), (true, "announce ")] {
         let (mut follower, mut mailbox) = follower();
-        (follower.is_own, follower.can_follow) = (is_own, !is_own);
+        if is_own {
+            follower.opened = own();
+        }
         let now = Instant::now();
         let mut step = |change, mac| {
             follower.handle_change(change, now);
@@ -253,7 +258,7 @@ fn only_the_first_worker_announces_a_new_mac_address() {
     let (sender, second) = nmio::mailbox(1).unwrap();
     let mailbox = follower.outboxes.remove(0).mailbox;
     follower.set_workers(vec![mailbox, sender]);
-    follower.is_own = true;
+    follower.opened = own();
     let current = CurrentAddresses {
         mac: Some([4; 6]),
         ..addresses(&["192.0.2.1/24"])
@@ -268,7 +273,7 @@ fn only_the_first_worker_announces_a_new_mac_address() {
 #[test]
 fn an_announcement_is_not_lost_while_the_mailbox_is_full() {
     let (mut follower, mut mailbox) = follower();
-    follower.is_own = true;
+    follower.opened = own();
     let current = |mac, list| CurrentAddresses {
         mac: Some(mac),
         ..addresses(list)
@@ -287,7 +292,7 @@ fn an_announcement_is_not_lost_while_the_mailbox_is_full() {
 /// Returns what is logged about `change` if the server cannot follow it.
 fn logged(change: Change, adapt: impl FnOnce(&mut Follower)) -> String {
     let (mut follower, _mailbox) = follower();
-    follower.can_follow_mac = false;
+    follower.opened = netmap();
     adapt(&mut follower);
     let (mut written, writer) = io::pipe().unwrap();
     let subscriber = tracing_subscriber::fmt()
@@ -306,15 +311,17 @@ fn only_a_mac_address_that_cannot_be_followed_causes_advice_to_restart() {
     let former = logged(Change::Mac([2; 6]), |_| ());
     assert!(former.contains("is served again"), "{former}");
     assert!(!former.contains("restart"), "{former}");
-    let followed = logged(Change::Mac([4; 6]), |one| one.can_follow_mac = true);
+    let followed = logged(Change::Mac([4; 6]), |one| {
+        one.opened = interface([2; 6], &["192.0.2.1/24"], 1500);
+    });
     assert_eq!(followed, "", "it is logged once the server answers to it");
-    let tap = logged(Change::Mac([4; 6]), |one| one.former = tap());
+    let tap = logged(Change::Mac([4; 6]), |one| one.opened = tap());
     assert!(tap.contains("keeps its own"), "{tap}");
 }
 
 #[test]
 fn a_warning_says_that_a_server_on_netmap_hangs_while_its_interface_is_down() {
-    let down = |former: QueueAccess| logged(Change::Down, |one| one.former = former);
+    let down = |opened: QueueAccess| logged(Change::Down, |one| one.opened = opened);
     let netmap = down(netmap());
     assert!(netmap.contains("calls hang until it is up"), "{netmap}");
     assert!(!down(tap()).contains("hang"));

@@ -136,16 +136,12 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, Traced<P>> {
             NetworkChange::Station(renewal) => renew(host, walk, *renewal, port),
             NetworkChange::ResetStrangers => *walk = Some(RenewalWalk::begin(true)),
             NetworkChange::Attach(attachment) => {
-                let Attachment {
-                    queue,
-                    station,
-                    announces,
-                } = *attachment;
+                let Attachment { queue, renewal } = *attachment;
                 if let Err(error) = port.attach(queue) {
                     *failed = Some(error);
                     return stop.at_once();
                 }
-                renew(host, walk, Renewal { station, announces }, port);
+                renew(host, walk, renewal, port);
             }
         });
     }
