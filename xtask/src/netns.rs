@@ -48,7 +48,7 @@ impl Namespace {
     }
 
     /// Returns a command that runs `program` in the namespace. `ip netns exec` replaces itself with
-    /// the program, so the process id is that of the program.
+    /// the program, so the program has its process id.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);

@@ -52,10 +52,10 @@ pub use server::{Server, Starting};
 /// is one. [`ServeArgs::log`] has no effect. A panic calls your panic hook.
 ///
 /// # The interface
-/// The server follows its interface as [`serve`](crate::serve) does. If an interface that the server
-/// did not make is removed, the server waits. [`Status::phase`](crate::status::Status::phase) is then
+/// The server follows its interface as [`serve`](crate::serve) does. If an interface that the server did
+/// not make is removed, the server waits. [`Status::phase`](crate::status::Status::phase) is then
 /// [`Phase::Waiting`](crate::status::Phase::Waiting). When an interface of this name returns, the server
-/// opens it and goes on, with its connections. If it cannot go on with this interface, it ends with
+/// opens it and continues, with its connections. If it cannot use this interface, it ends with
 /// [`Error::InterfaceBack`], and a new call of this function can serve it. A server that is stopped
 /// while it waits ends without a drain.
 ///

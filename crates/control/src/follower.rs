@@ -6,7 +6,7 @@
 //! them through their mailboxes.
 //!
 //! If the interface is removed, the follower waits until an interface of this name can be served. The
-//! helper process opens it, and the workers' ports go on with its queues.
+//! helper process opens it, and the workers' ports continue on its queues.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -43,7 +43,7 @@ pub(crate) enum NetworkChange {
     Station(Box<Renewal>),
     /// End the connections to addresses that the server no longer has.
     ResetStrangers,
-    /// Go on with a queue of another interface, which has taken the place of a removed one.
+    /// Continue on a queue of the interface that replaces a removed one.
     Attach(Box<Attachment>),
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct Attachment {
 pub(crate) enum Removal {
     /// The interface was removed, and the server waits for another one.
     Waits,
-    /// The server goes on with another interface.
+    /// The server continues on another interface.
     GoesOn,
-    /// The server cannot go on with the interface that has taken the place of the removed one.
+    /// The server cannot use the interface that replaces the removed one.
     Ends(Error),
 }
 

@@ -268,7 +268,7 @@ impl<A: Program> Program for Many<A> {
         self.0.iter().any(|site| site.program.has_content(name))
     }
 
-    /// Reloads all sites, or those that have content named `only`.
+    /// Reloads all sites, or the sites that have content named `only`.
     fn reload(&self, only: Option<&str>) -> Result<Reloaded, StartError> {
         let is_meant = |site: &&Site<A>| only.is_none_or(|name| site.program.has_content(name));
         if !self.has_several() {

@@ -14,8 +14,8 @@ const PERIOD: Duration = Duration::from_secs(5);
 #[cfg(target_env = "gnu")]
 const MAPPED_ALONE: libc::c_int = 4 << 20;
 
-/// Returns the memory that this process may still take, in bytes. It is what the system has free, or
-/// what the control group (version 2) leaves if that is less. Returns `None` if the system does not say it.
+/// Returns the memory that this process may still take, in bytes. It is the system's free memory, or what
+/// is left in the control group (version 2) if this is less. Returns `None` if the system does not say it.
 pub fn free_memory() -> Option<u64> {
     let free = available(&read_to_string("/proc/meminfo").ok()?)?;
     let group = read_to_string("/proc/self/cgroup").unwrap_or_default();

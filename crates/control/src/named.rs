@@ -7,7 +7,7 @@ pub trait Named {
     const NAME: &'static str;
     /// The port that is served if no option sets another: 1 to 65535.
     const PORT: u16;
-    /// The version that the start block shows, usually that of the package:
+    /// The version that the start block shows, usually the package's version:
     /// `env!("CARGO_PKG_VERSION")`.
     const VERSION: &'static str = "(no version)";
 }

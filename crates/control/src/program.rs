@@ -253,7 +253,7 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// Returns the lists of content that an operator may ask for, such as that of the zones. Called
+    /// Returns the lists of content that an operator may ask for, such as the list of zones. Called
     /// before privileges are dropped.
     fn content_lists(&self) -> Vec<Arc<dyn ContentList>> {
         Vec::new()
@@ -266,12 +266,12 @@ pub trait ContentList: Send + Sync {
     /// The list's name, such as `zones`. The control socket has the list at the path `/NAME`.
     fn name(&self) -> &'static str;
 
-    /// Begins a list of the parts with these names, or of all parts if there are no names. `counts` are
-    /// those of all workers.
+    /// Begins a list of the parts with these names, or of all parts if there are no names. `counts` has
+    /// the counts of all workers.
     ///
-    /// Each item is a line of JSON without a line feed. The control thread sends some lines, then does
-    /// other work, and goes on. Therefore the iterator must hold no lock, and a line should cost
-    /// little.
+    /// Each item is a line of JSON without a line feed. The control thread sends some lines, does
+    /// other work, and continues later. Therefore the iterator must hold no lock, and a line should
+    /// cost little.
     fn lines(&self, names: Vec<String>, counts: &Tally) -> Box<dyn Iterator<Item = String> + Send>;
 
     /// Notices what the passing of time changes, such as signatures that expire, and logs it. Called once a

@@ -16,8 +16,8 @@ pub(crate) const MAX_WAITING: usize = 4;
 pub(crate) enum Question {
     /// Continue this walk by one slice, and send it back.
     Walk(Box<Walk>, oneshot::Sender<Box<Walk>>),
-    /// Copy the packets that this value is about, until the trace is stopped. The reply says that
-    /// this has begun.
+    /// Copy the packets that this value is about, until the trace is stopped. The reply confirms
+    /// the start.
     StartTrace(Box<Capture>, oneshot::Sender<()>),
     /// Stop the trace, and send back its value, if there is a trace.
     StopTrace(oneshot::Sender<Option<Box<Capture>>>),

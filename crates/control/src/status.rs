@@ -391,7 +391,7 @@ impl Status {
         Latency::sums(histograms.map(|one| (&*one.program, &*one.name, &*one.ranges)))
     }
 
-    /// Returns the sum of each count over all workers, ordered by name, without those that are 0.
+    /// Returns the sum of each count over all workers, ordered by name. It leaves out zeros.
     fn sums(&self, counts: impl Fn(&WorkerStatus) -> Vec<(String, u64)>) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         for (name, count) in self.workers.iter().flat_map(counts) {

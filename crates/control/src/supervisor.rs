@@ -127,7 +127,7 @@ impl Supervisor {
         *self.state() = State::Waiting;
     }
 
-    /// Says that a reload has begun, if the server serves.
+    /// Reports the start of a reload, if the server serves.
     pub(crate) fn reloading(&self) {
         if let State::Serving(what) = &*self.state() {
             let now = monotonic().as_micros();

@@ -1,5 +1,5 @@
-//! How a running server stops, and how it goes on when its interface is removed. The same rules hold for
-//! `serve` and for embedded servers.
+//! How a running server stops, and how it continues when its interface is removed. The same rules hold
+//! for `serve` and for embedded servers.
 
 use crate::follower::Removal;
 use crate::observed::Observed;

@@ -112,7 +112,7 @@ impl Watching {
         if content == self.watched {
             return;
         }
-        // The earlier watch ends after the new one has begun, so that no change is missed.
+        // The earlier watch ends after the start of the new one, so that no change is missed.
         match Self::start(content, self.messages.clone()) {
             Ok(next) => *self = next,
             Err(error) => tracing::warn!(

@@ -40,7 +40,7 @@ pub(crate) struct Ready {
     pub(crate) port: Vec<(&'static str, String)>,
     pub(crate) prepared: PreparedPackets,
     pub(crate) dropped: Dropped,
-    /// The packet memory, if the port can go on with another queue.
+    /// The packet memory, if the port can continue on another queue.
     pub(crate) memory: Option<PacketMemory>,
 }
 

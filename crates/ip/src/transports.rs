@@ -41,7 +41,7 @@ pub trait Transports<P: Port> {
     }
 
     /// Refuses a TCP segment to an address or a port that no transports serve, usually with a reset. Returns
-    /// the segment if it is to be refused by the host. By default, all segments are returned.
+    /// the segment if the host must refuse it. By default, all segments are returned.
     ///
     /// [`Many`](crate::Many) calls this method. The segment's checksum has not been checked.
     fn refuse_tcp(&mut self, _port: &mut P, segment: Packet) -> Option<Packet> {

@@ -61,8 +61,8 @@ impl BareReply {
         }
     }
 
-    /// Counts the reply, and writes its header over that of the query. Returns the reply's OPT record,
-    /// which may be empty. The reply has nothing else.
+    /// Counts the reply, and writes its header over the query's header. Returns the reply's OPT
+    /// record, which may be empty. The reply has nothing else.
     pub(crate) fn write<'a>(
         self,
         message: &mut [u8],

@@ -47,7 +47,7 @@ use crate::tail::{
 pub(crate) struct Wanted {
     /// Whether it has signatures and proofs, where there are any.
     pub(crate) signatures: bool,
-    /// Whether its answer section ends after the first RRset and the signatures of that.
+    /// Whether its answer section ends after the first RRset and its signatures.
     pub(crate) one_rrset: bool,
     /// Whether it is sent over TCP, so that it cannot be truncated.
     pub(crate) over_tcp: bool,
@@ -161,7 +161,7 @@ pub(crate) fn follow<'a, 'z>(
             Resolution::Answer(answer) | Resolution::NoData(answer) => {
                 return chain.finish(&answer, rcode::NOERROR);
             }
-            // The response code is that of the last name in the chain (RFC 6604, section 3).
+            // The last name in the chain determines the response code (RFC 6604, section 3).
             Resolution::NxDomain(answer) => return chain.finish(&answer, rcode::NXDOMAIN),
             // The target is in a zone that could not be loaded, or a hook answers for the target. The
             // client must query the target separately, perhaps at another server.
@@ -597,7 +597,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
         self.end(rcode::NOERROR)
     }
 
-    /// Returns the answer built so far, if the message has no room for that of the last name. The client must
+    /// Returns the answer built so far if the message has no room for the last name's answer. The client must
     /// query the name separately, unless it is the qname.
     #[cold]
     fn without_last(&mut self) -> Body<'a> {

@@ -50,7 +50,8 @@ impl DnsOptions<'_> {
         Ok(program.with_tcp(TcpSettings::from_args(self.connections)))
     }
 
-    /// Loads only the zones, for a check beside that of the other options. Passes findings to `say`.
+    /// Loads only the zones, for a check that is separate from the check of the other options.
+    /// Passes findings to `say`.
     ///
     /// # Errors
     /// As for [`Namestorm::load_from`].

@@ -406,8 +406,8 @@ impl<'z> Nsec3Records<'z> {
         })
     }
 
-    /// Checks that each record has the hash of the next owner. The canonical order of the owners is that
-    /// of their hashes.
+    /// Checks that each record has the hash of the next owner. The canonical order of the owners is the
+    /// order of their hashes.
     fn check_links(&self) -> Result<(), Fault> {
         let following = self.owners.iter().skip(1).chain(self.owners.first());
         let records = self.owners.iter().zip(&self.links).zip(following);

@@ -1,8 +1,8 @@
 //! The record types with a text form, and the fields of their data.
 //!
 //! This table says how data is written in master files, which data is valid, and where the names in
-//! it are. The types are those of the registry of IANA. Types without a text form, and types that
-//! the table lacks, are written as RFC 3597 says: `TYPEn \# LENGTH HEX`.
+//! it are. The types come from the IANA registry. Types without a text form, and types that the
+//! table lacks, are written as RFC 3597 says: `TYPEn \# LENGTH HEX`.
 
 use std::str::FromStr;
 

@@ -14,7 +14,7 @@ use crate::tail::QUESTION_AT;
 
 /// Maximum length of an NSID, in bytes.
 pub const MAX_NSID: usize = 128;
-/// Maximum length of a text in class CHAOS, in bytes: that of a string in a TXT record.
+/// Maximum length of a text in class CHAOS, in bytes: the limit of a string in a TXT record.
 pub const MAX_CHAOS_TEXT: usize = 255;
 /// The class CHAOS (RFC 1035, section 3.2.4).
 pub(crate) const CLASS_CHAOS: u16 = 3;

@@ -148,7 +148,7 @@ struct Source<'a> {
     place: Place,
     /// The text of the entry.
     text: &'a str,
-    /// Whether the text is not that of a file.
+    /// Whether the text does not come from a file.
     is_generated: bool,
 }
 

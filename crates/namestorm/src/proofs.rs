@@ -42,7 +42,7 @@ pub(crate) fn find<'z>(
             let encloser = proofs.no_closer(start, node, true);
             proofs.push(encloser.proofs.no_wildcard);
         }
-        // The answer is that of a wildcard.
+        // The answer comes from a wildcard.
         (Kind::Plain | Kind::Alias, _) => {
             proofs.no_closer(start, node, is_no_data);
             let wildcard = search.wildcard().bytes();

@@ -229,7 +229,7 @@ impl QueryLogger {
         }
     }
 
-    /// Number of queries so far, of which there are at most as many as a sample has.
+    /// Number of queries so far in the current sample.
     #[cfg(test)]
     pub(crate) fn queries(&self) -> u32 {
         match self.until_next {

@@ -14,7 +14,7 @@ pub const NOTIMP: u16 = 4;
 pub const REFUSED: u16 = 5;
 /// A DNAME substitution makes the name too long (RFC 6672).
 pub const YXDOMAIN: u16 = 6;
-/// The name is not that of a zone of this server (RFC 5936, section 2.2.1).
+/// The server has no zone of this name (RFC 5936, section 2.2.1).
 pub const NOTAUTH: u16 = 9;
 /// The query's EDNS version is not supported.
 pub const BADVERS: u16 = 16;

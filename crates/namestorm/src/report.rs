@@ -100,7 +100,7 @@ impl Report {
         });
     }
 
-    /// Returns the number of errors, including those that are only counted.
+    /// Returns the number of errors, listed or only counted.
     pub fn errors(&self) -> usize {
         self.errors
     }

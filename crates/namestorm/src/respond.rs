@@ -274,7 +274,7 @@ impl Responder {
         self.identity = identity;
     }
 
-    /// Answers queries with a cookie with cookies of the server.
+    /// Sets the server cookies. A query with a client cookie gets one.
     pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
         self.cookies.set_cookies(cookies);
     }
@@ -448,7 +448,7 @@ impl Responder {
         self.signature_room = signature_room;
     }
 
-    /// Ends what [`begin_signed`](Self::begin_signed) has begun.
+    /// Completes the reply to a signed query, after [`begin_signed`](Self::begin_signed).
     pub(crate) fn end_signed(&mut self) {
         self.signature_room = 0;
     }

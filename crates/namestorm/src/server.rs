@@ -113,7 +113,7 @@ impl<H: Hook> UdpAndTcp<H> {
         self.new_secrets = Some(mailbox);
     }
 
-    /// Answers queries with a cookie with cookies of the server, over UDP and TCP.
+    /// Sets the server cookies, for UDP and TCP. A query with a client cookie gets one.
     pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
         self.stack.app_mut().set_cookies(Arc::clone(&cookies));
         self.udp.service_mut().set_cookies(cookies);

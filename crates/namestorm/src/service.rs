@@ -73,7 +73,7 @@ pub struct Dns {
     query_log: Option<QueryLogger>,
     /// The largest reply for each client, if the sizes differ.
     udp_sizes: Option<Arc<UdpSizes>>,
-    /// Whether there is a query log, or if the sizes differ. One test serves for both.
+    /// Whether `note_client` has anything to do: there is a query log, or the sizes differ.
     notes_clients: bool,
     rate_limiter: Option<RateLimiter>,
     keys: Arc<TsigKeys>,
@@ -126,7 +126,7 @@ impl Dns {
         self.responder.set_identity(identity);
     }
 
-    /// Answers queries with a cookie with cookies of the server.
+    /// Sets the server cookies. A query with a client cookie gets one.
     pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
         self.responder.set_cookies(cookies);
     }

@@ -140,7 +140,7 @@ impl<H: Hook> DnsOverTcp<H> {
         self.responder.set_identity(identity);
     }
 
-    /// Answers queries with a cookie with cookies of the server.
+    /// Sets the server cookies. A query with a client cookie gets one.
     pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
         self.responder.set_cookies(cookies);
     }
@@ -462,7 +462,7 @@ impl<H: Hook> Application for DnsOverTcp<H> {
         consumed
     }
 
-    /// Goes on with a transfer. The stack then offers the queries that have waited behind it.
+    /// Continues a transfer. The stack then offers the queries that have waited behind it.
     fn on_sent(&mut self, conn: &mut Connection<'_, State>) {
         self.go_on(conn);
     }

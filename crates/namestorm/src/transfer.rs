@@ -29,8 +29,8 @@ enum Stage {
     Nothing,
 }
 
-/// A transfer in progress. It goes on with the records of the zone as they were at its start, also if
-/// the zone is reloaded.
+/// A transfer in progress. It continues with the records of the zone as they were at its start, even
+/// if the zone is reloaded.
 #[derive(Debug)]
 pub struct Transfer {
     records: Arc<ZoneRecords>,

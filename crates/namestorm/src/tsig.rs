@@ -1,9 +1,8 @@
 //! Signatures of messages with a shared secret (TSIG, RFC 8945).
 //!
-//! [`Signer`] is the side of a server, and [`RequestSignature`] that of a client.
-//! The signature is taken off a query before anything else looks at it, and the query is then answered
-//! like any other. The reply is signed when it is complete. Queries without a signature pay nothing for
-//! this.
+//! [`Signer`] is the server's side, and [`RequestSignature`] the client's side. The signature is taken
+//! off a query before anything else looks at it, and the query is then answered like any other. The
+//! reply is signed when it is complete. Queries without a signature pay nothing for this.
 
 mod key;
 mod key_file;
@@ -238,7 +237,8 @@ impl Signer {
         Some(key.name())
     }
 
-    /// Returns the length of the signature of each message, in bytes, or more if that of the query is wrong.
+    /// Returns the length of the signature of each message, in bytes. It is longer if the query's signature
+    /// is wrong.
     pub(crate) fn room(&self) -> usize {
         let [key, algorithm] = [&self.names.key, &self.names.algorithm].map(|it| it.bytes().len());
         let code = match (&self.key, self.fault) {
@@ -312,7 +312,7 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
 mod tests {
     use super::*;
 
-    /// RFC 8945, section 5.3.1: the code of each message covers that of the message before.
+    /// RFC 8945, section 5.3.1: the code of each message covers the previous message's code.
     #[test]
     fn the_messages_of_a_reply_are_signed_in_a_chain() {
         let keys = TsigKeys::parse("key k { algorithm hmac-sha384; secret AAAA; };").unwrap();

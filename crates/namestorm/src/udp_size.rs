@@ -146,7 +146,7 @@ impl UdpSizes {
         self.others
     }
 
-    /// Returns the size for a client, which is that of the longest prefix.
+    /// Returns the size for a client. The longest matching prefix determines it.
     pub(crate) fn of(&self, client: IpAddr) -> u16 {
         let mut networks = self.networks.iter();
         let found = networks.find(|(network, _)| network.contains(client));

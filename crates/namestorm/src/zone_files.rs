@@ -389,7 +389,7 @@ impl ZoneFiles {
     }
 }
 
-/// Puts zones together, and detects those that are given twice.
+/// Collects the zones, and detects duplicates.
 struct Gatherer<'z> {
     /// The zones as they were before.
     before: &'z ZoneFiles,
@@ -510,7 +510,7 @@ impl<'z> Gatherer<'z> {
         }
     }
 
-    /// Returns all zones. `read` is the number of those that were read, not kept.
+    /// Returns all zones. `read` is the number of zones that were read and not kept.
     fn finish(mut self, read: usize) -> ZoneFiles {
         self.keep_moved();
         // The reasons why broken zones are not served are determined only now, because a good zone

@@ -38,7 +38,7 @@ pub(crate) struct TransferRecord<'r> {
     /// In seconds.
     pub(crate) ttl: u32,
     pub(crate) data: &'r [u8],
-    /// Whether the owner is that of the record before.
+    /// Whether the record has the owner of the previous record.
     pub(crate) has_same_owner: bool,
 }
 
@@ -115,7 +115,7 @@ fn push_rrset(bytes: &mut Vec<u8>, owners: Option<(&[u8], &[u8])>, rrset: RrsetR
 }
 
 /// Returns the length of the last labels of `name` that are also the last of `other`, the root label
-/// included. Names have at least one label more than that, unless they are the same.
+/// included. Unless both names are the same, they have at least one label more.
 fn shared_len(other: &[u8], name: &[u8]) -> usize {
     let starts = name::label_starts(name).skip(1);
     let shared = starts.map(|start| &name[start..]).find(|end| {

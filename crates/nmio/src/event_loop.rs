@@ -125,8 +125,8 @@ impl Default for LoopConfig {
 const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// Runs the event loop until `stop` is requested. Then lets connections finish
-/// ([`Handler::handle_drain`]), and closes those that are still open
-/// ([`Handler::handle_stop`]). This is the paper's `netmap_input()`.
+/// ([`Handler::handle_drain`]), and closes the rest ([`Handler::handle_stop`]). This is the paper's
+/// `netmap_input()`.
 ///
 /// A loop that sleeps notices the request within 100 ms.
 ///

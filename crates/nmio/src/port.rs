@@ -33,15 +33,15 @@ pub struct Capabilities {
     /// accepts. 0: super-segments are not supported. Over IPv6, the limit is the smaller of this
     /// value and [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
     pub segmentation: usize,
-    /// Minimum length, in bytes, of the IP packets that a receiver of super-segments must accept. 0:
-    /// super-segments are cut as they say.
+    /// Minimum length, in bytes, of the IP packets that a receiver of super-segments must accept.
+    /// With 0, the device cuts super-segments by their `segment_len`.
     ///
     /// A VALE switch cuts super-segments into packets of this length, whatever
     /// [`segment_len`](crate::SuperSegment::segment_len) says. So do not send super-segments to a
     /// peer, or over a path, that accepts only shorter packets.
     pub min_segment: usize,
     /// Minimum number of segments from which a super-segment costs less than its segments as single
-    /// frames. Up to 1: each super-segment does.
+    /// frames. 0 or 1: every super-segment does.
     pub min_run: usize,
     /// Number of resident packets that the port's memory can hold.
     pub resident_frames: u32,
@@ -323,9 +323,9 @@ pub trait Port {
         Ok(())
     }
 
-    /// Goes on with a queue of another interface, which has taken the place of the port's own one. The
-    /// packets in flight are lost. The capabilities stay as they are. If the other interface was removed,
-    /// too, the port goes on waiting.
+    /// Continues on a queue of the interface that replaces the removed one. The packets in flight are
+    /// lost. The capabilities stay as they are. If the new interface has been removed as well, the port
+    /// keeps waiting.
     ///
     /// Call this method on a port of [`wait_for_return`](crate::device::QueueSource::wait_for_return)
     /// whose interface was removed. Other ports fail.

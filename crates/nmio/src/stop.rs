@@ -6,7 +6,7 @@ use crate::time::Instant;
 
 /// Asks event loops to stop. Any thread may ask, and any number of loops may share the value.
 ///
-/// A request cannot be taken back. [`at_once`](Self::at_once) also shortens a stop that has begun.
+/// A request cannot be taken back. [`at_once`](Self::at_once) also shortens a stop in progress.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicU8);
 
@@ -25,7 +25,7 @@ impl Stop {
         self.0.fetch_max(DRAIN, Ordering::Relaxed);
     }
 
-    /// Asks the loops to stop without a drain, or to end the drain that has begun.
+    /// Asks the loops to stop without a drain, or to end the drain in progress.
     pub fn at_once(&self) {
         self.0.fetch_max(AT_ONCE, Ordering::Relaxed);
     }

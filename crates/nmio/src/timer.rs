@@ -152,7 +152,7 @@ impl TimerWheel {
     /// Timers are returned in order of their deadlines in ticks, and within a tick in the order in
     /// which they were scheduled. Call this method until it returns `None`.
     ///
-    /// This call also moves timers to lower levels once the time of their slot has begun. A timer
+    /// This call also moves timers to lower levels as soon as their slot's time begins. A timer
     /// moves at most seven times before it expires, and in a server typically two or three times.
     /// All timers of a slot move in the same call. So if a million timers expire within the next
     /// minute, one call every four seconds takes several milliseconds.
@@ -256,7 +256,7 @@ impl TimerWheel {
         }
     }
 
-    /// Moves the timers of a slot to lower levels once the slot's time has begun.
+    /// Moves the timers of a slot to lower levels as soon as the slot's time begins.
     fn spread(&mut self, level: usize, slot: usize) {
         self.clear(level, slot);
         let head = self.heads[level][slot];

@@ -38,7 +38,7 @@ pub(crate) enum Form {
     /// It has several parts of the file, or one that ends beyond 4 GiB. The value of `Range`, which begins at `from_end` and is `len`
     /// bytes long, names them.
     Parts { from_end: u16, len: u16 },
-    /// The file has none of the bytes that the client asks for. This page of the file's own site says so.
+    /// The file has none of the bytes that the client asks for. This is its site's page with status 416.
     NoPart { page: ReplyId },
     /// It is an error with the fields that rules have for the request's path. The path begins at
     /// `from_end` and is `len` bytes long. It is `/` if `len` is 0.

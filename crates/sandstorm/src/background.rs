@@ -14,7 +14,7 @@ pub(crate) struct Background {
     work: Mutex<Work>,
 }
 
-/// What is to be done for a site.
+/// The work that is left for a site.
 #[derive(Debug)]
 struct Work {
     /// The site that the files belong to.

@@ -89,7 +89,7 @@ pub(crate) struct Coder {
     max_bytes: u64,
 }
 
-/// A coder equals only itself. A site keeps that of its start.
+/// A coder equals only itself. A site keeps the coder of its start.
 impl PartialEq for Coder {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)

@@ -12,11 +12,11 @@ const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// What a step has done.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// A part of the work, and more is to be done.
+    /// A part of the work. More is left.
     Some,
     /// The site with the improvements so far.
     Site(Box<NextSite>),
-    /// Nothing, because nothing is to be done.
+    /// Nothing, because no work is left.
     Nothing,
 }
 

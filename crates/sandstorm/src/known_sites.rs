@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum number of sites that a program has served since its start, if a reload adds the last of them. Those
-/// that are gone have a name and counts too, and each worker reports them again and again.
+/// Maximum number of sites that a program has served since its start, if a reload adds the last of them.
+/// Former sites have a name and counts too, and each worker reports them repeatedly.
 pub(crate) const MAX_SITES: usize = 4_096;
 
 const _: () = assert!(MAX_SITES <= u16::MAX as usize, "each has a number");
@@ -73,7 +73,7 @@ impl KnownSites {
     }
 }
 
-/// The names of sites for logs, also of those that are added later.
+/// The names of sites for logs, including sites that are added later.
 #[derive(Clone, Debug)]
 pub(crate) struct SiteNames {
     /// The name for requests that belong to no hosted site.

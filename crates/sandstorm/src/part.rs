@@ -26,8 +26,8 @@ pub(crate) struct Part {
     next: Mutex<Option<Loading>>,
     /// The number of the site among all that the configuration file had since the start.
     number: usize,
-    /// The name for the operator, also in counts and logs. It is that of the first folder, and more if another
-    /// part has the same folder.
+    /// The name for the operator, also in counts and logs. It is the name of the first folder, with an
+    /// addition if another part has the same folder.
     name: &'static str,
     /// The index of its log among those of the program, if it has one.
     log: Option<usize>,
@@ -44,7 +44,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What improves a site while it is served.
 #[derive(Debug)]
 struct Improving {
-    /// Makes compressed forms of files, unless there are to be none.
+    /// Makes compressed forms of files. `None`: there are none.
     background: Option<Background>,
     /// Reads the files on the disk for their tags.
     tagging: Tagging,
@@ -82,7 +82,7 @@ impl Part {
         }
     }
 
-    /// Returns a part whose folder is to be loaded in this way. Until then its site is empty.
+    /// Returns a part whose folder will be loaded in this way. Until then its site is empty.
     pub(crate) fn to_be_loaded(
         number: usize,
         name: &'static str,

@@ -73,7 +73,8 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 struct Lists {
     now: Arc<[Served]>,
-    /// Those that are served instead when all of them can be loaded. They differ in their hosts, or are others.
+    /// Parts that replace these as soon as all of them can be loaded. They differ in their hosts, or are
+    /// others.
     next: Option<Arc<[Served]>>,
 }
 
@@ -176,7 +177,7 @@ impl Parts {
         Arc::clone(&locked(&self.lists).now)
     }
 
-    /// The parts that are to be served instead, if there are any.
+    /// The next parts, if there are any.
     pub(crate) fn next(&self) -> Option<Arc<[Served]>> {
         locked(&self.lists).next.clone()
     }
@@ -227,7 +228,7 @@ impl Parts {
         lists.next = is_change.then(|| next.into());
     }
 
-    /// Takes over the parts that are to be served, which are loaded. Returns what has changed.
+    /// Serves the next parts, which are loaded. Returns what has changed.
     pub(crate) fn go_on(&self) -> Option<Changes> {
         let mut lists = locked(&self.lists);
         let mut next = lists.next.take()?.to_vec();
@@ -299,7 +300,7 @@ mod tests {
         }
     }
 
-    /// A part that is to be loaded.
+    /// A part that is not loaded yet.
     fn new_part(number: usize, name: &'static str) -> Served {
         let part = Part::to_be_loaded(number, name, None, &loading(name));
         Served {

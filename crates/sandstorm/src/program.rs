@@ -82,7 +82,7 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     access_logs: AccessLogs,
     /// The TCP settings. Their ports are ignored.
     tcp: Config,
-    /// Whether the mode of sending is chosen when the workers start. If not, it is that of `tcp`.
+    /// Whether the mode of sending is chosen when the workers start. If not, `tcp` has the mode.
     chooses_mode: bool,
     /// How packets are sent, since the first worker has started.
     sending: OnceLock<Sending>,
@@ -237,8 +237,8 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
         self
     }
 
-    /// Gives another name to the site, for the operator, counts and logs. It is that of the folder
-    /// otherwise.
+    /// Gives another name to the site, for the operator, counts and logs. Otherwise the site is
+    /// named after the folder.
     #[must_use]
     pub(crate) fn with_name(mut self, name: &str) -> Self {
         self.parts.change_each(|_, part| part.set_name(name));
@@ -283,8 +283,9 @@ impl<A, F, C> Sandstorm<A, F, C> {
         }
     }
 
-    /// Opens the logs that get a line for each answered request. `args` are those of each folder. A
-    /// request for no site is in the log of the site for all other hosts, or else in that of the first.
+    /// Opens the logs that get a line for each answered request. `args` has the options of each folder.
+    /// A request for no site is in the log of the site for all other hosts, or else in the first site's
+    /// log.
     pub(crate) fn with_access_logs(
         mut self,
         program: &str,

@@ -182,8 +182,7 @@ impl RuleArgs {
         }
     }
 
-    /// Returns the options of which there may be one for each path, status or extension, together with
-    /// that.
+    /// Returns each option that may occur once per path, status or extension, with this key.
     pub(crate) fn keyed(&self) -> impl Iterator<Item = (String, GivenOption)> {
         let realms = self.basic_auth.iter().map(|realm| {
             let file = realm.file.display().to_string();
@@ -233,8 +232,8 @@ impl RuleArgs {
         true
     }
 
-    /// Returns what makes compressed forms, unless there are to be none. A site's responses have about
-    /// `max_bytes` together with them.
+    /// Returns what makes compressed forms. `None`: the options want none. A site's responses have
+    /// about `max_bytes` together with them.
     pub(crate) fn coder(&self, max_bytes: u64) -> Result<Option<Coder>, NotLoaded> {
         let effort = match self.compress {
             Compress::Off => return Ok(None),

@@ -100,7 +100,7 @@ pub(crate) fn describe(mode: SendMode) -> &'static str {
     }
 }
 
-/// Returns what resident packets take from the budget of each site, or why there are to be none.
+/// Returns what resident packets take from the budget of each site, or why there are none.
 fn taken_by(sites: &[Content], packets: u64, context: &WorkerContext) -> Result<Vec<u64>, String> {
     let frame = context.resident_len?;
     if packets + SPARE_RESIDENTS > MAX_RESIDENTS {

@@ -144,8 +144,8 @@ impl SiteArgs {
     }
 
     /// Same as [`serve`](Self::serve), without an application and with the congestion control `C`, for
-    /// this site and `more` sites. SIGHUP loads the folders again. The options for the network and the
-    /// process are those of this site.
+    /// this site and `more` sites. SIGHUP loads the folders again. This site's options for the network
+    /// and the process are used.
     ///
     /// A reload reads a changed configuration file again. `of` takes the sites from what it says.
     pub fn serve_only<C: CongestionControl, T: FromArgMatches + Sync>(

@@ -155,7 +155,7 @@ impl<A: App, C: CongestionControl> Http<A, C> {
         self
     }
 
-    /// Sends files on the disk by chunks that are in memory or read for this worker.
+    /// Sets the cache of chunks through which files on the disk are sent.
     #[must_use]
     pub(crate) fn with_chunks(mut self, chunks: Chunks) -> Self {
         self.stack.app_mut().set_chunks(chunks);

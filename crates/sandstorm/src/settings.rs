@@ -60,9 +60,9 @@ pub struct Settings {
     /// Whether a star in the host of a redirect stands for the host of the request.
     pub(crate) redirects_to_own_host: bool,
     pub(crate) headers: HeaderRules,
-    /// Makes coded forms of files, unless there are to be none.
+    /// Makes coded forms of files. `None`: there are none.
     pub(crate) coder: Option<Arc<Coder>>,
-    /// The memory for files, unless all of them are to be in memory.
+    /// The memory for files. `None`: all files stay in memory.
     pub(crate) memory: Option<MemoryBudget>,
     /// The decoded paths of the pages for errors.
     pub(crate) error_pages: Vec<(Status, Arc<[u8]>)>,

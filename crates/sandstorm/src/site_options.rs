@@ -167,7 +167,7 @@ impl SiteSource<'_> {
         all.map(|error| self.at_place(error))
     }
 
-    /// Adds the place in the configuration file that an error is about, or that of the site.
+    /// Adds the place in the configuration file that an error is about, or else the site's place.
     fn at_place(&self, error: NotLoaded) -> NotLoaded {
         let of_option = self.options.rules.value_of(&error);
         let of_option = of_option.and_then(|value| config::place_from(self.number, &value));

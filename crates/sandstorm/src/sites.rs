@@ -113,7 +113,7 @@ pub(crate) struct Reading<'s> {
     pub(crate) sources: &'s [(usize, SiteSource<'s>)],
     /// The folders in which the server may write.
     pub(crate) stores: Vec<PathBuf>,
-    /// The names of the sites that are served, and of those that are new.
+    /// The names of the served sites and of the new ones.
     names: HashSet<String>,
     /// The names of all sites that were served since the start.
     known: HashSet<String>,
@@ -122,8 +122,8 @@ pub(crate) struct Reading<'s> {
 }
 
 impl Reading<'_> {
-    /// Returns the name of a new site. A program may use a name of `own` again, which are those of sites that it
-    /// has served.
+    /// Returns the name of a new site. `own` has the names of the sites that the program has served. It may use
+    /// them again.
     pub(crate) fn new_name(&mut self, source: &SiteSource<'_>, own: &[String]) -> String {
         let is_known = |name: &str| self.known.contains(name) && !own.iter().any(|one| one == name);
         let name = name(source, |name| self.names.contains(name) || is_known(name));

@@ -90,7 +90,7 @@ impl Turnover {
         });
     }
 
-    /// Whether a passage has begun and not ended.
+    /// Whether a passage is in progress.
     #[inline(always)]
     pub(crate) fn is_under_way(&self) -> bool {
         self.passage.is_some()

@@ -166,8 +166,8 @@ fn take_over<C: CongestionControl>(
 }
 
 impl Serve {
-    /// Serves this site and `more` sites. The options of the DNS server are those of `dns`. A reload reads a
-    /// changed configuration file again.
+    /// Serves this site and `more` sites. `dns` has the options of the DNS server. A reload reads a changed
+    /// configuration file again.
     fn serve<C: CongestionControl>(
         &self,
         more: &[&Self],

@@ -103,7 +103,7 @@ bitflags! {
         const HALF_CLOSE = 1 << 3;
         /// Whether an ACK is pending.
         const ACK_PENDING = 1 << 4;
-        /// Whether the entry in the timer wheel is still that of the TCB's previous connection.
+        /// Whether the entry in the timer wheel still belongs to the TCB's previous connection.
         const INHERITED_TIMER = 1 << 5;
         /// Whether the round trip of a segment is being measured, so `rtt_seq` and `rtt_at` are
         /// valid.

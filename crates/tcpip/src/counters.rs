@@ -39,7 +39,7 @@ pub struct Counters {
     pub timed_out: u64,
     /// Connections aborted by the application or by shutdown.
     pub aborted: u64,
-    /// Connections that have ended since the drain began, without those that were cut.
+    /// Connections that have ended since the drain began, and were not cut.
     pub drained: u64,
     /// Connections that shutdown ended although a message was in progress, or data was not
     /// acknowledged.

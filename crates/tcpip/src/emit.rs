@@ -467,7 +467,7 @@ pub(crate) fn send_control<P: Port>(
 }
 
 /// Writes a segment without data into the received frame, and sends the frame back. The addresses
-/// and ports are those of the sent segment. `sum` is their sum and the protocol's, as in [`Tcb`].
+/// and ports come from the sent segment. `sum` is their sum and the protocol's, as in [`Tcb`].
 #[inline(always)]
 pub(crate) fn turn_around<P: Port>(
     port: &mut P,

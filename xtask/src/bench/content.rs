@@ -87,8 +87,8 @@ impl Content {
         })
     }
 
-    /// Returns a folder with the same zone file for each of `zones` zones. A file's name is that of
-    /// its zone.
+    /// Returns a folder with the same zone file for each of `zones` zones. Each file has the name
+    /// of its zone.
     pub(crate) fn zones(&self, zones: u32) -> Result<PathBuf> {
         let file = self.zone_of(HOSTER, 1)?;
         self.once(format!("zones-{zones}"), |folder| {

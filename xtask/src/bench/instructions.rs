@@ -264,7 +264,7 @@ fn compare(counted: &Counts, baseline: &Counts) -> (String, Vec<String>) {
 }
 
 /// Returns lines with what snapshots and the access log add to a request and with the marks of answers. Also
-/// returns those that are missed.
+/// returns the missed marks.
 fn compare_with_marks(counted: &Counts) -> (String, Vec<String>) {
     let count = |name: &str| counted.get(name).copied().unwrap_or(f64::NAN);
     let request = count(REQUEST);

@@ -308,7 +308,7 @@ fn receivers(link: &str) -> Vec<i32> {
     of_link.map(|stat| stat.pid).collect()
 }
 
-/// Returns true if `name` is that of a kernel thread that receives for `link`: `napi/LINK-NUMBER`.
+/// Returns true if a kernel thread with this name receives for `link`: `napi/LINK-NUMBER`.
 fn is_receiver(name: &str, link: &str) -> bool {
     let link_and_number = name.strip_prefix("napi/");
     link_and_number

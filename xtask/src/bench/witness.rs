@@ -61,7 +61,7 @@ fn watch<T>(work: impl FnOnce() -> T) -> (T, bool) {
     })
 }
 
-/// Uses all pages, and returns the number of those that were slow.
+/// Uses all pages, and returns the number of slow ones.
 fn slow_pages(memory: &mut [u8]) -> usize {
     let use_page = |page: &mut [u8]| {
         let start = Instant::now();

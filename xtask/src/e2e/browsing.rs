@@ -1,5 +1,5 @@
 //! What people do with Chromium, besides loading a page for the first time. They load a page again, seek
-//! in a long recording, and go on with downloads that a restart of the server has broken.
+//! in a long recording, and resume downloads that a restart of the server has broken.
 
 use std::fs;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ const EARLIER: usize = 100_000;
 /// The state of a video that has what follows.
 const HAVE_FUTURE_DATA: u64 = 3;
 
-/// Plays the recording, seeks, and goes on playing.
+/// Plays the recording, seeks, and continues to play.
 const PLAY: &str = "(async () => {
     const video = document.createElement('video');
     const event = name => new Promise((resolve, reject) => {
@@ -257,7 +257,7 @@ impl<'e> Visit<'e> {
         Ok(())
     }
 
-    /// A download goes on where it was broken.
+    /// A download resumes where it was broken.
     fn go_on(&mut self) -> Result<()> {
         let [whole, rest] = self.break_and_resume(1, None, 206)?;
         ensure!(rest + PART <= whole, "lengths: {whole} and {rest}");

@@ -379,7 +379,7 @@ impl Client {
         same(refused.field("Content-Range")?.as_bytes(), b"bytes */65536")
     }
 
-    /// A download that ended halfway goes on where it ended.
+    /// A download that ended halfway resumes there.
     fn resume(&self) -> Result<()> {
         let (folder, whole) = (shell::scratch("resume")?, body(65_536));
         let file = folder.path().join("half");

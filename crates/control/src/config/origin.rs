@@ -50,7 +50,8 @@ pub(super) struct Read {
 #[derive(Debug, Default)]
 struct Places(Vec<(String, String)>);
 
-/// Keeps the origins of this process's options, those of each site. Returns those that were kept before.
+/// Keeps the origins of this process's options, those of each site. Returns the messages that were kept
+/// before.
 pub(super) fn remember<'o>(
     sites: impl Iterator<Item = &'o Origins>,
     is_wrong: bool,

@@ -168,8 +168,8 @@ impl Handle {
         self.stopper.stop(Haste::Drain);
     }
 
-    /// Stops without a drain, or ends the drain that [`stop`](Self::stop) has begun. All connections
-    /// are closed, which takes at most a second. Returns immediately.
+    /// Stops without a drain, or ends the drain that [`stop`](Self::stop) has started. All
+    /// connections are closed, which takes at most a second. Returns immediately.
     pub fn stop_at_once(&self) {
         self.stopper.stop(Haste::AtOnce);
     }

@@ -164,7 +164,7 @@ impl Sink {
         }
     }
 
-    /// Writes what marks the end, if there is something.
+    /// Writes the end mark, if the format has one.
     pub(super) fn finish(&mut self) {
         if let Self::Frames(frames) = self {
             frames.finish();

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use super::frame::{START, STOP, control, from_next_frame, unwritten_frames};
 use super::unwritten::{Unwritten, write_all};
 
-/// A file of frames. What a full disk has cut off is written first, as soon as there is room. So the file
-/// always begins with one START, and no frame is cut.
+/// A file of frames. The rest of a frame that a full disk has cut off is written first, as soon as there
+/// is room. So the file always begins with one START, and no frame is cut.
 #[derive(Debug)]
 pub(super) struct FrameFile<W> {
     file: W,

@@ -49,7 +49,8 @@ pub struct RecordLog {
     output: Mutex<Output>,
     /// When the log was opened.
     opened: Instant,
-    /// Milliseconds from then until the write that goes on began, plus 1. 0 if there is none.
+    /// Start of the write in progress, in milliseconds since then, plus 1. 0: no write is in
+    /// progress.
     writing: AtomicU64,
     /// Number of records in this write.
     in_flight: AtomicU64,

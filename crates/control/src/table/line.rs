@@ -22,7 +22,7 @@ pub(crate) enum Line {
     },
 }
 
-/// What a list of connections has to say about all connections.
+/// Totals of a list of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListSummary {
     /// Number of connections of all workers.
@@ -164,7 +164,7 @@ fn condition(condition: Condition) -> &'static str {
     }
 }
 
-/// Returns the TCP options in use. The scales are those of the client's and of our windows.
+/// Returns the TCP options in use. The scales belong to the client's window and to ours.
 fn options(info: &Info) -> Vec<String> {
     let agreed: Negotiated = info.negotiated;
     let mut options = Vec::new();

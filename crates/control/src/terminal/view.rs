@@ -61,7 +61,7 @@ impl Page {
         }
     }
 
-    /// Moves the counts by this number of lines.
+    /// Scrolls the counts by this number of lines.
     pub(super) fn scroll(&mut self, lines: i32) {
         let amount = lines.unsigned_abs() as usize;
         self.above = if lines < 0 {

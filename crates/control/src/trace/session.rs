@@ -36,12 +36,12 @@ pub(crate) const MAX_SECONDS: u32 = 7 * 24 * 3_600;
 
 /// The field in front of a trace, with the number by which the trace can be stopped.
 pub(crate) const NUMBER: &str = "trace-number";
-/// The fields behind a trace: the number of its packets, and of those that are missing.
+/// The fields after a trace: the numbers of its packets and of missing packets.
 pub(crate) const PACKETS: &str = "packets";
 pub(crate) const DROPPED: &str = "dropped";
 /// The field behind a trace that was cut short because its client took nothing. It has the time in seconds.
 pub(crate) const STALLED: &str = "stalled";
-/// The names of all of them.
+/// The names of all these fields.
 pub(crate) const TRAILERS: &str = "packets, dropped, stalled";
 
 /// What a trace should have: the packets of one client.

@@ -261,7 +261,7 @@ impl EntryParser {
     }
 
     /// Returns what the `domain` crate has read, and notes what holds for the entries that follow. `path`
-    /// is that of an included file.
+    /// is the path of an included file.
     fn parsed(
         &mut self,
         entry: Option<inplace::Entry>,

@@ -158,7 +158,7 @@ fn fetch_slots<'z>(zone: &ZoneAnswers, form: Form, key: &Key) -> State<'z> {
 }
 
 impl<'z> Search<'z> {
-    /// Goes one step, and prefetches what the next one reads.
+    /// Takes one step, and prefetches what the next step reads.
     fn step(
         &mut self,
         answers: &'z Answers,
@@ -280,7 +280,7 @@ impl<'z> Search<'z> {
         }
     }
 
-    /// Goes on with the name `to`, if there is one and it is in one of our zones.
+    /// Continues with the name `to`, if it is in one of our zones.
     fn go_on(
         &mut self,
         answers: &'z Answers,

@@ -237,7 +237,7 @@ mod tests {
         assert_eq!((specs.len(), warnings.len()), (1, 1));
         let expected = format!("no zone file matches {} any more", patterns[1]);
         assert!(warnings[0].starts_with(&expected), "{warnings:?}");
-        // A start does not go on without the zones.
+        // A start without the zones fails.
         assert!(zones.specs().is_err());
         write("b/c.test.zone", GOOD);
         assert!(done(None).unwrap().ends_with("; new: c.test."));

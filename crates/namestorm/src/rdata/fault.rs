@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::fields::LIST;
 
-/// Why data is not valid for its type. Each `word` is that of a field.
+/// Why data is not valid for its type. Each `word` names a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The data ends before the end of a field.

@@ -40,7 +40,7 @@ const CERTIFICATES: [(&str, u16); 10] = [
 /// Names of the schemes of a DSYNC record (RFC 9859, section 2.1).
 const SCHEMES: [(&str, u16); 1] = [("NOTIFY", 1)];
 
-/// Why a text is not valid data. Each `index` is that of a word of the data, from 0.
+/// Why a text is not valid data. Each `index` is the index of a word of the data, from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TextFault {
     /// Words are missing at the end.

@@ -113,7 +113,7 @@ fn source(zone: Option<&ZoneAnswers>) -> Result<(&ZoneAnswers, &Arc<ZoneRecords>
     if zone.is_broken() {
         return Err(Body::error(rcode::SERVFAIL, ExtendedError::InvalidData));
     }
-    // The records are kept wherever transfers are allowed, unless one of them is too long.
+    // The records are kept wherever transfers are allowed, unless a record is too long.
     let records = zone.records();
     let records = records.ok_or(Body::error(rcode::SERVFAIL, ExtendedError::Other))?;
     Ok((zone, records))

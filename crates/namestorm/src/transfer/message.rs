@@ -54,7 +54,7 @@ impl<'o> Message<'o> {
         self.push(owner, record);
     }
 
-    /// Appends a record to the answers. Its owner may be that of the record before.
+    /// Appends a record to the answers. Its owner may be the owner of the previous record.
     pub(super) fn push(&mut self, owner: &[u8], record: TransferRecord<'_>) {
         let TransferRecord {
             rtype, ttl, data, ..

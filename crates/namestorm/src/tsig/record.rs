@@ -124,8 +124,8 @@ pub(super) fn end(error: u16, other: &[u8]) -> ArrayVec<u8, { 4 + TIME }> {
     parts.into_iter().flatten().copied().collect()
 }
 
-/// Appends a record with this code to the message that begins at `start`. `names` are those of the key and
-/// of the algorithm.
+/// Appends a record with this code to the message that begins at `start`. `names` are the names of the key
+/// and of the algorithm.
 pub(super) fn push(
     out: &mut Vec<u8>,
     start: usize,

@@ -130,8 +130,8 @@ impl QueueAccess {
         self.may_return()
     }
 
-    /// Returns true if the server's Ethernet address is that of the interface. A server on a tap device
-    /// has an address of its own.
+    /// Returns true if the server has the interface's Ethernet address. A server on a tap device has an
+    /// address of its own.
     pub fn shares_mac(&self) -> bool {
         match &self.facts.kind {
             Kind::Netmap(_) => true,
@@ -236,13 +236,13 @@ impl QueueAccess {
     }
 
     /// Returns true if the workers poll the device's queues in the kernel (`--wait busy-poll`). Their ports
-    /// cannot go on with other queues.
+    /// cannot continue on other queues.
     pub fn polls_queues(&self) -> bool {
         self.facts.wait == Wait::BusyPoll
     }
 
-    /// Returns why ports of `former`, which was removed, cannot go on with the queues of this interface,
-    /// which has its name. Returns `None` if they can.
+    /// Returns why ports of the removed `former` cannot continue on the queues of this interface, which
+    /// has its name. Returns `None` if they can.
     pub fn misfit(&self, former: &Self) -> Option<String> {
         let (new, old) = (&self.facts, &former.facts);
         if new.mtu != old.mtu {

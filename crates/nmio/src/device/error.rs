@@ -187,8 +187,8 @@ pub enum DeviceError {
         /// Requested number of queues.
         queues: u32,
     },
-    /// More queues are to be served than the device has queue pairs, or than the steering program
-    /// supports.
+    /// The options ask for more queues than the device has queue pairs, or than the steering
+    /// program supports.
     #[error(
         "cannot serve {asked} queues of {interface}, one per worker: it has {has} queues that both \
          receive and send; ask for fewer with queues=N or --workers N, or change the number of \
@@ -413,7 +413,7 @@ pub enum DeviceError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// More addresses, ports or queues are to be served than the steering program supports.
+    /// The options ask for more addresses, ports or queues than the steering program supports.
     #[error("cannot serve {count} {what}: at most {most} are supported; ask for fewer")]
     TooMany {
         /// The kind of the items: addresses, ports or queues.
@@ -479,7 +479,7 @@ pub enum DeviceError {
         /// The likely cause and what to do.
         remedy: &'static str,
     },
-    /// The netmap port has fewer ring pairs than are to be served.
+    /// The netmap port has fewer ring pairs than the options ask for.
     #[error(
         "cannot serve {asked} queues of {name}: it has {rx} RX and {tx} TX rings; ask \
          for fewer with queues=N or --workers N"

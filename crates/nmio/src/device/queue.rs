@@ -23,8 +23,8 @@ pub(super) enum Backend {
 
 impl QueueSource {
     /// Makes the port outlive its interface, if [`QueueAccess::may_return`](super::QueueAccess). After
-    /// the interface is removed, the port loses what it is given to send, and receives nothing. It goes
-    /// on with [`Port::attach`](crate::Port::attach). Without this call, it reports an error.
+    /// the interface is removed, the port loses what it is given to send, and receives nothing. It
+    /// continues with [`Port::attach`](crate::Port::attach). Without this call, it reports an error.
     #[must_use]
     pub fn wait_for_return(self) -> Self {
         Self {

@@ -227,8 +227,8 @@ pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
     socket(libc::AF_XDP, libc::SOCK_RAW, 0)
 }
 
-/// Creates a file without a name in memory, which has this number of zeroed bytes. `flags` are those of
-/// `memfd_create`.
+/// Creates a file without a name in memory, which has this number of zeroed bytes. `flags` are the
+/// flags of `memfd_create`.
 pub(crate) fn memory_file(bytes: u64, flags: libc::c_uint) -> io::Result<OwnedFd> {
     // SAFETY: the name is a C string.
     let fd = check(unsafe { libc::memfd_create(c"packets".as_ptr(), libc::MFD_CLOEXEC | flags) })?;

@@ -37,7 +37,7 @@ impl Refusals {
         + (Self::MAX_RETRY_TIME.as_micros() / (Self::FIRST_PAUSE.as_micros() << Self::DOUBLINGS))
             as u32;
 
-    /// Returns true if a pause has begun that [`hold_back`](Self::hold_back) has not ended yet.
+    /// Returns true during a pause, which [`hold_back`](Self::hold_back) ends.
     pub(super) fn is_paused(&self) -> bool {
         self.retry_at.is_some()
     }
@@ -59,7 +59,7 @@ impl Refusals {
     /// Records that the driver has dropped a frame of `len` bytes at `now`. `longest_accepted` is
     /// the length of the longest frame that the driver has accepted since the last drop.
     ///
-    /// Returns true if the frame is to be sent again after a pause. A frame that is too long to be
+    /// Returns true if the frame will be sent again after a pause. A frame that is too long to be
     /// retried also causes a pause if the device has accepted no frame since the last drop. So few
     /// frames are lost before the device recovers.
     pub(super) fn retry(&mut self, len: u32, longest_accepted: Option<u32>, now: Instant) -> bool {

@@ -512,8 +512,8 @@ impl Rings {
         }
     }
 
-    /// Counts the packets in flight, whose interface was removed. In zero-copy mode, those that are
-    /// overdue are counted already.
+    /// Counts the packets in flight, whose interface was removed. In zero-copy mode, overdue frames
+    /// are already counted.
     fn count_lost_in_removal(&mut self) {
         let mut lost = u64::from(self.in_flight);
         if matches!(self.copying, Copying::Never) {

@@ -66,7 +66,7 @@ pub(crate) fn unbound_socket(wait: Wait) -> io::Result<OwnedFd> {
         let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
     }
     if wait == Wait::BusyPoll {
-        // If the kernel refuses an option, `prefers_busy_polling` says so.
+        // If the kernel refuses them, `prefers_busy_polling` returns false.
         let _ = [
             (SO_BUSY_POLL, BUSY_POLL_TIME),
             (SO_BUSY_POLL_BUDGET, BUSY_POLL_BUDGET),

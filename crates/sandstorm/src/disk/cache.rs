@@ -1,10 +1,9 @@
 //! Which chunks stay in memory: the S3-FIFO of *FIFO queues are all you need for cache eviction*
 //! (Yang and others, SOSP 2023).
 //!
-//! New chunks are in a small queue. Those that are used there again move to the main queue, and the
-//! others leave soon. So files that are asked for once do not replace those that are asked for often.
-//! The keys of chunks that have left are remembered for a while. If such a chunk returns, it begins in
-//! the main queue.
+//! New chunks are in a small queue. Chunks that are used there again move to the main queue, and the
+//! others leave soon. So files that are requested once do not replace popular ones. The keys of chunks
+//! that have left are remembered for a while. If such a chunk returns, it begins in the main queue.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -150,7 +149,7 @@ impl Cache {
                 self.small.push_back(place);
             } else {
                 self.small_bytes -= len;
-                // The first use is that of the client for whom the chunk was read.
+                // The client for whom the chunk was read makes the first use.
                 if entry.uses <= 1 {
                     let key = entry.key;
                     self.remember(key);

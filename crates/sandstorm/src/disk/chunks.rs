@@ -1,4 +1,4 @@
-//! The chunks of files that a worker has in memory, and those that are being read for it.
+//! The chunks of files that a worker has in memory, and the chunks that are being read for it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -74,8 +74,8 @@ pub(crate) struct Arrived {
     pub(super) is_read: bool,
 }
 
-/// The queue of chunks that are to be read. All reading threads take from it. Each worker adds only a
-/// bounded number of chunks at a time.
+/// The queue of chunks to read. All reading threads take from it. Each worker adds only a bounded
+/// number of chunks at a time.
 #[derive(Debug)]
 pub(crate) struct Reads {
     work: Sender<Work>,

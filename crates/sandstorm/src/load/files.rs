@@ -192,8 +192,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    /// Checks that there may be one more file of `len` bytes beside those that are loaded, and beside the
-    /// number and length of `others`.
+    /// Checks that the limits allow one more file of `len` bytes, besides the loaded files and the number
+    /// and length of `others`.
     fn check_limits(&self, len: u64, others: (u64, u64)) -> Result<(), Reason> {
         let totals = self.site.totals();
         if len > MAX_FILE_LEN && self.settings.memory.is_none() {

@@ -37,7 +37,7 @@ pub(super) struct Job {
 /// A file that was read.
 pub(super) struct Read {
     pub(super) path: PathBuf,
-    /// That of the job.
+    /// The length in the job.
     len: u64,
     pub(super) content: Result<Content, Reason>,
 }
@@ -102,7 +102,7 @@ impl Reading {
         self.bytes
     }
 
-    /// Has a file read. Returns what was read before, if it is to be added now.
+    /// Has a file read. Returns what was read before, if it is its turn to be added.
     pub(super) fn add(&mut self, job: Job) -> Vec<Read> {
         self.files += 1;
         self.bytes += job.len;

@@ -32,7 +32,7 @@ pub(super) struct Checked {
     pub(super) is_right: bool,
 }
 
-/// The queue of credentials that are to be checked. Each worker adds one at a time.
+/// The queue of credentials to check. Each worker adds one at a time.
 #[derive(Debug)]
 pub(crate) struct Checks {
     work: Mutex<Sender<Work>>,

@@ -27,7 +27,7 @@ pub(crate) enum Login {
     /// Nothing.
     #[default]
     Unknown,
-    /// The credentials of its request are to be checked, with this number.
+    /// The credentials of its request wait for a check, with this number.
     Waits(u64),
     /// The request is not admitted. That the credentials are right is never kept here, because another
     /// request could come first.
@@ -201,8 +201,8 @@ impl Logins {
         self.right.insert(hash, (now + REMEMBERED, users));
     }
 
-    /// Leaves out the check with this number, because its connection no longer waits. A check that has
-    /// begun goes on.
+    /// Leaves out the check with this number, because its connection no longer waits. A running check
+    /// continues.
     pub(crate) fn forget(&mut self, number: u64) {
         self.waiting.retain(|one| one.check.number != number);
     }

@@ -8,7 +8,7 @@ use crate::known_sites::HostedId;
 use crate::site::Site;
 
 impl<A, F, C> Sandstorm<A, F, C> {
-    /// Adds what the site of each folder takes. `site` is that of the worker.
+    /// Adds what the site of each folder takes. `site` is the worker's site.
     pub(super) fn tally_memory(&self, tally: &mut Tally, site: &Site) {
         let taken = |id| self.taken_from(id);
         let Some(by_host) = site.by_host() else {

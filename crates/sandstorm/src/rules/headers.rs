@@ -26,8 +26,8 @@ const OF_FILES: [&str; 7] = [
 /// Fields about the content of a file. The server's own pages have other content.
 const OF_CONTENT: [&str; 3] = ["content-encoding", "content-language", "content-type"];
 
-/// Fields whose value is a list, in which each value holds for itself. Without `Vary: Origin`, a cache
-/// would give one site what is for another (RFC 9110, section 12.5.5).
+/// Fields whose value is a list of independent values. Without `Vary: Origin`, a cache would give one
+/// site what is for another (RFC 9110, section 12.5.5).
 const LISTS: [&str; 3] = ["link", "server-timing", "vary"];
 
 /// Maximum number of rules about its path that give fields to one error.

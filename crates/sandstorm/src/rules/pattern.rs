@@ -133,8 +133,8 @@ impl Pattern {
         }
     }
 
-    /// The longest path, as far as it ends with a name, below which all matching paths are. It is that of
-    /// [`exact`](Self::exact) if there is one, and empty for the whole site.
+    /// The longest path, as far as it ends with a name, below which all matching paths are. It is the
+    /// path of [`exact`](Self::exact) if there is one, and empty for the whole site.
     pub(crate) fn base(&self) -> &[u8] {
         match &*self.parts {
             _ if self.exact().is_some() => self.exact().unwrap_or_default(),

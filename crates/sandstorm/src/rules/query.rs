@@ -30,7 +30,7 @@ enum Value {
 }
 
 impl QueryPattern {
-    /// Parses parameters, each `NAME=VALUE` or `NAME=:PLACEHOLDER`. `path` is that of the rule.
+    /// Parses parameters, each `NAME=VALUE` or `NAME=:PLACEHOLDER`. `path` is the rule's path.
     pub(crate) fn parse(words: &[&str], path: &Pattern) -> Result<Self, RuleError> {
         let mut parameters: Vec<Parameter> = Vec::new();
         let mut captures = path.captures_len();

@@ -37,7 +37,7 @@ pub(crate) struct Redirect {
 pub(crate) enum Action {
     /// The response sends the client to the target. The status is 301, 302, 303, 307 or 308.
     Redirect(StatusCode),
-    /// The response is that of the target, which is a path.
+    /// The response comes from the target, which is a path.
     Rewrite,
     /// The response has this status and the content of the target, which is a path. The status is
     /// 403, 404 or 410.

@@ -403,8 +403,8 @@ impl Builder {
     }
 
     /// Adds the file at `path` from the `previous` site, without copying it. If `version` is given,
-    /// it must be that of the file in the previous site. Returns `false` if it is not, if the
-    /// file is not in the previous site, or if its fields or its tag may have changed.
+    /// the file of the previous site must have this version. Returns `false` if it has another one or is
+    /// not there, or if its fields or its tag may have changed.
     pub(crate) fn keep_file(
         &mut self,
         path: &[u8],
@@ -542,8 +542,8 @@ impl Builder {
     }
 }
 
-/// Returns the paths that lead to the file at `path`: its own, and that of its folder or its clean URL.
-/// Rules about any of them hold for the file.
+/// Returns the paths that lead to the file at `path`: its own path, and the path of its folder or its
+/// clean URL. Rules about any of them hold for the file.
 fn paths_of(path: &[u8]) -> [&[u8]; 2] {
     let folder = path
         .strip_suffix(INDEX)

@@ -16,7 +16,7 @@ use crate::status::Status;
 
 impl Core {
     /// Begins a response whose assembled bytes are in `out`, and whose body is on the disk. Its hosted
-    /// site, status and the length of its body are `response`. `head` is that of the request.
+    /// site, status and the length of its body are `response`. `head` is the request's head.
     #[cold]
     pub(super) fn begin_download<S>(
         &mut self,
@@ -149,8 +149,8 @@ impl Core {
         Continuation::ReadNext
     }
 
-    /// Continues the downloads whose chunks have arrived, and those that have waited for others to be read.
-    /// Also continues those that wait for memory, if it is time.
+    /// Continues the downloads whose chunks have arrived, and the downloads that have waited for other
+    /// reads. Also continues those that wait for memory, if it is time.
     fn continue_downloads<S, C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Conversation<S>, C>,
@@ -225,7 +225,7 @@ impl<A: App> Web<A> {
         self.core.downloads.set_chunks(chunks);
     }
 
-    /// When downloads that wait for memory are to be tried again.
+    /// When to retry downloads that wait for memory.
     #[inline(always)]
     pub(crate) fn retry_downloads_at(&self) -> Option<Instant> {
         self.core.downloads.retry_at()
@@ -243,7 +243,8 @@ impl<A: App> Web<A> {
         Some((downloads.chunks()?, downloads.gave_way()))
     }
 
-    /// Continues the downloads whose chunks have arrived, and those that have waited for memory.
+    /// Continues the downloads whose chunks have arrived, and the downloads that have waited for
+    /// memory.
     pub(crate) fn continue_downloads<C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Conversation<A::State>, C>,

@@ -170,8 +170,8 @@ impl Downloads {
         self.own_bytes
     }
 
-    /// Adds a download, which nothing of has been written. `place` is that of the connection's last
-    /// download.
+    /// Adds a download, which nothing of has been written. `place` is the place of the connection's
+    /// last download.
     pub(super) fn add(
         &mut self,
         place: DownloadPlace,
@@ -247,15 +247,15 @@ impl Downloads {
         self.get(place).is_none_or(Progress::is_done)
     }
 
-    /// When downloads that wait for memory are to be tried again.
+    /// When to retry downloads that wait for memory.
     #[inline(always)]
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry_at
     }
 
-    /// Returns connections that are to be tried again, because they wait for memory. Those of clients with
-    /// the fewest downloads come first, and then those that have waited longest. Those of clients beyond
-    /// their share come last.
+    /// Returns connections to retry, because they wait for memory. Clients with the fewest downloads come
+    /// first, and then the connections that have waited longest. Those of clients beyond their share come
+    /// last.
     pub(super) fn take_starved(&mut self, now: Instant) -> Vec<Ordered> {
         let mut ordered = std::mem::take(&mut self.ordered);
         let all = self.list.iter().flatten();
@@ -356,8 +356,8 @@ impl Downloads {
         self.gave_way += 1;
     }
 
-    /// Returns connections that may have to give way, because downloads wait for memory. Those of clients
-    /// beyond their share come first, and then those that are furthest behind.
+    /// Returns connections that may have to give way, because downloads wait for memory. Downloads of
+    /// clients beyond their share come first, and then the downloads that are furthest behind.
     pub(super) fn late(&mut self, now: Instant) -> Vec<Ordered> {
         let mut ordered = std::mem::take(&mut self.ordered);
         let all = self.list.iter().flatten();
@@ -428,7 +428,7 @@ impl Progress {
         whole.sum::<usize>() + self.written
     }
 
-    /// Notes that the last `len` bytes are to be written again.
+    /// Notes that the last `len` bytes must be written again.
     fn unwrite(&mut self, len: usize) {
         let mut left = len;
         while left > 0 {

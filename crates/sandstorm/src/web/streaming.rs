@@ -43,7 +43,7 @@ impl<A: App> Web<A> {
         continuation
     }
 
-    /// Continues the streamed responses that a message or timer callback has begun or resumed.
+    /// Continues the streamed responses that a message or timer callback has started or resumed.
     pub(super) fn resume<C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Conversation<A::State>, C>,

@@ -42,9 +42,9 @@ const HALF: u8 = 5;
 /// The following parts are approximations, or differ from the draft:
 ///
 /// - *Delivery rate.* The draft keeps state for each segment, and takes a sample with every ACK.
-///   Here each round yields one sample: that of the round's first segment. This sample is a mean
-///   over the round, whereas the draft uses a maximum. Therefore loss does not reduce a short-term
-///   limit below the sample plus the pacing margin and the lost part (at most 2 %). Without these
+///   Here each round yields one sample, from the round's first segment. This sample is a mean over
+///   the round, whereas the draft uses a maximum. Therefore loss does not reduce a short-term limit
+///   below the sample plus the pacing margin and the lost part (at most 2 %). Without these
 ///   additions the limits would sink with every round. An application-limited round lowers the
 ///   limits only if it loses too much.
 /// - A round is *application-limited* if it did not use up the window, and sent less than seven

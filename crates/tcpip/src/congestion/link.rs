@@ -67,7 +67,7 @@ struct Flow<C> {
 pub(super) struct Outcome {
     /// Bytes delivered in the measured period.
     pub(super) delivered: u64,
-    /// Bytes lost in the whole run, without those that were in flight at a timeout.
+    /// Bytes lost in the whole run, except for bytes in flight at a timeout.
     pub(super) lost: u64,
     /// Mean round-trip time in the measured period, in microseconds.
     pub(super) rtt: u64,

@@ -1,7 +1,7 @@
 //! Phases of loss recovery.
 
-/// Phase of a connection's loss recovery. The phases are those of Linux's `tcp_ca_state`, except
-/// for CWR.
+/// Phase of a connection's loss recovery. The phases are the states of Linux's `tcp_ca_state`,
+/// except for CWR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// Nothing is lost or out of order.

@@ -45,8 +45,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// our FINs. If only acknowledgements are missing, the stack waits for them for at most a
     /// second. It waits neither for the peers' FINs nor for the end of TIME-WAIT.
     ///
-    /// Call this method once per batch, and no later than the returned time. Everything else goes
-    /// on as before.
+    /// Call this method once per batch, and no later than the returned time. Everything else stays
+    /// the same.
     pub fn drain<P: Port>(&mut self, port: &mut P, now: Instant) -> nmio::Drain {
         self.now = now;
         let begun = Draining {
@@ -82,7 +82,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         state.end_round(now)
     }
 
-    /// Returns true if a drain has begun.
+    /// Returns true once a drain has started.
     pub fn is_draining(&self) -> bool {
         self.draining.is_some()
     }

@@ -67,7 +67,8 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Creates the history of a connection whose SND.UNA and RCV.NXT are those of SYN-RECEIVED.
+    /// Creates the history of a connection whose SND.UNA and RCV.NXT have not moved since
+    /// SYN-RECEIVED.
     pub(super) fn new((una, rcv_nxt): (Seq, Seq), now: Moment) -> Self {
         Self {
             opened: now.whole_micros,

@@ -40,9 +40,9 @@ impl<A: Application, C> Stack<A, C> {
 }
 
 impl<A: Application> Stack<A> {
-    /// Creates a stack with [`Cubic`](crate::Cubic) congestion control. `capabilities` are those of
-    /// the stack's port. `secret` is the key for the hash tables, the initial sequence numbers and
-    /// the SYN cookies, so it must be random and secret.
+    /// Creates a stack with [`Cubic`](crate::Cubic) congestion control. `capabilities` describe the
+    /// stack's port. `secret` is the key for the hash tables, the initial sequence numbers and the
+    /// SYN cookies, so it must be random and secret.
     ///
     /// If the system refuses [`reserved_bytes`](Stack::reserved_bytes) bytes of memory, the process
     /// aborts, as after any failed allocation.

@@ -239,7 +239,8 @@ impl Served {
     }
 }
 
-/// Returns both versions of the zone that changes among many. `text` is that of the other zones.
+/// Returns both versions of the zone that changes among many. `text` is the text of the other
+/// zones.
 fn versions_of_hoster(text: &str) -> [String; 2] {
     let records = (0..RECORDS).map(|n| format!("host{n} A 10.0.{}.{}\n", n / 256, n % 256));
     let old = records.fold(text.to_owned(), |text, line| text + &line);

@@ -21,7 +21,7 @@ pub(super) struct Part {
 #[derive(Clone, Copy, Default)]
 struct Batches {
     all: u64,
-    /// Those that were not answered within [`BOUND`].
+    /// Requests that were not answered within [`BOUND`].
     slow: u64,
 }
 

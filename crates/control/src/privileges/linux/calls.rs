@@ -133,8 +133,8 @@ pub(super) const REFUSED: &[Call] = &[
     any(libc::SYS_readlinkat),
 ];
 
-/// Calls that a port makes to use a TAP device or netmap, and to send super-segments. A port
-/// also checks whether its device can still cut super-segments. It goes on with another queue if its
+/// Calls that a port makes to use a TAP device or netmap, and to send super-segments. A port also
+/// checks whether its device can still cut super-segments. It continues on another queue if its
 /// interface was removed.
 const WORKER: &[Call] = &[
     // A port's io_uring can only watch descriptors, and no other can be created.

@@ -103,7 +103,7 @@ impl Kind {
     }
 
     /// Returns queue `index` of an interface that has taken the place of a removed one. Returns `None`
-    /// if a port of this kind cannot go on with another queue. The caller has checked that the queue
+    /// if a port of this kind cannot continue on another queue. The caller has checked that the queue
     /// exists, and that the descriptors [fit](Self::fits).
     pub(in crate::device) fn new_queue(
         &self,

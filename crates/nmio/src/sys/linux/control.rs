@@ -8,8 +8,8 @@ use std::ptr;
 
 use super::super::check;
 
-/// A handle for reading and changing the interfaces of one network namespace: that of the thread
-/// that created the handle.
+/// A handle for reading and changing the interfaces of the network namespace in which a thread
+/// created it.
 pub(crate) struct Control(UnixDatagram);
 
 #[repr(C)]

@@ -102,7 +102,7 @@ impl Builder {
     }
 
     /// Whether `coded` is the content of `plain` in this coding. If one of them is on the disk, only the
-    /// first bytes tell, because reading all of both would take long.
+    /// first bytes are compared, because reading both files would take long.
     fn is_form(&self, coded: &Reply, coding: Coding, plain: &Reply) -> bool {
         if let Some(file) = coded.disk() {
             let start = file.read_start(Coding::MARK_LEN);

@@ -89,8 +89,8 @@ struct HyStart {
     /// Minimum RTT of all previous rounds in microseconds. It is 0 before the first round, and
     /// `u32::MAX` if there are no samples.
     ///
-    /// RFC 9406 compares the RTT with that of the last round only, and therefore misses a queue
-    /// that several connections fill slowly.
+    /// RFC 9406 compares the RTT only with the last round's, and therefore misses a queue that
+    /// several connections fill slowly.
     last_min: u32,
     /// Minimum RTT of the current round in microseconds.
     min: u32,

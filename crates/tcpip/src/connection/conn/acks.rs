@@ -186,7 +186,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
 impl Tcb {
     /// Returns true if the peer's window would allow the segment at SND.UNA if nothing were in
-    /// flight. The rule is that of [`bytes_to_send`](Self::bytes_to_send).
+    /// flight. [`bytes_to_send`](Self::bytes_to_send) has the same rule.
     fn fits_window(&self, segment: &StreamSegment) -> bool {
         segment.len <= self.snd_wnd || !self.has_had_large_window()
     }

@@ -143,8 +143,8 @@ impl Tcb {
     /// Returns the TCB of a new connection in SYN-RECEIVED. The stack then adds the connection to
     /// its table.
     ///
-    /// `segment` is a SYN, or the third segment of a handshake with a SYN cookie. `timestamps` are
-    /// those of `segment`. `mss` is the maximum payload of a segment. `iss` is our initial sequence
+    /// `segment` is a SYN, or the third segment of a handshake with a SYN cookie. `timestamps` come
+    /// from `segment`. `mss` is the maximum payload of a segment. `iss` is our initial sequence
     /// number. `ts_offset` is added to the time in milliseconds to compute our TSval.
     #[inline(always)]
     pub(crate) fn half_open(

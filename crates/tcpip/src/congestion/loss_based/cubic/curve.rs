@@ -151,8 +151,8 @@ impl Curve {
         let gain = |growth: u64, window: u64| (growth.min(window / 2) << 32).div_ceil(window);
         // The window is in the Reno-friendly region if Reno's window is larger (RFC 9438, section
         // 4.3). During a burst of ACKs, the curve's clock hardly advances while Reno's window
-        // grows. Therefore the gain in this region is at least that of the curve over the next
-        // round trip.
+        // grows. Therefore the gain in this region is at least the curve's gain over the next round
+        // trip.
         let reno_leads = cwnd <= self.w_est;
         if reno_leads && self.window_at(event.now, mss) < u64::from(self.w_est) {
             flags.insert(EpochFlags::RENO);

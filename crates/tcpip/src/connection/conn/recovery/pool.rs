@@ -86,8 +86,8 @@ impl<C: CongestionControl> Recoveries<C> {
         board.is_short_of_space(blocks) && board.size() + 1 < SIZES.len()
     }
 
-    /// Returns the first pool with a free scoreboard that is larger than that of recovery `index`,
-    /// or `None` if there is no such pool.
+    /// Returns the first pool with a free scoreboard that is larger than the scoreboard of recovery
+    /// `index`. Returns `None` if there is no such pool.
     fn free_pool(&self, index: u32) -> Option<Pool> {
         let mut larger = self.larger_pools(index).iter().copied();
         larger.find(|pool| !self.boards[size_of_pool(*pool)].is_empty())

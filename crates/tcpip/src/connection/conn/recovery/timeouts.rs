@@ -159,7 +159,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(kind, after, now);
     }
 
-    /// Returns the next retransmission, or `None` if nothing is to be retransmitted or the windows
+    /// Returns the next retransmission, or `None` if there is nothing to retransmit or the windows
     /// allow nothing.
     #[cold]
     #[inline(never)]
