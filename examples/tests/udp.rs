@@ -63,20 +63,12 @@ fn reflect() {
 #[test]
 fn quote() {
     let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
-    let socket_path = socket.to_str().unwrap();
-    let example = Server::start(
-        env!("CARGO_BIN_EXE_quote"),
-        &["--control-socket", socket_path],
-    );
+    let path = folder.path().join("socket");
+    let path = path.to_str().unwrap();
+    let example = Server::start(env!("CARGO_BIN_EXE_quote"), &["--control-socket", path]);
     let count = |name: &str| {
         let mut curl = Command::new("curl");
-        curl.args([
-            "-sS",
-            "--unix-socket",
-            socket_path,
-            "http://localhost/metrics",
-        ]);
+        curl.args(["-sS", "--unix-socket", path, "http://localhost/metrics"]);
         let output = curl.output().unwrap();
         let metrics = String::from_utf8(output.stdout).unwrap();
         let start = format!("quote_{name}_total{{");

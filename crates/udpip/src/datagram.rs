@@ -245,8 +245,8 @@ impl<'p, P: Port> Datagram<'p, P> {
 
     /// Sends the answer in the received frame.
     ///
-    /// If the answer does not fit one packet, its head is longer than the payload, or the TX ring is
-    /// full, the answer is lost, and its reason is [counted](Counters).
+    /// The answer is lost if it does not fit one packet, if its head is longer than the payload, or if
+    /// the TX ring is full. The reason is [counted](Counters).
     #[inline(always)]
     pub fn turn_around(mut self, answer: Answer<'_>) {
         let Some(udp_len) = self.udp_len(&answer) else {
@@ -296,7 +296,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         let addresses = self.packet.addresses().reversed();
         let copy = copies
             .of(&addresses)
-            .free(|| self.make_resident(udp_len, &answer));
+            .free(|| self.make_resident(udp_len, answer));
         let Some((mut packet, ())) = copy else {
             self.counters.residents_exhausted += 1;
             return self.send_copy(answer);
@@ -312,10 +312,11 @@ impl<'p, P: Port> Datagram<'p, P> {
         count(self.counters, self.port.send_resident(packet));
     }
 
+    // This function is not inlined, so it gets a copy of the answer, whose fields stay in registers.
     #[cold]
-    fn make_resident(&mut self, udp_len: usize, answer: &Answer<'_>) -> Option<Resident> {
+    fn make_resident(&mut self, udp_len: usize, answer: Answer<'_>) -> Option<Resident> {
         let mut scratch = self.port.pool().take()?;
-        self.write_packet(&mut scratch, udp_len, answer);
+        self.write_packet(&mut scratch, udp_len, &answer);
         // A later answer may have a longer trail. The resident packet has room for it, because
         // every frame can hold the largest packet of the link.
         self.port.pool().make_resident(&scratch)

@@ -18,17 +18,15 @@ const WIDTH: u16 = 80;
 pub(super) struct Screen(Mutex<String>);
 
 impl Screen {
-    fn add(&self, text: &str) -> io::Result<()> {
+    fn add(&self, text: &str) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += text;
-        Ok(())
     }
 
     /// Adds a control function with a number (ECMA-48).
-    fn move_cursor(&self, n: usize, function: char) -> io::Result<()> {
-        if n == 0 {
-            return Ok(());
+    fn move_cursor(&self, n: usize, function: char) {
+        if n > 0 {
+            self.add(&format!("\x1b[{n}{function}"));
         }
-        self.add(&format!("\x1b[{n}{function}"))
     }
 }
 
@@ -40,31 +38,39 @@ impl TermLike for Screen {
     }
 
     fn move_cursor_up(&self, n: usize) -> io::Result<()> {
-        self.move_cursor(n, 'A')
+        self.move_cursor(n, 'A');
+        Ok(())
     }
 
     fn move_cursor_down(&self, n: usize) -> io::Result<()> {
-        self.move_cursor(n, 'B')
+        self.move_cursor(n, 'B');
+        Ok(())
     }
 
     fn move_cursor_right(&self, n: usize) -> io::Result<()> {
-        self.move_cursor(n, 'C')
+        self.move_cursor(n, 'C');
+        Ok(())
     }
 
     fn move_cursor_left(&self, n: usize) -> io::Result<()> {
-        self.move_cursor(n, 'D')
+        self.move_cursor(n, 'D');
+        Ok(())
     }
 
     fn write_line(&self, text: &str) -> io::Result<()> {
-        self.add(text).and_then(|()| self.add("\n"))
+        self.add(text);
+        self.add("\n");
+        Ok(())
     }
 
     fn write_str(&self, text: &str) -> io::Result<()> {
-        self.add(text)
+        self.add(text);
+        Ok(())
     }
 
     fn clear_line(&self) -> io::Result<()> {
-        self.add(log::CLEAR_LINE)
+        self.add(log::CLEAR_LINE);
+        Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -136,7 +136,7 @@ impl<'t> Words<'t> {
         match self.next()? {
             None => Ok(None),
             Some(word) if word.text == "key" => self.key().map(Some),
-            Some(word) => Err(self.fault(&word, "the word key")),
+            Some(word) => Err(Self::fault(&word, "the word key")),
         }
     }
 
@@ -248,7 +248,7 @@ impl<'t> Words<'t> {
         if is_value {
             Ok(word)
         } else {
-            Err(self.fault(&word, wanted))
+            Err(Self::fault(&word, wanted))
         }
     }
 
@@ -259,7 +259,7 @@ impl<'t> Words<'t> {
         if is_it {
             Ok(word)
         } else {
-            Err(self.fault(&word, wanted))
+            Err(Self::fault(&word, wanted))
         }
     }
 
@@ -313,13 +313,13 @@ impl<'t> Words<'t> {
 
     /// Notes that something else is in the place of a word.
     fn note(&mut self, word: &Word<'_>, wanted: &str) {
-        let fault = self.fault(word, wanted);
+        let fault = Self::fault(word, wanted);
         self.faults.push(fault);
     }
 
     /// Returns the fault that something else is in the place of a word. Words are not shown, because each may
     /// be a secret that must not get into a log.
-    fn fault(&self, word: &Word<'_>, wanted: &str) -> Fault {
+    fn fault(word: &Word<'_>, wanted: &str) -> Fault {
         let found = match word.text {
             "{" | "}" | ";" if !word.is_quoted => word.text,
             _ => "another word",
