@@ -60,8 +60,8 @@ fn an_idle_connection_ends_after_the_time_of_the_option() {
         &["--idle-timeout", "1"],
     );
     example.beside(|| {
-        let mut stream = connect(example.addresses[0], 7);
         let start = Instant::now();
+        let mut stream = connect(example.addresses[0], 7);
         // The server closes the connection, or resets it.
         let _ = stream.read(&mut [0]);
         let elapsed = start.elapsed();

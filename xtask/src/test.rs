@@ -57,12 +57,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     } else {
         Ok(())
     };
+    if checked.is_err() {
+        tests.end(release);
+        return checked;
+    }
     // The last program of the release build needs one core. Tests of whole programs often wait for
     // the network. Both leave time to the compiler.
     let build = gentle(&cargo("test --workspace --no-run"));
     let build = tests.begin("build of the tests", build);
     tests.end(release);
-    let outcome = checked.and_then(|()| run_programs(&mut tests, options));
+    let outcome = run_programs(&mut tests, options);
     tests.end(build);
     outcome?;
     run_tests(&mut tests, options)?;

@@ -51,8 +51,8 @@ const IXFR_COUNTS: [u8; 6] = [0, 1, 0, 0, 0, 1];
 pub enum Transport {
     /// The query came over UDP.
     Udp {
-        /// Maximum length of a reply, in bytes: that of one packet on the link, or less. Clients may
-        /// set a lower one.
+        /// Maximum length of a reply, in bytes: that of one packet on the link, or less. No datagram has
+        /// more than 65,507. Clients may set a lower one.
         link: usize,
     },
     /// The query came over TCP.

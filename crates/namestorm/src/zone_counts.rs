@@ -8,9 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::zone_number::ZoneNumber;
 
+/// Number of counts in a cache line.
+const LINE: usize = 8;
+
+/// The counts of eight zones, which fill a cache line. So no other worker's counts are in it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line([AtomicU64; LINE]);
+
 /// The queries that one worker has answered from each zone.
 #[derive(Clone, Debug)]
-pub(crate) struct QueryCounts(Arc<[AtomicU64]>);
+pub(crate) struct QueryCounts(Arc<[Line]>);
 
 /// Counts nothing.
 impl Default for QueryCounts {
@@ -20,10 +28,16 @@ impl Default for QueryCounts {
 }
 
 impl QueryCounts {
+    #[inline(always)]
+    fn get(&self, zone: usize) -> Option<&AtomicU64> {
+        let line = self.0.get(zone / LINE)?;
+        Some(&line.0[zone % LINE])
+    }
+
     /// Counts a query that was answered from this zone, if there is one.
     #[inline(always)]
     pub(crate) fn add(&self, zone: ZoneNumber) {
-        if let Some(count) = self.0.get(zone.position()) {
+        if let Some(count) = self.get(zone.position()) {
             // Nobody else changes the count, so this need not be one operation.
             count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
         }
@@ -31,7 +45,7 @@ impl QueryCounts {
 
     /// Takes a query of this zone back.
     pub(crate) fn take_back(&self, zone: ZoneNumber) {
-        if let Some(count) = self.0.get(zone.position()) {
+        if let Some(count) = self.get(zone.position()) {
             count.store(count.load(Relaxed).wrapping_sub(1), Relaxed);
         }
     }
@@ -55,7 +69,7 @@ impl ZoneCounts {
 
     /// Returns the table of one more worker.
     pub(crate) fn open(&self) -> QueryCounts {
-        let counts = QueryCounts(zeros(self.transfers.len()));
+        let counts = QueryCounts(zeros(self.transfers.len().div_ceil(LINE)));
         self.queries().push(counts.clone());
         counts
     }
@@ -71,7 +85,7 @@ impl ZoneCounts {
     pub(crate) fn of(&self, zone: usize) -> [u64; 2] {
         let number = |count: Option<&AtomicU64>| count.map_or(0, |count| count.load(Relaxed));
         let queries = self.queries();
-        let queries = queries.iter().map(|table| number(table.0.get(zone)));
+        let queries = queries.iter().map(|table| number(table.get(zone)));
         [queries.sum(), number(self.transfers.get(zone))]
     }
 
@@ -80,8 +94,6 @@ impl ZoneCounts {
     }
 }
 
-fn zeros<C: FromIterator<AtomicU64>>(len: usize) -> C {
-    std::iter::repeat_with(AtomicU64::default)
-        .take(len)
-        .collect()
+fn zeros<T: Default, C: FromIterator<T>>(len: usize) -> C {
+    std::iter::repeat_with(T::default).take(len).collect()
 }

@@ -305,7 +305,8 @@ pub trait Port {
     /// Returns the properties that determine how an idle loop waits.
     fn hints(&self) -> PortHints;
 
-    /// Sleeps until a packet arrives or `bell` is rung, for at most `timeout`.
+    /// Sleeps until a packet arrives or `bell` is rung, for at most `timeout`. A port whose queue is full
+    /// need not wake for packets.
     ///
     /// # Errors
     /// If the port is gone. An interrupted wait is not an error.

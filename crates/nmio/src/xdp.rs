@@ -606,12 +606,12 @@ impl Port for XdpPort {
         // frame that the driver drops. So the socket is not polled while packets are unflushed.
         let is_polled = !self.unflushed || self.capabilities.zero_copy;
         let is_polled = is_polled && !self.removal.is_gone();
-        // Received packets would end each wait at once while they wait for room.
+        // Received packets would end each wait at once while there is no room for their answers. If the
+        // socket is not full, the kernel refuses packets for another reason, and only time helps.
         let polled = match &self.runs {
-            Runs::Supers(packets) if packets.full_socket().is_some() => {
+            Runs::Supers(packets) if packets.room() == 0 => {
                 packets.full_socket().map(|socket| (socket, libc::POLLOUT))
             }
-            Runs::Supers(packets) if packets.room() == 0 => None,
             _ => is_polled.then(|| (self.rings.fd(), libc::POLLIN)),
         };
         let (polled, events) = polled.unzip();

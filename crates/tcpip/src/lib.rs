@@ -4,8 +4,8 @@
 //! A [`Stack`] handles all TCP connections of one network port ([`nmio::Port`]). It calls an
 //! [`Application`], which responds through a [`Connection`]. A [`Server`] adds the IP and Ethernet
 //! layers, and can be passed to [`nmio::run`], as the example `bare` does. The crate `control` turns
-//! an application into a complete program. In the following example, the port keeps only the last packet sent. A few
-//! hand-made segments stand in for a client:
+//! an application into a complete program. In the following example, the port keeps only the last
+//! packet sent. A few hand-made segments stand in for a client:
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};

@@ -43,6 +43,8 @@ impl<'a> Tail<'a> {
 /// # use udpip::{Answer, Tail};
 /// // The first four bytes of the payload, and a prepared part behind them.
 /// let answer = Answer::head(4).with_tail(Tail::new(b"prepared"));
+/// // A short part that is made for each answer.
+/// let answer = answer.with_trail(&[7; 10]);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
@@ -73,6 +75,13 @@ impl<'a> Answer<'a> {
     #[must_use]
     pub fn with_tail(self, tail: Tail<'a>) -> Self {
         Self { tail, ..self }
+    }
+
+    /// Sets the part behind the tail.
+    #[inline(always)]
+    #[must_use]
+    pub fn with_trail(self, trail: &'a [u8]) -> Self {
+        Self { trail, ..self }
     }
 
     /// Returns the length of the answer in bytes.

@@ -40,7 +40,7 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "dns-signed", "DNS at full rate: signatures, proofs and chains", "names", [Rate, Cost], ["signed", "all"];
     "dns-mix", "DNS at full rate: the mix of a root, a TLD and a hoster", "names, or zones", [Rate, Cost], ["signed", "all"];
     "dns-zones", "DNS at full rate: 100,000 names in one zone, or in a zone for each", "zones", [Rate, Cost], ["signed", "all"];
-    "dns-limited", "DNS at full rate, with a limit of responses that nobody reaches", "names", [Rate, Cost], ["signed", "all"];
+    "dns-limited", "DNS at full rate, with a limit of responses that drops none", "names", [Rate, Cost], ["signed", "all"];
     "dns-rates", "DNS at low rates", "answers per second", [Cost, P50, P99], ["even", "all"];
     "web-rates", "HTTP at low rates: a file of 1 KB", "requests per second", [Cost, P50, P99], ["even", "all"];
     "web-new", "HTTP at full rate: a connection for each request", "connections", [Rate, Cost], ["even", "all"];

@@ -2,11 +2,10 @@
 #![allow(unsafe_code)]
 
 use std::mem::{self, MaybeUninit};
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, CopyToUninit as _, Producer, RingBuffer};
 
 /// Size of a ring in bytes. Logs that belong together share it.
 const CAPACITY: usize = 4 << 20;
@@ -73,7 +72,7 @@ impl Slots<'_> {
             bytes = self.turn_round(bytes);
         }
         let (next, rest) = mem::take(&mut self.to_end).split_at_mut(bytes.len());
-        copy(bytes, next);
+        bytes.copy_to_uninit(next);
         self.to_end = rest;
     }
 
@@ -82,19 +81,10 @@ impl Slots<'_> {
     #[cold]
     fn turn_round<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let (first, rest) = bytes.split_at(self.to_end.len());
-        copy(first, self.to_end);
+        first.copy_to_uninit(self.to_end);
         self.to_end = mem::take(&mut self.from_start);
         rest
     }
-}
-
-/// Copies bytes to slots, of which there are as many.
-#[inline(always)]
-fn copy(bytes: &[u8], slots: &mut [MaybeUninit<u8>]) {
-    assert_eq!(bytes.len(), slots.len());
-    // SAFETY: both slices have this length, and the second one is borrowed exclusively, so they do
-    // not overlap.
-    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), slots.as_mut_ptr().cast(), bytes.len()) };
 }
 
 /// Creates a ring. Its memory is used when records fill it for the first time.

@@ -21,7 +21,11 @@ impl OldRecords {
 
     /// Frees the records of transfers that have ended.
     pub(super) fn free(&self) {
+        let is_unused = |records: &mut Arc<_>| Arc::strong_count(records) == 1;
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|records| Arc::strong_count(records) > 1);
+        let unused: Vec<_> = kept.extract_if(.., is_unused).collect();
+        // They take long to free, so a reload does not wait for it.
+        drop(kept);
+        drop(unused);
     }
 }

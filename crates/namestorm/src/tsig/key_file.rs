@@ -76,6 +76,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Key>, KeyFileError> {
             Ok(None) => break,
             Ok(Some(key)) => key,
             Err(fault) => {
+                // The wrong word may be the semicolon before the next key.
+                words.at = fault.at;
                 words.faults.push(fault);
                 words.skip_to_key();
                 continue;
@@ -478,5 +480,13 @@ mod tests {
             "{found}"
         );
         assert!(found.starts_with("have 8 mistakes\n"), "{found}");
+    }
+
+    #[test]
+    fn a_key_behind_a_wrong_semicolon_is_checked() {
+        let text = "key a;\nkey b { algorithm md5; secret AAAA; };";
+        let found = parse(text).unwrap_err().to_string();
+        assert!(found.contains("line 1, column 6: "), "{found}");
+        assert!(found.contains("line 2, column 19: "), "{found}");
     }
 }

@@ -37,6 +37,7 @@ impl InterfaceConfig {
     /// Checks the configuration as far as that needs no device. Returns a [`DeviceError`] for each address
     /// that is given twice, and if there are too many addresses, ports or queues. Also if the numbers of
     /// workers and queues differ.
+    #[must_use]
     pub fn check(&self) -> Vec<DeviceError> {
         let (addresses, ports) = (self.own_addresses.len(), self.services.len());
         let counts = [

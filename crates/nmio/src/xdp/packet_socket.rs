@@ -18,8 +18,8 @@
 //! # A packet that is never accepted
 //!
 //! If the kernel has no room for a packet (`EAGAIN`, `ENOBUFS`), the packet stays at the head of
-//! the queue. A full queue creates backpressure, like a full ring. After `EAGAIN`, an idle worker
-//! sleeps until the kernel has sent half of the bytes that it may hold for the socket.
+//! the queue. A full queue creates backpressure, like a full ring. After `EAGAIN`, a worker
+//! without room sleeps until the kernel has sent half of the bytes that it may hold for the socket.
 //!
 //! The socket counts tries that fail with `ENOBUFS` while the link has a carrier. A success resets
 //! the count. When it reaches 1,024:

@@ -358,38 +358,56 @@ fn packets_without_room_in_the_kernel_wait_in_order() {
 
 /// Packets that the server cannot answer yet would otherwise end each wait at once.
 #[test]
-fn a_port_whose_packets_wait_in_the_kernel_sleeps_until_it_has_sent_some() {
+fn a_port_without_room_sleeps_until_the_kernel_has_sent_some_packets() {
+    const LONG: Duration = Duration::from_secs(5);
+    const PAUSE: Duration = Duration::from_millis(50);
     let rig = Rig::new(1);
     let client = client_that_knows_the_server(&rig);
-    // The kernel segments, and half of the socket's memory leaves in half a second.
+    let slow_down = |rate| {
+        let queue = format!("tbf rate {rate} burst 100kb limit 100mb");
+        crate::rig::run(&format!("tc qdisc replace dev srv root {queue}"));
+    };
+    // The kernel segments, and half of the socket's memory leaves in some seconds.
     crate::rig::run("ethtool -K srv tso off");
-    crate::rig::run("tc qdisc replace dev srv root tbf rate 80mbit burst 100kb limit 100mb");
+    slow_down("8mbit");
     let (interface, mut port) = open("xdp:srv,offload=on", &["10.9.0.9/24"]);
     let bytes: Arc<[u8]> = vec![7; 61_000].into();
-    for sent in 0.. {
+    let packet = || run(&path(false), &bytes, 60_000, Some(ACK));
+    let time_of = |port: &mut XdpPort, timeout| {
+        let start = Instant::now();
+        port.wait(timeout, None).unwrap();
+        start.elapsed()
+    };
+
+    let mut sent = 0;
+    while port.flush().unwrap() {
         assert!(
             sent < 2_000,
             "the kernel's memory for the socket is bounded"
         );
-        let packet = run(&path(false), &bytes, 60_000, Some(ACK));
-        if port.send_super(packet).is_err() {
-            break;
-        }
-        port.flush().unwrap();
+        port.send_super(packet()).unwrap();
+        sent += 1;
     }
-    // Now a packet arrives.
-    client.send_to(b"query", "10.9.0.9:53").unwrap();
-    let (start, pause) = (Instant::now(), Duration::from_millis(50));
-    port.wait(pause, None).unwrap();
-    assert!(start.elapsed() >= pause, "{:?}", start.elapsed());
+    client.send_to(b"with room", "10.9.0.9:7").unwrap();
+    assert!(time_of(&mut port, LONG) < LONG, "a packet ends the wait");
     let mut batch = Batch::new();
-    let end = Instant::now() + Duration::from_secs(5);
+    port.receive(&mut batch, MAX_BATCH).unwrap();
+    assert!(batch.drain(..).any(|frame| frame.ends_with(b"with room")));
+
+    while port.send_super(packet()).is_ok() {}
+    client.send_to(b"without room", "10.9.0.9:7").unwrap();
+    assert!(time_of(&mut port, PAUSE) >= PAUSE, "no packet ends it");
+    slow_down("800mbit");
+    assert!(time_of(&mut port, LONG) < LONG, "room ends it");
+    let end = Instant::now() + LONG;
     while !port.flush().unwrap() {
         assert!(Instant::now() < end, "the queued packets leave");
-        port.wait(pause, None).unwrap();
+        port.wait(PAUSE, None).unwrap();
     }
     port.receive(&mut batch, MAX_BATCH).unwrap();
-    assert!(batch.drain(..).any(|frame| frame.ends_with(b"query")));
+    let mut received = batch.drain(..);
+    assert!(received.any(|frame| frame.ends_with(b"without room")));
+    drop(received);
     drop((port, interface));
 }
 

@@ -25,6 +25,7 @@ impl<C: CongestionControl> Recovery<C> {
         tcb: &mut Tcb,
         congestion: &mut C,
     ) -> Option<Proof> {
+        self.settle_undos(tcb);
         let mut proof = self.find_proof(tsecr, delivery, acked, tcb);
         if proof.is_some() && !self.pay_for_undo(tcb) {
             proof = None;
@@ -36,6 +37,11 @@ impl<C: CongestionControl> Recovery<C> {
         proof
     }
 
+    /// Forgets what the peer has paid. Each ACK does this, so that the two numbers stay comparable.
+    fn settle_undos(&mut self, tcb: &Tcb) {
+        self.undos_paid_by = self.undos_paid_by.later(tcb.snd_una);
+    }
+
     /// Returns true if the peer has acknowledged enough data for another undo, and charges its price.
     ///
     /// After an undo, loss detection examines all ranges again and may begin another recovery. A peer
@@ -44,7 +50,7 @@ impl<C: CongestionControl> Recovery<C> {
     /// that only reorders segments, the peer acknowledges the late segment before the next undo.
     fn pay_for_undo(&mut self, tcb: &Tcb) -> bool {
         let mss = u32::from(tcb.mss);
-        let paid_by = self.undos_paid_by.later(tcb.snd_una);
+        let paid_by = self.undos_paid_by;
         let is_affordable = paid_by.since(tcb.snd_una) < MAX_OPEN_SEGMENTS * mss;
         if is_affordable {
             let segments = 1 + self.board.len() as u32 / RANGES_PER_SEGMENT;

@@ -77,6 +77,7 @@ fn an_undo_with_many_ranges_costs_many_segments() {
     let mut undone_at = vec![];
     for segment in 0..250 {
         tcb.snd_una = Seq(segment * MSS);
+        recovery.settle_undos(&tcb);
         if recovery.pay_for_undo(&tcb) {
             undone_at.push(segment);
         }
@@ -84,4 +85,19 @@ fn an_undo_with_many_ranges_costs_many_segments() {
     let price = 1 + ranges / RANGES_PER_SEGMENT;
     let first = price - MAX_OPEN_SEGMENTS + 1;
     assert_eq!(undone_at, [0, first, first + price]);
+}
+
+/// Without an undo in between, the two numbers must not drift apart.
+#[test]
+fn an_undo_is_granted_after_more_than_2_gib() {
+    let mut recovery = Recovery::<NewReno>::new(Scoreboard::new(SIZES[0]), Seq(0));
+    let mut tcb = Tcb {
+        mss: MSS as u16,
+        ..Tcb::default()
+    };
+    for gib in 1..4 {
+        tcb.snd_una = Seq(gib << 30);
+        recovery.settle_undos(&tcb);
+    }
+    assert!(recovery.pay_for_undo(&tcb));
 }
