@@ -1,7 +1,6 @@
 //! Starts a worker's thread for each queue of an open interface, and composes the start block when
 //! all workers are ready.
 
-use std::collections::HashMap;
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, Scope};
@@ -14,6 +13,7 @@ use crate::args::ServeArgs;
 use crate::error::{Error, OptionError};
 use crate::follower::{self, Follower, NetworkChange};
 use crate::live::Published;
+use crate::port_owner::wrong_ports;
 use crate::privileges::Privileges;
 use crate::program::{Listening, PortOwner, PreparedPackets, Program, WorkerContext};
 use crate::report::{self, Block, Lines};
@@ -203,30 +203,6 @@ pub(crate) fn services<P: Program>(
         Some(error) => Err(error),
         None => Ok(owners.into_iter().flat_map(|one| one.services).collect()),
     }
-}
-
-/// Returns [`Error::PortZero`] and [`Error::PortTwice`] for each port that cannot be served.
-pub(crate) fn wrong_ports(owners: &[PortOwner]) -> Vec<Error> {
-    let mut taken: HashMap<(Transport, u16), &PortOwner> = HashMap::new();
-    let mut wrong = Vec::new();
-    for owner in owners {
-        for &(transport, port) in &owner.services {
-            if port == 0 {
-                let option = owner.option.clone();
-                wrong.push(Error::PortZero { option });
-            } else if let Some(other) = taken.get(&(transport, port)) {
-                wrong.push(Error::PortTwice {
-                    programs: [other.program, owner.program],
-                    options: [other.option.clone(), owner.option.clone()],
-                    transport,
-                    port,
-                });
-            } else {
-                taken.insert((transport, port), owner);
-            }
-        }
-    }
-    wrong
 }
 
 /// Formats the ports of `services` for the start block. If there are several ports, adds their

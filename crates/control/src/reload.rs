@@ -326,8 +326,8 @@ fn reload<P: Program>(
     (outcome, kept)
 }
 
-/// Returns a message for the operator if the configuration file has changed since it was read, or is gone,
-/// for a reload that does not read it.
+/// Returns a message for the operator if the configuration file has changed since it was read, or is gone.
+/// It is for reloads that do not read the file.
 pub(crate) fn unread_file() -> Option<String> {
     let (file, what) = match config::file_now() {
         FileNow::Same | FileNow::Hidden(_) => return None,

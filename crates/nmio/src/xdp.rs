@@ -605,18 +605,12 @@ impl Port for XdpPort {
         // Polling the socket also makes the kernel send. In copy mode, `poll` would not report a
         // frame that the driver drops. So the socket is not polled while packets are unflushed.
         let is_polled = !self.unflushed || self.capabilities.zero_copy;
-        let is_polled = is_polled && !self.removal.is_gone();
-        // Received packets would end each wait at once while there is no room for their answers. If the
-        // socket is not full, the kernel refuses packets for another reason, and only time helps.
-        let polled = match &self.runs {
-            Runs::Supers(packets) if packets.room() == 0 => {
-                packets.full_socket().map(|socket| (socket, libc::POLLOUT))
-            }
-            _ => is_polled.then(|| (self.rings.fd(), libc::POLLIN)),
+        let rings = (is_polled && !self.removal.is_gone()).then(|| self.rings.fd());
+        let (polled, events) = match &self.runs {
+            Runs::Supers(packets) if packets.room() == 0 => packets.wait_for_room(),
+            _ => (rings, libc::POLLIN),
         };
-        let (polled, events) = polled.unzip();
-        let bell = bell.map(Bell::event);
-        let events = sys::poll(polled, events.unwrap_or_default(), timeout, bell)?;
+        let events = sys::poll(polled, events, timeout, bell.map(Bell::event))?;
         // A removed interface causes no event, only a pending socket error.
         if events & libc::POLLIN == 0 {
             return self.check_alive();
@@ -688,10 +682,7 @@ impl Port for XdpPort {
 
     fn counters(&self) -> PortCounters {
         let (lost, invalid) = self.removal.with_earlier(self.rings.kernel_counts());
-        let (calls, tx_refused) = match &self.runs {
-            Runs::Supers(packets) => (packets.calls, packets.refused),
-            Runs::Frames(_) => (0, 0),
-        };
+        let [calls, tx_refused] = self.runs.counts();
         PortCounters {
             rx_lost: lost,
             tx_lost: self.dropped + self.rings.lost(),

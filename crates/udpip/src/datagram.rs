@@ -254,8 +254,8 @@ impl<'p, P: Port> Datagram<'p, P> {
 
     /// Sends the answer in the received frame.
     ///
-    /// The answer is lost if it does not fit one packet, if its head is longer than the payload, or if
-    /// the TX ring is full. The reason is [counted](Counters).
+    /// The answer is lost if it does not fit one packet, or if its head is longer than the payload. It
+    /// is also lost if the TX ring is full. The reason is [counted](Counters).
     #[inline(always)]
     pub fn turn_around(mut self, answer: Answer<'_>) {
         let Some(udp_len) = self.udp_len(&answer) else {

@@ -141,12 +141,8 @@ fn measurement(text: &mut String, results: &Results, full: bool) -> Result<()> {
         }
     }
     let heading = "### Errors, which count in no rate\n\n";
-    table(
-        text,
-        heading,
-        &["figure", "server", "at", "errors"],
-        &errors(results),
-    );
+    let heads = ["figure", "server", "at", "errors"];
+    table(text, heading, &heads, &errors(results));
     let row = |missing: &Missing| {
         [&missing.what, &missing.why]
             .map(|text| escape(text))

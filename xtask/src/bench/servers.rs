@@ -271,11 +271,10 @@ impl Spec {
             "on"
         };
         let limit = if self.limited { LIMIT } else { 0 };
-        let rrl = peers::KNOT_RRL.map(|lines| {
+        let [rrl, uses_rrl] = peers::KNOT_RRL.map(|lines| {
             let lines = if self.limited { lines } else { "" };
             lines.replace("{limit}", &limit.to_string())
         });
-        let [rrl, uses_rrl] = rrl;
         let rate_limit = if self.limited {
             peers::BIND_RATE_LIMIT
         } else {

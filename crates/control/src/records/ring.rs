@@ -134,8 +134,8 @@ impl RecordSender {
         for part in body {
             slots.fill(part);
         }
-        // SAFETY: the length, the head and the parts have filled all slots, because the chunk has as
-        // many slots as these have bytes, and each call of `fill` fills the next ones.
+        // SAFETY: all slots are filled. The chunk has as many slots as the length, the head and the
+        // parts have bytes, and each call of `fill` fills the next ones.
         unsafe { chunk.commit_all() };
     }
 

@@ -257,6 +257,14 @@ impl Runs {
         }
     }
 
+    /// Numbers of system calls and of refused packets.
+    pub(super) fn counts(&self) -> [u64; 2] {
+        match self {
+            Self::Supers(packets) => [packets.calls, packets.refused],
+            Self::Frames(_) => [0; 2],
+        }
+    }
+
     /// Describes for people how runs are sent.
     pub(super) fn describe(&self) -> String {
         match self {
@@ -565,10 +573,11 @@ impl PacketSocket {
         MAX_QUEUED - self.queue.len()
     }
 
-    /// Returns the socket if queued packets wait until the kernel has sent others. Then it becomes
-    /// writable.
-    pub(super) fn full_socket(&self) -> Option<BorrowedFd<'_>> {
-        self.is_full.then(|| self.socket.as_fd())
+    /// Returns what a port without room waits for: the socket, and its event. Received packets would end
+    /// each wait at once, because there is no room for their answers. If the socket is not full, the
+    /// kernel refuses packets for another reason. Then only time helps.
+    pub(super) fn wait_for_room(&self) -> (Option<BorrowedFd<'_>>, i16) {
+        (self.is_full.then(|| self.socket.as_fd()), libc::POLLOUT)
     }
 
     /// Queues a frame behind earlier super-segments. The queue must have room.

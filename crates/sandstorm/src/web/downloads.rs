@@ -151,7 +151,7 @@ pub(super) struct Downloads {
     /// When downloads that wait for memory are tried again.
     retry_at: Option<Instant>,
     /// The downloads that wait for other chunks to be read.
-    to_read: Turns,
+    to_read: Turns<DownloadPlace>,
     /// Number of connections that were reset because others waited for memory.
     gave_way: u64,
 }

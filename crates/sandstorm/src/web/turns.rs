@@ -3,25 +3,24 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
-use super::downloads::DownloadPlace;
-
 /// Maximum number of queues whose memory is kept.
 const MAX_SPARE: usize = 256;
 
 /// The downloads that wait. The clients have their turns one after the other, so a client with many
-/// connections does not keep others waiting. The downloads of a client come in their order.
+/// connections does not keep others waiting. The downloads of a client come in their order. `P` is the
+/// place of a download.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct Turns<P> {
     /// The clients with downloads that wait, in the order of their turns.
     order: VecDeque<IpAddr>,
-    waiting: HashMap<IpAddr, VecDeque<DownloadPlace>>,
+    waiting: HashMap<IpAddr, VecDeque<P>>,
     /// Number of all entries. Some of them no longer wait.
     len: usize,
     /// Empty queues, whose memory is used again.
-    spare: Vec<VecDeque<DownloadPlace>>,
+    spare: Vec<VecDeque<P>>,
 }
 
-impl Turns {
+impl<P: Copy> Turns<P> {
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -31,7 +30,7 @@ impl Turns {
     }
 
     /// Adds a download of a client.
-    pub(super) fn add(&mut self, client: IpAddr, place: DownloadPlace) {
+    pub(super) fn add(&mut self, client: IpAddr, place: P) {
         let Self {
             order,
             waiting,
@@ -58,8 +57,8 @@ impl Turns {
     pub(super) fn take(
         &mut self,
         may_read: impl Fn(IpAddr) -> bool,
-        waits: impl Fn(IpAddr, DownloadPlace) -> bool,
-    ) -> Option<DownloadPlace> {
+        waits: impl Fn(IpAddr, P) -> bool,
+    ) -> Option<P> {
         for _ in 0..self.order.len() {
             let client = self.order.pop_front()?;
             if !may_read(client) {
@@ -92,10 +91,10 @@ mod tests {
         [10, 0, 0, number as u8].into()
     }
 
-    fn turns(of: &[(u32, u32)]) -> Turns {
+    fn turns(of: &[(u32, u32)]) -> Turns<u32> {
         let mut turns = Turns::default();
         for (number, place) in of {
-            turns.add(client(*number), DownloadPlace::new(*place));
+            turns.add(client(*number), *place);
         }
         turns
     }
@@ -107,10 +106,10 @@ mod tests {
         while let Some(place) = turns.take(|_| true, |_, _| true) {
             order.push(place);
             if order.len() == 1 {
-                turns.add(client(4), DownloadPlace::new(7));
+                turns.add(client(4), 7);
             }
         }
-        assert_eq!(order, [1, 4, 6, 2, 7, 5, 3].map(DownloadPlace::new));
+        assert_eq!(order, [1, 4, 6, 2, 7, 5, 3]);
         assert!(turns.is_empty() && turns.order.is_empty() && turns.waiting.is_empty());
     }
 
@@ -118,11 +117,11 @@ mod tests {
     fn a_client_that_may_not_read_and_a_download_that_no_longer_waits_are_passed_over() {
         let mut turns = turns(&[(1, 1), (2, 2), (3, 3), (3, 4)]);
         let is_other = |one: IpAddr| one != client(1);
-        let waits = |_, place| place != DownloadPlace::new(3) && place != DownloadPlace::new(2);
-        assert_eq!(turns.take(is_other, waits), Some(DownloadPlace::new(4)));
+        let waits = |_, place| place != 3 && place != 2;
+        assert_eq!(turns.take(is_other, waits), Some(4));
         assert_eq!(turns.take(is_other, waits), None);
         assert_eq!(turns.len(), 1);
-        assert_eq!(turns.take(|_| true, waits), Some(DownloadPlace::new(1)));
+        assert_eq!(turns.take(|_| true, waits), Some(1));
         assert!(turns.is_empty());
     }
 }

@@ -354,6 +354,12 @@ impl Rack {
         }
     }
 
+    /// Records a retransmission that ends at `end` and was sent at time `at`, when SND.NXT was `fence`.
+    fn note_retransmit(&mut self, fence: Seq, at: u32, end: Seq) {
+        let noted = (fence, at, end);
+        self.earliest_retransmit = Some(earliest(self.earliest_retransmit.unwrap_or(noted), noted));
+    }
+
     /// Forgets the latest delivered retransmission, because the clock that measured its send time
     /// wraps around. Must not be called while a retransmission is in flight.
     fn forget_retransmit(&mut self) {
@@ -366,6 +372,15 @@ impl Rack {
         self.any_late = true;
         self.is_incomplete = true;
     }
+}
+
+/// Combines two retransmissions: the lowest fence, and the send time and end of the one that was sent
+/// first. Retransmissions with the same send time are sent in the order of their ends.
+fn earliest(one: (Seq, u32, Seq), other: (Seq, u32, Seq)) -> (Seq, u32, Seq) {
+    let after = other.1.wrapping_sub(one.1).cast_signed();
+    let other_first = after < 0 || after == 0 && other.2.before(one.2);
+    let (_, at, end) = if other_first { other } else { one };
+    (one.0.earlier(other.0), at, end)
 }
 
 /// Snapshot of a connection's data in flight, as input for [`Rack`].
@@ -583,21 +598,6 @@ impl<C: CongestionControl> Recovery<C> {
             Phase::Recovery => self.window,
             Phase::Disorder | Phase::Loss => congestion.window(),
         }
-    }
-
-    /// Returns the next range to retransmit, or `None` if nothing is lost or new data goes first.
-    fn next_lost(&mut self) -> Option<(Seq, Seq)> {
-        if self.lost_goes_first() {
-            self.board.first_lost()
-        } else {
-            None
-        }
-    }
-
-    /// Returns true if data is lost and must be retransmitted before new data is sent. In the
-    /// second step of F-RTO, new data goes first.
-    fn lost_goes_first(&self) -> bool {
-        self.board.lost() > 0 && self.frto != Frto::Second
     }
 
     /// Counts sent bytes: new data and retransmissions.

@@ -9,7 +9,7 @@
 //! begun. Otherwise it counts as lost after a reordering window. This window starts when an ACK
 //! reveals the overtaking. The RFC's window starts one RTT after the overtaken segment was sent.
 
-use super::{Delivery, Flight, Losses, Mark, Piece, Rack, Scoreboard};
+use super::{Delivery, Flight, Losses, Mark, Piece, Rack, Scoreboard, earliest};
 use crate::wire::{Block, Seq};
 
 /// Number of ranges that are allowed in addition to those that a flight of whole segments needs.
@@ -76,12 +76,6 @@ impl Rack {
             let after = latest.wrapping_sub(at).cast_signed();
             after > 0 || after == 0 && latest_end.after(end)
         })
-    }
-
-    /// Records a retransmission that ends at `end` and was sent at time `at`, when SND.NXT was `fence`.
-    pub(super) fn note_retransmit(&mut self, fence: Seq, at: u32, end: Seq) {
-        let noted = (fence, at, end);
-        self.earliest_retransmit = Some(earliest(self.earliest_retransmit.unwrap_or(noted), noted));
     }
 
     /// Returns true if a check of all ranges could find a late or lost segment, other than between
@@ -285,15 +279,6 @@ impl<'a> Check<'a> {
             Some(Mark::Late { at: since })
         }
     }
-}
-
-/// Combines two retransmissions: the lowest fence, and the send time and end of the one that was sent
-/// first. Retransmissions with the same send time are sent in the order of their ends.
-fn earliest(one: (Seq, u32, Seq), other: (Seq, u32, Seq)) -> (Seq, u32, Seq) {
-    let after = other.1.wrapping_sub(one.1).cast_signed();
-    let other_first = after < 0 || after == 0 && other.2.before(one.2);
-    let (_, at, end) = if other_first { other } else { one };
-    (one.0.earlier(other.0), at, end)
 }
 
 /// Returns the first SACK block if it is a DSACK. A DSACK lies below the cumulative ACK or inside

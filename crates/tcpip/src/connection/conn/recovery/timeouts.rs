@@ -9,6 +9,23 @@ use crate::outcome::Expiry;
 use crate::pools::NONE;
 use crate::wire::Seq;
 
+impl<C: CongestionControl> Recovery<C> {
+    /// Returns the next range to retransmit, or `None` if nothing is lost or new data goes first.
+    fn next_lost(&mut self) -> Option<(Seq, Seq)> {
+        if self.lost_goes_first() {
+            self.board.first_lost()
+        } else {
+            None
+        }
+    }
+
+    /// Returns true if data is lost and must be retransmitted before new data is sent. In the
+    /// second step of F-RTO, new data goes first.
+    fn lost_goes_first(&self) -> bool {
+        self.board.lost() > 0 && self.frto != Frto::Second
+    }
+}
+
 impl<C: CongestionControl> Conn<'_, C> {
     /// Processes an expired deadline for data in flight.
     pub(in crate::connection::conn) fn on_loss_deadline(&mut self, now: Moment) -> Expiry {
