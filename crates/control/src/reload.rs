@@ -19,7 +19,7 @@ use crate::place::Place;
 use crate::privileges::Privileges;
 use crate::program::{Program, Reloaded, StartError, Watched};
 use crate::progress::{Loading, ShowOn};
-use crate::report::{self, Block};
+use crate::report::{self, Block, joined_lines};
 use crate::status::{LastReload, ReloadResult, Reloads};
 use crate::supervisor::Supervisor;
 
@@ -294,8 +294,8 @@ fn reload<P: Program>(
     };
     let seconds = start.elapsed().as_secs_f64();
     let (done, kept) = match outcome {
-        Ok(Reloaded { done, kept }) => (Some(done), kept),
-        Err(error) => (None, Some(error.to_string())),
+        Ok(Reloaded { done, kept }) => (Some(done), kept.as_deref().map(joined_lines)),
+        Err(error) => (None, Some(joined_lines(&error.to_string()))),
     };
     let done = done.map(|what| format!("in {seconds:.2} s, {what}{}", memory_peak()));
     if let Some(line) = &done {
@@ -419,9 +419,10 @@ mod tests {
             self.reloaded.lock().unwrap().push(only.map(str::to_owned));
             match only {
                 Some("broken") => Err("syntax error".into()),
+                Some("lists") => Err("wrong: \n  line 3: no colon\n  line 7: no name".into()),
                 Some("half") => Ok(Reloaded {
                     done: "done".to_owned(),
-                    kept: Some("zone: line 3".to_owned()),
+                    kept: Some("zone: line 3\nand line 4".to_owned()),
                 }),
                 _ => Ok("done".to_owned().into()),
             }
@@ -508,16 +509,21 @@ mod tests {
     fn a_failed_reload_keeps_the_generation_and_says_why() {
         let (requests, _woken) = requests();
         let program = Notes::default();
-        for (name, why) in [("broken", "syntax error"), ("c", "no content is called")] {
+        for (name, why) in [
+            ("broken", "syntax error"),
+            ("c", "no content is called"),
+            ("lists", "wrong: line 3: no colon; line 7: no name"),
+        ] {
             let mut outcome = requests.ask(Some(name.to_owned())).unwrap();
             serve_requests((&program, NO_FILE), &requests.shared, &Supervisor::none());
             let outcome = outcome.try_recv().unwrap();
             assert!(outcome.result == ReloadResult::Failed && outcome.message.contains(why));
         }
         let history = requests.history();
-        assert_eq!((history.generation, history.failed), (1, 2));
+        assert_eq!((history.generation, history.failed), (1, 3));
         assert!(!history.running && !is_success(&history.last.unwrap()));
-        assert_eq!(reloaded(&program), [Some("broken".to_owned())]);
+        let reloads = ["broken", "lists"].map(|name| Some(name.to_owned()));
+        assert_eq!(reloaded(&program), reloads);
     }
 
     #[test]
@@ -532,7 +538,7 @@ mod tests {
         let outcome = outcome.try_recv().unwrap();
         assert_eq!(outcome.result, ReloadResult::Partial);
         let message = &outcome.message;
-        let begin = "zone: line 3; the rest was reloaded in ";
+        let begin = "zone: line 3; and line 4; the rest was reloaded in ";
         assert!(message.starts_with(begin), "{message}");
         assert!(message.contains(" s, done; "), "{message}");
         let history = requests.history();

@@ -133,6 +133,13 @@ pub fn bytes(n: u64) -> String {
 /// The reason of packets that found no room in the TX ring. Transports and ports count them.
 const NO_ROOM: &str = "TX ring full";
 
+/// Joins the lines of a message, because an event of the log has one.
+pub(crate) fn joined_lines(message: &str) -> String {
+    // A list may come behind a colon.
+    let message = message.replace(": \n  ", ": ");
+    message.replace("\n  ", "; ").replace('\n', "; ")
+}
+
 /// Composes the summary of a server that has ended.
 pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> Block {
     let mut block = Block::default();
