@@ -1,13 +1,16 @@
 //! Listening sockets of the kernel, over TCP or at a path.
 
 use std::io::{self, ErrorKind};
-use std::net::TcpListener;
+use std::net::{self, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::{fs, pin};
 
 use nix::sys::stat::{Mode, umask};
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::endpoint::address::ListenAddress;
@@ -48,13 +51,14 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Checks that [`bind`](Self::bind) would succeed. Makes and removes no file.
+    /// Checks that [`bind`](Self::bind) would succeed. Makes and removes no file. A server that starts
+    /// meanwhile can bind the address.
     ///
     /// # Errors
     /// Those of `bind`.
     pub(super) fn check(address: &ListenAddress) -> io::Result<()> {
         match address {
-            ListenAddress::Tcp(address) => TcpListener::bind(address).map(drop),
+            ListenAddress::Tcp(address) => bind_only(*address).map(drop),
             ListenAddress::Unix(path) => {
                 check_length(path)?;
                 has_dead_socket(path)?;
@@ -82,6 +86,19 @@ impl Listener {
             Self::Unix(unix) => AsyncListener::Unix(tokio::net::UnixListener::from_std(unix)?),
         })
     }
+}
+
+/// Binds a socket that does not listen. On Linux, another socket can bind the address too and listen there.
+fn bind_only(address: net::SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(socket)
 }
 
 /// Checks that the path of a socket is not too long for the system.
@@ -205,5 +222,18 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = taken.local_addr().unwrap().to_string();
         assert_eq!(tcp(&taken), Err(ErrorKind::AddrInUse));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_server_can_listen_during_a_check() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let checked = bind_only(address.parse().unwrap()).unwrap();
+            let address = rustix::net::getsockname(&checked).unwrap();
+            let address = net::SocketAddr::try_from(address).unwrap();
+            let _listening = TcpListener::bind(address).unwrap();
+            let later = bind_only(address).unwrap_err();
+            assert_eq!(later.kind(), ErrorKind::AddrInUse);
+        }
     }
 }
