@@ -1,6 +1,7 @@
 //! Programs that serve several sites without an application.
 
 use std::collections::HashSet;
+use std::mem;
 use std::path::PathBuf;
 
 use control::config::TakenOver;
@@ -68,15 +69,20 @@ pub fn check_sites(
     found
 }
 
-/// Returns why two of these sites cannot be served together.
+/// Returns why two of these sites cannot be served together. Many sites may have a wrong port in common. So
+/// each is told only of one other site for each kind of error, but of all hosts that another site has.
 fn pair_conflicts<'s>(sources: &'s [SiteSource<'_>]) -> impl Iterator<Item = NotLoaded> + 's {
     let pairs = sources.iter().enumerate();
     pairs.flat_map(|(number, source)| {
         let others = sources[..number].iter();
-        others.flat_map(move |other| {
+        let errors = others.flat_map(move |other| {
             conflicts(other, source)
                 .into_iter()
                 .chain(same_port(other, source))
+        });
+        let mut told = HashSet::new();
+        errors.filter(move |error| {
+            matches!(error, NotLoaded::SameHost { .. }) || told.insert(mem::discriminant(error))
         })
     })
 }
@@ -341,6 +347,15 @@ mod tests {
         };
         assert!(changed(&before).is_empty());
         assert_eq!(changed(&sources(folder.path(), &after)), [1]);
+    }
+
+    #[test]
+    fn each_site_is_told_of_one_other_on_its_port_and_of_all_its_hosts() {
+        let cli = |line: &str| Cli::try_parse_from(line.split(' ')).unwrap();
+        let errors = |all: &[Cli]| pair_conflicts(&sources(Path::new("/www"), all)).count();
+        assert_eq!(errors(&[(); 50].map(|()| cli("sandstorm"))), 49);
+        let both = ["sandstorm --host a --host b"; 2].map(cli);
+        assert_eq!(errors(&both), 2);
     }
 
     #[test]
