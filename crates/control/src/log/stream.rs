@@ -39,10 +39,21 @@ pub(super) struct Stream {
 struct State {
     /// Number of lines that are lost and not yet told.
     lost: u64,
-    /// Whether the stream ends with a part of a line.
-    is_cut: bool,
+    /// How the stream ends.
+    end: End,
     /// Whether the last line found no room.
     is_stuck: bool,
+}
+
+/// How a stream ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// With a line or a drawing.
+    Whole,
+    /// With a part of a line.
+    CutLine,
+    /// With a part of a drawing.
+    CutDrawing,
 }
 
 impl Stream {
@@ -50,7 +61,7 @@ impl Stream {
         Self {
             state: Mutex::new(State {
                 lost: 0,
-                is_cut: false,
+                end: End::Whole,
                 is_stuck: false,
             }),
             piece: AtomicUsize::new(PIPE_PIECE),
@@ -85,19 +96,41 @@ impl Stream {
     pub(super) fn draw(&self, out: BorrowedFd<'_>, drawing: &[u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // The rest of a line would be drawn over.
-        if !state.is_cut {
-            state.write(out, drawing, self.piece.load(Ordering::Relaxed));
-            state.is_cut = false;
+        if state.end == End::CutLine {
+            return;
+        }
+        let written = state.put(out, drawing, self.piece.load(Ordering::Relaxed));
+        if written == drawing.len() {
+            state.end = End::Whole;
+        } else if written > 0 {
+            state.end = End::CutDrawing;
         }
     }
 }
 
 impl State {
-    /// Writes a line. Returns `false` if a part of it could not be written. While a reader is stuck, only
-    /// the first line waits for it.
+    /// Writes a line, below a part of another one. Returns `false` if a part of it could not be written.
     fn write(&mut self, out: BorrowedFd<'_>, line: &[u8], piece: usize) -> bool {
-        let end = if self.is_cut { &b"\n"[..] } else { b"" };
+        let end = if self.end == End::Whole {
+            &b""[..]
+        } else {
+            b"\n"
+        };
         let line = [end, line].concat();
+        let written = self.put(out, &line, piece);
+        if let Some(last) = line[..written].last() {
+            self.end = if *last == b'\n' {
+                End::Whole
+            } else {
+                End::CutLine
+            };
+        }
+        written == line.len()
+    }
+
+    /// Writes bytes, and returns the number of those that were written. While a reader is stuck, only the
+    /// first line waits for it.
+    fn put(&mut self, out: BorrowedFd<'_>, bytes: &[u8], piece: usize) -> usize {
         let is_server = IS_SERVER.load(Ordering::Relaxed);
         let patience = if self.is_stuck {
             Duration::ZERO
@@ -107,7 +140,7 @@ impl State {
         let until = is_server.then(|| Instant::now() + patience);
         let mut written = 0;
         self.is_stuck = false;
-        for piece in line.chunks(piece) {
+        for piece in bytes.chunks(piece) {
             self.is_stuck = !ready_within(out, PollFlags::OUT, until);
             if self.is_stuck {
                 break;
@@ -118,10 +151,7 @@ impl State {
                 break;
             }
         }
-        if let Some(last) = line[..written].last() {
-            self.is_cut = *last != b'\n';
-        }
-        written == line.len()
+        written
     }
 }
 
@@ -186,7 +216,7 @@ mod tests {
         stream.write(writer.as_fd(), b"last\n", describe);
         drop(writer);
         let text = rest(reader);
-        assert!(text.ends_with("xlast\n"), "{text}");
+        assert!(text.ends_with("x\nlast\n"), "{text}");
     }
 
     #[test]
