@@ -138,15 +138,14 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
             }
             FileNow::Hidden(file) => {
                 let why = "so it may have changed; restart the server to use it";
-                return Ok(Some(format!(
-                    "the server may not look at {}, {why}",
-                    file.display()
-                )));
+                let note = format!("the server may not look at {}, {why}", file.display());
+                return Ok(Some(running.with_restart(note)));
             }
         };
         if is_forbidden(&file) {
             let why = "but the server may not read it; restart the server to use it";
-            return Ok(Some(format!("{} has changed, {why}", file.display())));
+            let note = format!("{} has changed, {why}", file.display());
+            return Ok(Some(running.with_restart(note)));
         }
         let parsed = match self.parsed.line.parse() {
             Ok((parsed, None)) => parsed,
@@ -307,6 +306,16 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
     }
 }
 
+impl Running {
+    /// Adds what needs a restart since the file was read last to a note about the file.
+    fn with_restart(&self, note: String) -> String {
+        match &self.restart {
+            Some(restart) => format!("{note}; {restart}"),
+            None => note,
+        }
+    }
+}
+
 impl RunningSite {
     fn new(number: usize, origins: &Arc<Origins>) -> Self {
         Self {
@@ -436,4 +445,21 @@ fn numbers<N: ToString + Clone + Send + Sync + 'static>(
 ) -> Option<Vec<String>> {
     let values = matches.try_get_many::<N>(id).ok()??;
     Some(values.map(ToString::to_string).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_not_be_read_hides_no_earlier_change() {
+        let running = |restart: Option<&str>| Running {
+            sites: Vec::new(),
+            next_number: 0,
+            restart: restart.map(str::to_owned),
+        };
+        let note = |restart| running(restart).with_restart("hidden".to_owned());
+        assert_eq!(note(None), "hidden");
+        assert_eq!(note(Some("restart: port")), "hidden; restart: port");
+    }
 }
