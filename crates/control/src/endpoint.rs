@@ -52,23 +52,45 @@ const METRICS: &str = "metrics";
 const CONTROL: &str = "control";
 
 /// Warns that an address of an endpoint cannot be used.
-fn warn(args: &EndpointArgs, access: Access, error: &io::Error) {
-    match (access, &args.metrics_listen, &args.control_socket) {
-        (Access::Look, Some(address), _) => {
-            let option = with_places("--metrics-listen");
-            tracing::warn!(
-                "{option} {address}: {error}; there are no metrics; give another address"
-            );
-        }
-        (Access::Control, _, Some(ControlSocket::At(path))) => {
-            let (option, path) = (with_places("--control-socket"), path.display());
-            tracing::warn!(
-                "{option} {path}: {error}; the commands for a running server do not work; give another \
-                 path"
-            );
-        }
-        _ => {}
+fn warn(args: &EndpointArgs, access: Access, error: &io::Error, by: By) {
+    if let Some(warning) = warning(args, access, error, by) {
+        tracing::warn!("{warning}");
     }
+}
+
+/// Returns the warning that an address of an endpoint cannot be used.
+fn warning(args: &EndpointArgs, access: Access, error: &io::Error, by: By) -> Option<String> {
+    let (option, value, effect) = match (access, &args.metrics_listen, &args.control_socket) {
+        (Access::Look, Some(address), _) => (
+            "--metrics-listen",
+            address.to_string(),
+            "there are no metrics; give another address",
+        ),
+        (Access::Control, _, Some(ControlSocket::At(path))) => (
+            "--control-socket",
+            path.display().to_string(),
+            "the commands for a running server do not work; give another path",
+        ),
+        _ => return None,
+    };
+    let effect = match (by, error.kind()) {
+        (By::Check, io::ErrorKind::PermissionDenied) => {
+            "this user may not use it, but a server that another user starts may"
+        }
+        _ => effect,
+    };
+    Some(format!(
+        "{} {value}: {error}; {effect}",
+        with_places(option)
+    ))
+}
+
+/// Who finds out that an address cannot be used.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// A check, whose user may be another one than that of the server.
+    Check,
+    Server,
 }
 
 impl EndpointArgs {
@@ -92,7 +114,7 @@ impl EndpointArgs {
                     let line = format!("{address} is in use; another server would do without it");
                     lines.push((label, line));
                 }
-                Err(error) => warn(self, access, &error),
+                Err(error) => warn(self, access, &error, By::Check),
             }
         }
         lines
@@ -107,7 +129,7 @@ impl Endpoints {
         if let Some(address) = &args.metrics_listen {
             let bound = Listener::bind(address);
             if let Err(error) = &bound {
-                warn(args, Access::Look, error);
+                warn(args, Access::Look, error, By::Server);
             }
             endpoints.add(Access::Look, METRICS, address, bound);
         }
@@ -117,7 +139,7 @@ impl Endpoints {
                 let address = ListenAddress::Unix(path.clone());
                 let bound = Listener::bind(&address);
                 if let Err(error) = &bound {
-                    warn(args, Access::Control, error);
+                    warn(args, Access::Control, error, By::Server);
                 }
                 endpoints.add(Access::Control, CONTROL, &address, bound);
             }
@@ -227,6 +249,22 @@ mod tests {
         let why = format!("none: {taken}: Address already in use (os error 98)");
         assert_eq!(lines[0], ("metrics", why));
         assert_eq!(lines[1], ("control", socket.display().to_string()));
+    }
+
+    #[test]
+    fn a_check_by_another_user_says_that_the_server_may() {
+        let args = EndpointArgs {
+            metrics_listen: Some(ListenAddress::Unix("/run/metrics".into())),
+            ..EndpointArgs::default()
+        };
+        let denied = io::ErrorKind::PermissionDenied.into();
+        for (by, effect) in [
+            (By::Check, "but a server that another user starts may"),
+            (By::Server, "there are no metrics; give another address"),
+        ] {
+            let warning = warning(&args, Access::Look, &denied, by).unwrap();
+            assert!(warning.ends_with(effect), "{warning}");
+        }
     }
 
     #[test]

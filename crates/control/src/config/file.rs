@@ -1,6 +1,6 @@
 //! Reads a configuration file into options.
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -136,9 +136,7 @@ pub(super) fn read(
 fn text_of(path: &Path) -> Result<String, String> {
     let name = path.display().to_string();
     let name = name.escape_debug();
-    let unreadable = |error: std::io::Error| {
-        format!("cannot read {name}: {error}; --config takes the path of a TOML file")
-    };
+    let unreadable = |error: io::Error| format!("cannot read {name}: {error}{}", remedy(&error));
     let mut bytes = Vec::new();
     let file = open_ordinary(path).map_err(unreadable)?;
     let mut file = file.take(MAX_BYTES + 1);
@@ -152,6 +150,18 @@ fn text_of(path: &Path) -> Result<String, String> {
         let position = TextLines::new(&text).position(error.utf8_error().valid_up_to());
         format!("{name}:{position}: this character is not UTF-8; save the file as UTF-8")
     })
+}
+
+/// Returns what helps against an error of reading the file, behind the error.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; let this user read it",
+        // Something that is not a file is of the kind `Other`.
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::Other => {
+            "; --config takes the path of a TOML file"
+        }
+        _ => "",
+    }
 }
 
 /// Returns the settings of a file's text, those of each further table of `[[web]]`, and everything
@@ -458,4 +468,20 @@ fn wrong_form(section: Section) -> String {
     let brackets = if section.is_list { "double" } else { "single" };
     let header = section.header();
     format!("write {header}, in {brackets} brackets, on a line of its own, and its keys below it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_for_an_unreadable_file_fits_the_error() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path(), &folder.path().join("none")] {
+            let error = text_of(path).unwrap_err();
+            assert!(error.ends_with("; --config takes the path of a TOML file"));
+        }
+        let denied = remedy(&io::ErrorKind::PermissionDenied.into());
+        assert_eq!(denied, "; let this user read it");
+    }
 }

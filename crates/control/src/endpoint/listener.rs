@@ -106,7 +106,7 @@ fn check_length(path: &Path) -> io::Result<()> {
     SocketAddr::from_pathname(path).map(drop).map_err(|_| {
         io::Error::new(
             ErrorKind::InvalidInput,
-            "the path of a socket has at most 107 bytes, and none of them is 0",
+            "the path is too long for a socket; give a shorter one",
         )
     })
 }
