@@ -188,6 +188,9 @@ fn a_reload_names_the_keys_that_need_a_restart() {
     let (succeeded, said) = rig.reload(&["one.test"]);
     let unread = "FILE has changed, but this reload does not read options";
     assert!(succeeded && said.contains(unread), "{said}");
+    let (succeeded, said) = rig.reload(&["none.test"]);
+    let unknown = "\"none.test\" is no zone; the command zones lists them";
+    assert!(!succeeded && said.contains(unknown), "{said}");
     for _ in 0..2 {
         assert_eq!(rig.reload_well().as_deref(), Some(note));
     }

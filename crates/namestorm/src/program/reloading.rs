@@ -96,7 +96,7 @@ where
         {
             let why = faulty_files(stale.iter().chain(files.unserved().iter()));
             let why = why.map_or(String::new(), |why| format!("; {why}"));
-            return Err(format!("no zone is called {name:?}{why}").into());
+            return Err(format!("{name:?} is no zone; the command zones lists them{why}").into());
         }
         // If no other zone has changed, nothing is reloaded.
         if (given.strict && !(stale.is_empty() && unserved.is_empty()))
