@@ -12,7 +12,7 @@ use crate::config::{self, ConfigArgs, before, with_places};
 use crate::endpoint::EndpointArgs;
 use crate::error::Error;
 pub use crate::log::{LogFormat, LogLevel};
-use crate::port_owner::wrong_ports;
+use crate::port_conflicts::wrong_ports;
 use crate::privileges::{Plan, Sandbox, UserSpec};
 use crate::program::{PortOwner, StartError};
 use crate::report::Lines;

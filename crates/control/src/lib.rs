@@ -120,6 +120,7 @@ mod ordinary_file;
 mod peers;
 mod place;
 mod port_args;
+mod port_conflicts;
 mod port_owner;
 mod prefix;
 mod privileges;

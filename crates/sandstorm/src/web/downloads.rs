@@ -50,11 +50,6 @@ impl DownloadPlace {
     /// The absence of a place.
     const NONE: Self = Self(u32::MAX);
 
-    #[cfg(test)]
-    pub(super) fn new(index: u32) -> Self {
-        Self(index)
-    }
-
     #[inline(always)]
     pub(super) fn is_some(self) -> bool {
         self != Self::NONE
