@@ -50,8 +50,9 @@ pub(crate) struct ReplyCounts {
     /// The counts of each group, one for each of [`CLASSES`].
     counts: [u64; MAX_GROUPS * CLASSES.len()],
     by_zone: QueryCounts,
-    /// The place of the last reply's count, and the number of its zone.
-    last: (usize, ZoneNumber),
+    /// The place of the last reply's count.
+    last: usize,
+    last_zone: ZoneNumber,
 }
 
 impl ReplyCounts {
@@ -60,7 +61,8 @@ impl ReplyCounts {
         Self {
             counts: [0; MAX_GROUPS * CLASSES.len()],
             by_zone: QueryCounts::default(),
-            last: (0, ZoneNumber::NONE),
+            last: 0,
+            last_zone: ZoneNumber::NONE,
         }
     }
 
@@ -72,36 +74,41 @@ impl ReplyCounts {
     /// Counts a reply without data of a zone, which has this response code.
     #[inline(always)]
     pub(crate) fn count(&mut self, rcode: u16) {
-        self.count_of::<true>((ZoneNumber::NONE, NO_GROUP), rcode);
+        self.count_zone::<true>(ZoneNumber::NONE);
+        self.count_group::<true>(NO_GROUP, rcode);
     }
 
-    /// Counts a reply with this response code from a zone, which belongs to the group with this number. Only
-    /// with `KEEPS`, it can be [taken back](Self::uncount).
+    /// Counts a reply from this zone, if there is one. Only with `KEEPS`, it can be [taken
+    /// back](Self::uncount).
     #[inline(always)]
-    pub(crate) fn count_of<const KEEPS: bool>(
-        &mut self,
-        (zone, group): (ZoneNumber, u8),
-        rcode: u16,
-    ) {
+    pub(crate) fn count_zone<const KEEPS: bool>(&mut self, zone: ZoneNumber) {
+        self.by_zone.add(zone);
+        if KEEPS {
+            self.last_zone = zone;
+        }
+    }
+
+    /// Counts a reply with this response code in the group with this number. Only with `KEEPS`, it can be
+    /// [taken back](Self::uncount).
+    #[inline(always)]
+    pub(crate) fn count_group<const KEEPS: bool>(&mut self, group: u8, rcode: u16) {
         let class = usize::from(rcode).min(CLASSES.len() - 1);
         let place = usize::from(group) * CLASSES.len() + class;
         // Groups have no larger number. This comparison is cheaper than a possible panic.
         if let Some(count) = self.counts.get_mut(place) {
             *count += 1;
         }
-        self.by_zone.add(zone);
         if KEEPS {
-            self.last = (place, zone);
+            self.last = place;
         }
     }
 
     /// Takes the last reply back.
     pub(crate) fn uncount(&mut self) {
-        let (place, zone) = self.last;
-        if let Some(count) = self.counts.get_mut(place) {
+        if let Some(count) = self.counts.get_mut(self.last) {
             *count -= 1;
         }
-        self.by_zone.take_back(zone);
+        self.by_zone.take_back(self.last_zone);
     }
 
     /// Returns the label of each group, and response codes with the numbers of the group's replies. Leaves
@@ -180,7 +187,7 @@ mod tests {
             (b, rcode::NOERROR),
             (b, rcode::SERVFAIL),
         ] {
-            counts.count_of::<true>((ZoneNumber::NONE, group), rcode);
+            counts.count_group::<true>(group, rcode);
         }
         counts.uncount();
         let by_label: Vec<_> = counts.by_label(&labels).collect();

@@ -230,17 +230,16 @@ impl Query {
         self.limit.saturating_sub(len)
     }
 
-    /// Returns the body, or SERVFAIL in place of one that leaves no room for a signature (TSIG) over TCP. A
-    /// client that gets a truncated reply there cannot get the answer in another way.
-    fn whole<'a>(&self, body: Body<'a>, counters: &mut Counters) -> Body<'a> {
+    /// Replaces a body by SERVFAIL if it leaves no room for a signature (TSIG) over TCP. A client that gets a
+    /// truncated reply there cannot get the answer in another way.
+    fn refuse_too_long(&self, body: &mut Body<'_>, counters: &mut Counters) {
         let shortest = body.required.map_or(body.tail, |(tail, _)| tail);
         let opt_len = self.edns.map_or(0, |_| edns::OPT_LEN);
         let head_len = HEADER_LEN + self.question.name_len + QUESTION_REST;
-        if !self.over_tcp || head_len + shortest.bytes.len() + opt_len <= self.limit {
-            return body;
+        if self.over_tcp && head_len + shortest.bytes.len() + opt_len > self.limit {
+            counters.without_room += 1;
+            *body = Body::error(rcode::SERVFAIL, ExtendedError::Other);
         }
-        counters.without_room += 1;
-        Body::error(rcode::SERVFAIL, ExtendedError::Other)
     }
 }
 
@@ -405,9 +404,12 @@ impl Responder {
         let cookie = query.cookie(message, cookies, || (context.peer)().ip(), counters);
         counters.count_type(question.qtype);
         let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
-        let mut counted = (number, zone.map_or(NO_GROUP, ZoneAnswers::group));
-        let body = if let Some(rcode) = refusal(&query, is_malformed) {
-            counted = (ZoneNumber::NONE, NO_GROUP);
+        let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
+        let refusal = refusal(&query, is_malformed);
+        let from = refusal.map_or(number, |_| ZoneNumber::NONE);
+        self.groups.count_zone::<CAREFUL>(from);
+        let mut body = if let Some(rcode) = refusal {
+            group = NO_GROUP;
             without_lookup(rcode, &question, question.name(message, expanded), identity)
         } else if let Some(zone) = zone
             && let Some(answer) = zone.find(hash, question.qtype, parsed.key.bytes())
@@ -418,14 +420,12 @@ impl Responder {
             let question = (name, question.qtype, query.wants_signatures());
             assembler.assemble((answers, zone), question, parsed, context, counters)?
         };
-        let body = if CAREFUL {
-            query.whole(body, counters)
-        } else {
-            body
-        };
-        let source = || (zone.filter(|_| counted.1 != NO_GROUP), cookie);
+        if CAREFUL {
+            query.refuse_too_long(&mut body, counters);
+        }
+        let source = || (zone.filter(|_| group != NO_GROUP), cookie);
         let trail = query.write_opt(opt, identity, source, &body, counters);
-        self.groups.count_of::<CAREFUL>(counted, body.rcode);
+        self.groups.count_group::<CAREFUL>(group, body.rcode);
         let (mut reply, fields) = fit(&query, number, &body, trail, counters);
         reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);
         reply.rewritten = place(message, &question, expanded, &mut self.head, &fields);

@@ -58,10 +58,11 @@ impl Responder {
         let cookie = query.cookie(message, &self.cookies, || client, counters);
         let (opt, identity) = (&mut self.opt, &*self.identity);
         let trail = query.write_opt(opt, identity, || (zone, cookie), &body, counters);
-        let counted = source.map_or((ZoneNumber::NONE, NO_GROUP), |(zone, _)| {
+        let (from, group) = source.map_or((ZoneNumber::NONE, NO_GROUP), |(zone, _)| {
             (self.question.zone, zone.group())
         });
-        self.groups.count_of::<true>(counted, body.rcode);
+        self.groups.count_zone::<true>(from);
+        self.groups.count_group::<true>(group, body.rcode);
         let (mut reply, fields) = fit(&query, ZoneNumber::NONE, &body, trail, counters);
         let Ok((zone, records)) = source else {
             let head = &mut self.head;
@@ -72,7 +73,7 @@ impl Responder {
         let head = &mut self.head[..reply.head_len];
         head[..HEADER_LEN].copy_from_slice(&message[..HEADER_LEN]);
         write_question(&mut head[HEADER_LEN..], &question, name);
-        let transfer = Transfer::new(records, zone.group(), head, trail);
+        let transfer = Transfer::new(records, group, head, trail);
         let own = zone.version().map(|version| version.serial);
         let known = known.ok().flatten();
         let is_old = own
