@@ -61,3 +61,15 @@ fn a_rule_that_holds_in_any_case_needs_no_password_because_of_later_ones() {
     );
     assert_eq!(unknown, [200, 302, 200, 401, 401]);
 }
+
+#[test]
+fn an_encoded_slash_does_not_lead_past_the_password() {
+    let moved = "/below/:a/:b /page.html 302";
+    for target in ["/private/none", "/private/index.html"] {
+        let behind = format!("/below/* {target} 200");
+        let (unknown, known) = both(&[moved, &behind], &["/below/a%2Fb", "/below/a/b"]);
+        assert_eq!(unknown, [401, 302], "{target}");
+        let status = if target.ends_with("none") { 404 } else { 200 };
+        assert_eq!(known, [status, 302], "{target}");
+    }
+}

@@ -415,16 +415,23 @@ impl Site {
         let of_page = first.and_then(|first| self.realm_files.get(&first));
         match of_page {
             Some(index) => self.realms.get(usize::from(*index)),
-            None if path.contains(&b'%') => {
-                let mut path = decoded(path).ok()?;
-                // Nobody learns more about the paths below a part from an encoded slash.
-                for byte in path.iter_mut().filter(|byte| **byte == ENCODED_SLASH) {
-                    *byte = b'/';
-                }
-                self.realm_of_path(&path)
-            }
+            None if path.contains(&b'%') => self.realm_of_encoded(path),
             None => self.realm_of_path(path),
         }
+    }
+
+    /// Returns the part that a percent-encoded path belongs to. An encoded slash counts as a slash first, so
+    /// nobody learns from it about the paths below a part. Other rules may hold for the path as it is.
+    #[cold]
+    fn realm_of_encoded(&self, path: &[u8]) -> Option<&Realm> {
+        let path = decoded(path).ok()?;
+        if !path.contains(&ENCODED_SLASH) {
+            return self.realm_of_path(&path);
+        }
+        let plain = |byte: &u8| if *byte == ENCODED_SLASH { b'/' } else { *byte };
+        let plain: Vec<u8> = path.iter().map(plain).collect();
+        self.realm_of_path(&plain)
+            .or_else(|| self.realm_of_path(&path))
     }
 
     /// Returns the part that a decoded path belongs to, or into which a rewrite leads from it. So nobody
