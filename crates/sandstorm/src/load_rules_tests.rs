@@ -367,17 +367,37 @@ fn the_page_of_a_folder_needs_no_other_password_than_the_folder() {
     let users = tempfile::NamedTempFile::new().unwrap();
     let hash = "a:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
     fs::write(&users, hash).unwrap();
-    let page_of = |realm: &str| {
+    let site_with = |realms: &[&str]| {
         let mut settings = Settings::default();
-        let realm = format!("{realm}={}", users.path().display());
-        settings.add_basic_auth(&realm).unwrap();
-        let site = load(folder.path(), &settings);
+        for realm in realms {
+            let realm = format!("{realm}={}", users.path().display());
+            settings.add_basic_auth(&realm).unwrap();
+        }
+        load(folder.path(), &settings)
+    };
+    let page_of = |realm: &str| {
+        let site = site_with(&[realm]);
         let response = get(&site, "/a/none", "");
         (status(&site, "/a/none"), response.ends_with("secret"))
     };
     assert_eq!(page_of("/a/404.html"), ("404".to_owned(), false));
     assert_eq!(page_of("/a"), ("401".to_owned(), false));
     assert_eq!(page_of("/a/b"), ("404".to_owned(), true));
+    // What a user sees for a missing file, after the password for its path.
+    let page = |realms: &[&str], path: &str| {
+        let site = site_with(realms);
+        let reply = site.reply(site.missing(path.as_bytes()));
+        String::from_utf8_lossy(reply.body()).into_owned()
+    };
+    for (realms, path, expected) in [
+        (&["/a", "/a/b"][..], "/a/none", "secret"),
+        (&["/a", "/a/b"], "/a/c/none", "secret"),
+        (&["/a", "/a/b"], "/a/b/none", "of the site"),
+        (&["/a", "/a/b"], "/a/b%2Fnone", "of the site"),
+        (&["/a/b"], "/a/b/none", "secret"),
+    ] {
+        assert_eq!(page(realms, path), expected, "{realms:?} {path}");
+    }
 }
 
 #[test]

@@ -14,10 +14,19 @@ use crate::reply::{Reply, Status};
 /// The pages about missing files of folders that have such a page.
 #[derive(Clone, Debug)]
 pub(super) struct MissingPages {
-    /// The reply for GET in the plain form, by the decoded path of the folder, which ends with a slash.
-    folders: HashMap<Box<[u8]>, ReplyId, RandomState>,
+    /// The pages by the decoded path of the folder, which ends with a slash.
+    folders: HashMap<Box<[u8]>, MissingPage, RandomState>,
     /// Length of the longest of these paths.
     longest: usize,
+}
+
+/// One of these pages.
+#[derive(Clone, Copy, Debug)]
+struct MissingPage {
+    /// The reply for GET in the plain form.
+    first: ReplyId,
+    /// The index of the part with a password that the page belongs to.
+    realm: Option<u16>,
 }
 
 impl MissingPages {
@@ -28,23 +37,27 @@ impl MissingPages {
         }
     }
 
-    pub(super) fn add(&mut self, folder: &[u8], page: ReplyId) {
+    /// Adds the page of a folder. `realm` is the index of the part that the page belongs to.
+    pub(super) fn add(&mut self, folder: &[u8], first: ReplyId, realm: Option<u16>) {
         self.longest = self.longest.max(folder.len());
+        let page = MissingPage { first, realm };
         self.folders.insert(folder.into(), page);
     }
 
     /// The pages of folders that have one in `old` too, each with that one.
     pub(super) fn common(&self, old: &Self) -> impl Iterator<Item = (ReplyId, ReplyId)> {
         let folders = self.folders.iter();
-        folders.filter_map(|(folder, page)| Some((*page, *old.folders.get(folder)?)))
+        folders.filter_map(|(folder, page)| Some((page.first, old.folders.get(folder)?.first)))
     }
 
-    /// Returns the page of the innermost folder around a path that has one.
-    fn find(&self, path: &[u8]) -> Option<ReplyId> {
+    /// Returns the page of the innermost folder around a path that has one. A page that belongs to a part
+    /// counts only if `has_password` returns true for the part's index.
+    fn find(&self, path: &[u8], has_password: impl Fn(u16) -> bool) -> Option<ReplyId> {
         let path = &path[..path.len().min(self.longest)];
         let slashes = memchr::memchr_iter(b'/', path).take(MAX_DEPTH);
         let pages = slashes.filter_map(|at| self.folders.get(&path[..=at]));
-        pages.last().copied()
+        let open = pages.filter(|page| page.realm.is_none_or(&has_password));
+        open.last().map(|page| page.first)
     }
 }
 
@@ -91,14 +104,22 @@ impl Site {
     }
 
     /// Returns the reply for GET in the plain form about a missing file: the page of the innermost folder
-    /// around its path that has one, or else that of the whole site.
+    /// around its path that has one, or else that of the whole site. The path's password is the only one
+    /// that a page may need.
     #[cold]
     pub(crate) fn missing(&self, path: &[u8]) -> ReplyId {
         let usual = Self::shared(Status::NotFound, false);
         if self.missing.longest == 0 {
             return usual;
         }
-        let page = decoded(path).ok().and_then(|path| self.missing.find(&path));
+        let realm = self.realm(path, None);
+        let has_password = |index: u16| {
+            let needed = self.realms.get(usize::from(index));
+            realm.is_some_and(|own| needed.is_some_and(|needed| std::ptr::eq(own, needed)))
+        };
+        let page = decoded(path)
+            .ok()
+            .and_then(|path| self.missing.find(&path, has_password));
         page.unwrap_or(usual)
     }
 

@@ -75,10 +75,11 @@ impl Builder {
         }
         for path in paths {
             let folder = &path[..path.len() + 1 - NOT_FOUND_PAGE.len()];
-            if self.realm_of_page(&path) == self.realm_of_path(folder)
+            let realm = self.realm_of_page(&path);
+            if realm == self.realm_of_path(folder)
                 && let Some(page) = self.add_error_page(Status::NotFound, &path, "")
             {
-                self.site.missing.add(folder, page);
+                self.site.missing.add(folder, page, realm);
             }
         }
     }
