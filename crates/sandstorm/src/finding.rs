@@ -61,6 +61,17 @@ pub enum Warning {
         /// Maximum number of these folders.
         limit: usize,
     },
+    /// The page of a folder about missing files is long.
+    #[error(
+        "{page} has more than {} bytes, so it is not sent for missing files; shorten it",
+        report::count(*limit)
+    )]
+    LongErrorPage {
+        /// The percent-encoded path of the page.
+        page: String,
+        /// Maximum length in bytes.
+        limit: u64,
+    },
     /// A path needs a password, but nothing is there.
     #[error("--basic-auth names {realm}, but the folder has nothing there; correct the path")]
     NothingThere {

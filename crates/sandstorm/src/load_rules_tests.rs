@@ -12,6 +12,7 @@ use crate::date::{SlotWriter, Stamp};
 use crate::improving::Done;
 use crate::limits::Limits;
 use crate::load::Progress;
+use crate::memory_budget::MemoryBudget;
 use crate::settings::Settings;
 use crate::site::{NEW, Site};
 use crate::status::Status;
@@ -397,6 +398,39 @@ fn the_page_of_a_folder_needs_no_other_password_than_the_folder() {
         (&["/a/b"], "/a/b/none", "secret"),
     ] {
         assert_eq!(page(realms, path), expected, "{realms:?} {path}");
+    }
+}
+
+#[test]
+fn a_long_page_of_a_folder_is_not_used() {
+    let [fits, long] = [256 << 10, (256 << 10) + 1].map(|len| "x".repeat(len));
+    let folder = folder(&[
+        ("404.html", "of the site"),
+        ("a/404.html", &fits),
+        ("b/404.html", &long),
+    ]);
+    for memory in [None, Some(MemoryBudget::new(0))] {
+        let settings = Settings {
+            memory,
+            ..Settings::default()
+        };
+        let mut warnings = Vec::new();
+        let limits = Limits::default();
+        let site = Site::load_with(folder.path(), &limits, &settings, |one| {
+            if let Progress::Warning { warning, .. } = one {
+                warnings.push(warning.to_string());
+            }
+        });
+        let site = site.unwrap();
+        let page = |path: &[u8]| site.reply(site.missing(path)).body();
+        assert_eq!(page(b"/a/none").len(), fits.len());
+        assert_eq!(page(b"/b/none"), b"of the site");
+        let of_page = warnings.iter().filter(|one| one.contains("404.html"));
+        let of_page: Vec<_> = of_page.collect();
+        assert!(
+            of_page.len() == 1 && of_page[0].starts_with("/b/404.html "),
+            "{warnings:?}"
+        );
     }
 }
 

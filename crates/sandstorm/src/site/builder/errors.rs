@@ -7,7 +7,7 @@ use super::{Builder, paths_of};
 use crate::finding::{Finding, Report, Warning, no_target};
 use crate::reply::{Reply, error_page, status_page};
 use crate::site::page::{ReplyId, Variants};
-use crate::site::{ErrorPage, SHARED, Site};
+use crate::site::{ErrorPage, SHARED, Site, encoded};
 use crate::status::Status;
 
 /// The page about a missing file, unless the settings name another one. Other hosts have the same
@@ -16,6 +16,9 @@ const NOT_FOUND_PAGE: &[u8] = b"/404.html";
 
 /// Maximum number of folders with such a page of their own. Each page is a copy of its file.
 const MAX_FOLDERS: usize = 1_000;
+
+/// Maximum length of such a page in bytes. All these copies are in memory.
+const MAX_FOLDER_PAGE_LEN: usize = 256 << 10;
 
 /// Maximum length of the page about an error, if it is a file on the disk, in bytes.
 const MAX_PAGE_LEN: usize = 16 << 20;
@@ -61,7 +64,7 @@ impl Builder {
     }
 
     /// Makes the pages about missing files below folders that have their own one. A page that needs another
-    /// password than its folder is none.
+    /// password than its folder is none, and neither is a long one.
     fn add_pages_of_folders(&mut self, report: &mut Report<'_>) {
         let paths = self.site.pages.keys();
         let paths = paths
@@ -77,11 +80,26 @@ impl Builder {
             let folder = &path[..path.len() + 1 - NOT_FOUND_PAGE.len()];
             let realm = self.realm_of_page(&path);
             if realm == self.realm_of_path(folder)
+                && self.is_short_page(&path, report)
                 && let Some(page) = self.add_error_page(Status::NotFound, &path, "")
             {
                 self.site.missing.add(folder, page, realm);
             }
         }
+    }
+
+    /// Returns true if the page of a folder at `path` may be copied. Reports a page that is too long.
+    fn is_short_page(&self, path: &[u8], report: &mut Report<'_>) -> bool {
+        let file = self.site.file_at(path);
+        let is_long =
+            file.is_some_and(|file| self.site.reply(file.first).body_len() > MAX_FOLDER_PAGE_LEN);
+        if is_long {
+            report(Finding::Warning(Warning::LongErrorPage {
+                page: encoded(path),
+                limit: MAX_FOLDER_PAGE_LEN as u64,
+            }));
+        }
+        !is_long
     }
 
     /// Adds the replies with this status and the page at `path`, and further lines in their heads. Those
