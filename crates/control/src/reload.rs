@@ -408,7 +408,7 @@ mod tests {
         }
 
         fn has_content(&self, name: &str) -> bool {
-            ["a", "b", "broken", "half"].contains(&name)
+            ["a", "b", "broken", "half", "lists"].contains(&name)
         }
 
         fn free_unused(&self) -> bool {

@@ -16,8 +16,8 @@ use std::time::SystemTime;
 use ahash::RandomState;
 use control::FileVersion;
 
-use super::errors::MissingPages;
 use super::media_type::MediaType;
+use super::missing_pages::MissingPages;
 use super::page::{FilePage, Page, ReplyId};
 use super::{Fingerprint, MAX_TARGETS, NEW, SHARED, Site, Totals, encoded};
 use crate::coder::is_worthwhile;

@@ -1,65 +1,10 @@
 //! Pages of the site that are sent for errors, and the fields that rules give to errors.
 
-use std::collections::HashMap;
-
-use ahash::RandomState;
-
 use super::page::ReplyId;
 use super::{CodedError, ErrorPage, Site, decoded};
 use crate::accept::Accepted;
 use crate::coding::Coding;
-use crate::limits::MAX_DEPTH;
 use crate::reply::{Reply, Status};
-
-/// The pages about missing files of folders that have such a page.
-#[derive(Clone, Debug)]
-pub(super) struct MissingPages {
-    /// The pages by the decoded path of the folder, which ends with a slash.
-    folders: HashMap<Box<[u8]>, MissingPage, RandomState>,
-    /// Length of the longest of these paths.
-    longest: usize,
-}
-
-/// One of these pages.
-#[derive(Clone, Copy, Debug)]
-struct MissingPage {
-    /// The reply for GET in the plain form.
-    first: ReplyId,
-    /// The index of the part with a password that the page belongs to.
-    realm: Option<u16>,
-}
-
-impl MissingPages {
-    pub(super) fn new(hash: RandomState) -> Self {
-        Self {
-            folders: HashMap::with_hasher(hash),
-            longest: 0,
-        }
-    }
-
-    /// Adds the page of a folder. `realm` is the index of the part that the page belongs to.
-    pub(super) fn add(&mut self, folder: &[u8], first: ReplyId, realm: Option<u16>) {
-        self.longest = self.longest.max(folder.len());
-        let page = MissingPage { first, realm };
-        self.folders.insert(folder.into(), page);
-    }
-
-    /// The pages of folders that have one in `old` too, each with that one.
-    pub(super) fn common(&self, old: &Self) -> impl Iterator<Item = (ReplyId, ReplyId)> {
-        let folders = self.folders.iter();
-        folders.filter_map(|(folder, page)| Some((page.first, old.folders.get(folder)?.first)))
-    }
-
-    /// Returns the page of the innermost folder around a path that has one. A page that belongs to a part
-    /// counts only if `has_password` returns true for the part's index.
-    fn find(&self, path: &[u8], has_password: impl Fn(u16) -> bool) -> Option<ReplyId> {
-        let path = &path[..path.len().min(self.longest)];
-        let slashes = memchr::memchr_iter(b'/', path).take(MAX_DEPTH);
-        let pages = slashes.filter_map(|at| self.folders.get(&path[..=at]));
-        let open = pages.filter(|page| page.realm.is_none_or(&has_password));
-        open.last().map(|page| page.first)
-    }
-}
 
 impl ErrorPage {
     pub(super) fn has(&self, coding: Coding) -> bool {
@@ -103,13 +48,13 @@ impl Site {
         page.and_then(|page| page.choose(accepted)).unwrap_or(first)
     }
 
-    /// Returns the reply for GET in the plain form about a missing file: the page of the innermost folder
-    /// around its path that has one, or else that of the whole site. The path's password is the only one
-    /// that a page may need.
+    /// Returns the reply for GET in the plain form about a missing file. It is the page of the innermost
+    /// folder around its path that has one, or else that of the whole site. The path's password is the
+    /// only one that a page may need.
     #[cold]
     pub(crate) fn missing(&self, path: &[u8]) -> ReplyId {
         let usual = Self::shared(Status::NotFound, false);
-        if self.missing.longest == 0 {
+        if self.missing.is_empty() {
             return usual;
         }
         let realm = self.realm(path, None);
