@@ -94,8 +94,8 @@ enum By {
 }
 
 impl EndpointArgs {
-    /// Checks the addresses without making a socket. Warns of those that cannot be used. Returns a line about
-    /// each that a running server has, because this may be the server that is meant.
+    /// Checks the addresses. Makes no file, and no socket that listens. Warns of those that cannot be used.
+    /// Returns a line about each that a running server has, because this may be the server that is meant.
     pub(crate) fn check(&self) -> Lines {
         let control = match &self.control_socket {
             Some(ControlSocket::At(path)) => Some(ListenAddress::Unix(path.clone())),

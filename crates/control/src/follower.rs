@@ -303,7 +303,7 @@ impl Follower {
         self.tell(Removal::GoesOn);
     }
 
-    /// Ends the server, which cannot go on with the interface that has returned.
+    /// Ends the server, which cannot use the interface that has returned.
     fn end(&mut self, why: String) {
         let interface = self.opened.name().to_owned();
         self.tell(Removal::Ends(Error::InterfaceBack { interface, why }));

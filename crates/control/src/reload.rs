@@ -419,7 +419,7 @@ mod tests {
             self.reloaded.lock().unwrap().push(only.map(str::to_owned));
             match only {
                 Some("broken") => Err("syntax error".into()),
-                Some("lists") => Err("wrong: \n  line 3: no colon\n  line 7: no name".into()),
+                Some("lists") => Err("2 mistakes\n  line 3: no colon\n  line 7: no name".into()),
                 Some("half") => Ok(Reloaded {
                     done: "done".to_owned(),
                     kept: Some("zone: line 3\nand line 4".to_owned()),
@@ -512,7 +512,7 @@ mod tests {
         for (name, why) in [
             ("broken", "syntax error"),
             ("c", "no content is called"),
-            ("lists", "wrong: line 3: no colon; line 7: no name"),
+            ("lists", "2 mistakes; line 3: no colon; line 7: no name"),
         ] {
             let mut outcome = requests.ask(Some(name.to_owned())).unwrap();
             serve_requests((&program, NO_FILE), &requests.shared, &Supervisor::none());

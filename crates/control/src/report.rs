@@ -135,8 +135,6 @@ const NO_ROOM: &str = "TX ring full";
 
 /// Joins the lines of a message, because an event of the log has one.
 pub(crate) fn joined_lines(message: &str) -> String {
-    // A list may come behind a colon.
-    let message = message.replace(": \n  ", ": ");
     message.replace("\n  ", "; ").replace('\n', "; ")
 }
 

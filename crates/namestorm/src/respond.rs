@@ -418,7 +418,8 @@ impl Responder {
         } else {
             let name = question.name(message, expanded);
             let question = (name, question.qtype, query.wants_signatures());
-            assembler.assemble((answers, zone), question, parsed, context, counters)?
+            let body = assembler.assemble((answers, zone), question, parsed, context, counters);
+            body.or_else(|| self.groups.uncount_zone(from))?
         };
         if CAREFUL {
             query.refuse_too_long(&mut body, counters);

@@ -359,6 +359,24 @@ fn a_missing_file_has_the_page_of_the_innermost_folder_that_has_one() {
 }
 
 #[test]
+fn an_encoded_slash_asks_for_the_same_password_whether_or_not_there_is_a_file() {
+    let rules = "/below/:p/:q/:r /a/x 200\n/below/:x/* /b/:x 200\n";
+    let folder = folder(&[("_redirects", rules), ("a/y", "y"), ("b/known", "x")]);
+    let users = tempfile::NamedTempFile::new().unwrap();
+    let hash = "a:$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
+    fs::write(&users, hash).unwrap();
+    let mut settings = Settings::default();
+    for path in ["/a", "/b"] {
+        let realm = format!("{path}={}", users.path().display());
+        settings.add_basic_auth(&realm).unwrap();
+    }
+    let site = load(folder.path(), &settings);
+    let of = |path: &str| site.realm(path.as_bytes(), None).unwrap();
+    let [known, none] = [of("/below/known/u%2Fv"), of("/below/none/u%2Fv")];
+    assert!(std::ptr::eq(known, none));
+}
+
+#[test]
 fn the_page_of_a_folder_needs_no_other_password_than_the_folder() {
     let folder = folder(&[
         ("404.html", "of the site"),

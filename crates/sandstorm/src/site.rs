@@ -421,8 +421,9 @@ impl Site {
         }
     }
 
-    /// Returns the part that a percent-encoded path belongs to. An encoded slash counts as a slash first, so
-    /// nobody learns from it about the paths below a part. Other rules may hold for the path as it is.
+    /// Returns the part that a percent-encoded path belongs to, or into which a rewrite leads from it. An
+    /// encoded slash counts as a slash, too, so nobody learns from it about the paths below a part. The rules
+    /// that hold for the path as it is come first, because they are used.
     #[cold]
     fn realm_of_encoded(&self, path: &[u8]) -> Option<&Realm> {
         let path = decoded(path).ok()?;
@@ -431,23 +432,33 @@ impl Site {
         }
         let plain = |byte: &u8| if *byte == ENCODED_SLASH { b'/' } else { *byte };
         let plain: Vec<u8> = path.iter().map(plain).collect();
-        self.realm_of_path(&plain)
-            .or_else(|| self.realm_of_path(&path))
+        let own = self.own_realm(&plain).or_else(|| self.own_realm(&path));
+        let by_rule = || self.realm_by_rule(&path);
+        let index = own.or_else(by_rule);
+        let index = index.or_else(|| self.realm_by_rule(&plain))?;
+        self.realms.get(usize::from(index))
     }
 
     /// Returns the part that a decoded path belongs to, or into which a rewrite leads from it. So nobody
     /// learns without a password whether there is a file.
     fn realm_of_path(&self, path: &[u8]) -> Option<&Realm> {
-        let own =
-            |path: &[u8]| Realm::index_of(&self.realms, path).or_else(|| self.linked_realm(path));
-        let by_rule = || {
-            if self.is_known(path) {
-                self.led.get(path).copied()
-            } else {
-                self.realm_behind(self.rules.iter(), path, &own)
-            }
-        };
-        self.realms.get(usize::from(own(path).or_else(by_rule)?))
+        let index = self.own_realm(path);
+        let index = index.or_else(|| self.realm_by_rule(path))?;
+        self.realms.get(usize::from(index))
+    }
+
+    /// Returns the index of the part that a decoded path belongs to.
+    fn own_realm(&self, path: &[u8]) -> Option<u16> {
+        Realm::index_of(&self.realms, path).or_else(|| self.linked_realm(path))
+    }
+
+    /// Returns the index of the part into which a rewrite leads from a decoded path.
+    fn realm_by_rule(&self, path: &[u8]) -> Option<u16> {
+        if self.is_known(path) {
+            self.led.get(path).copied()
+        } else {
+            self.realm_behind(self.rules.iter(), path, &|path| self.own_realm(path))
+        }
     }
 
     /// Returns the index of the part into which the first rule leads that holds for a path. A rewrite also counts

@@ -70,7 +70,7 @@ pub fn check_sites(
 }
 
 /// Returns why two of these sites cannot be served together. Many sites may have a wrong port in common. So
-/// each is told only of one other site for each kind of error, but of all hosts that another site has.
+/// each is told only of one other site for each kind of error and each common host.
 fn pair_conflicts<'s>(sources: &'s [SiteSource<'_>]) -> impl Iterator<Item = NotLoaded> + 's {
     let pairs = sources.iter().enumerate();
     pairs.flat_map(|(number, source)| {
@@ -82,7 +82,11 @@ fn pair_conflicts<'s>(sources: &'s [SiteSource<'_>]) -> impl Iterator<Item = Not
         });
         let mut told = HashSet::new();
         errors.filter(move |error| {
-            matches!(error, NotLoaded::SameHost { .. }) || told.insert(mem::discriminant(error))
+            let host = match error {
+                NotLoaded::SameHost { host, .. } => Some(host.clone()),
+                _ => None,
+            };
+            told.insert((mem::discriminant(error), host))
         })
     })
 }

@@ -245,7 +245,7 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "serve",
             web("one", "") + &web("two", "port = 81\ncongestion = \"bbr\"\n"),
-            "congestion must be the same in each [[web]]",
+            "congestion (FILE:6:1) must be the same in each [[web]]",
         ),
         (
             "check",

@@ -12,7 +12,6 @@ use super::keys::{Key, keys};
 use super::merge::{Parsed, Wrong};
 use super::origin::{self, FileNow, Origins, before, file_now, with_places};
 use crate::error::StartError;
-use crate::report::joined_lines;
 
 /// The options that a running server takes over when their keys in the file have changed. All other
 /// changes need a restart.
@@ -150,7 +149,7 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
         let parsed = match self.parsed.line.parse() {
             Ok((parsed, None)) => parsed,
             Ok((_, Some(mistakes))) | Err(Wrong::File(mistakes)) => {
-                return Err(joined_lines(&mistakes).into());
+                return Err(mistakes.into());
             }
             Err(Wrong::CommandLine(error)) => return Err(first_line(&error).into()),
         };

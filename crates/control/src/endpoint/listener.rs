@@ -51,8 +51,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Checks that [`bind`](Self::bind) would succeed. Makes and removes no file. A server that starts
-    /// meanwhile can bind the address.
+    /// Checks that [`bind`](Self::bind) would succeed. Makes and removes no file. On Linux, a server that
+    /// starts meanwhile can bind the address.
     ///
     /// # Errors
     /// Those of `bind`.
@@ -103,12 +103,9 @@ fn bind_only(address: net::SocketAddr) -> io::Result<OwnedFd> {
 
 /// Checks that the path of a socket is not too long for the system.
 fn check_length(path: &Path) -> io::Result<()> {
-    SocketAddr::from_pathname(path).map(drop).map_err(|_| {
-        io::Error::new(
-            ErrorKind::InvalidInput,
-            "the path is too long for a socket; give a shorter one",
-        )
-    })
+    SocketAddr::from_pathname(path)
+        .map(drop)
+        .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "the path is too long for a socket"))
 }
 
 /// Returns true if there is a socket at `path` on which no process listens any more.

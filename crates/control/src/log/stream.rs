@@ -109,7 +109,7 @@ impl Stream {
 }
 
 impl State {
-    /// Writes a line, below a part of another one. Returns `false` if a part of it could not be written.
+    /// Writes a line, below a part of another one or of a drawing. Returns `false` if a part of it could not be written.
     fn write(&mut self, out: BorrowedFd<'_>, line: &[u8], piece: usize) -> bool {
         let end = if self.end == End::Whole {
             &b""[..]

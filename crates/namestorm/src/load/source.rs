@@ -6,8 +6,8 @@ use std::path::Path;
 
 use control::{FileVersion, open_ordinary};
 
-/// Maximum size of a zone's text, in bytes (4 GiB). The text is the text of its files, and of the
-/// records that `$GENERATE` makes. A file counts as often as it is included.
+/// Maximum size of a zone's text, in bytes (4 GiB). It counts the zone's files, and the records that
+/// `$GENERATE` makes. A file counts as often as it is included.
 pub(super) const MAX_TEXT: u64 = u32::MAX as u64;
 pub(super) const TOO_MUCH_TEXT: &str = "the files of a zone, with the records of $GENERATE, may \
                                         have at most 4 GiB of text together; divide the zone";

@@ -363,13 +363,13 @@ fn a_port_without_room_sleeps_until_the_kernel_has_sent_some_packets() {
     const PAUSE: Duration = Duration::from_millis(50);
     let rig = Rig::new(1);
     let client = client_that_knows_the_server(&rig);
-    let slow_down = |rate| {
+    let set_rate = |rate| {
         let queue = format!("tbf rate {rate} burst 100kb limit 100mb");
         crate::rig::run(&format!("tc qdisc replace dev srv root {queue}"));
     };
     // The kernel segments, and half of the socket's memory leaves in some seconds.
     crate::rig::run("ethtool -K srv tso off");
-    slow_down("8mbit");
+    set_rate("8mbit");
     let (interface, mut port) = open("xdp:srv,offload=on", &["10.9.0.9/24"]);
     let bytes: Arc<[u8]> = vec![7; 61_000].into();
     let packet = || run(&path(false), &bytes, 60_000, Some(ACK));
@@ -397,7 +397,7 @@ fn a_port_without_room_sleeps_until_the_kernel_has_sent_some_packets() {
     while port.send_super(packet()).is_ok() {}
     client.send_to(b"without room", "10.9.0.9:7").unwrap();
     assert!(time_of(&mut port, PAUSE) >= PAUSE, "no packet ends it");
-    slow_down("800mbit");
+    set_rate("800mbit");
     assert!(time_of(&mut port, LONG) < LONG, "room ends it");
     let end = Instant::now() + LONG;
     while !port.flush().unwrap() {

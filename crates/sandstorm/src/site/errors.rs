@@ -57,7 +57,8 @@ impl Site {
         if self.missing.is_empty() {
             return usual;
         }
-        let realm = self.realm(path, None);
+        let has_realms = !self.realms.is_empty();
+        let realm = has_realms.then(|| self.realm(path, None)).flatten();
         let has_password = |index: u16| {
             let needed = self.realms.get(usize::from(index));
             realm.is_some_and(|own| needed.is_some_and(|needed| std::ptr::eq(own, needed)))
