@@ -404,12 +404,11 @@ impl Responder {
         let cookie = query.cookie(message, cookies, || (context.peer)().ip(), counters);
         counters.count_type(question.qtype);
         let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
-        let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
         let refusal = refusal(&query, is_malformed);
-        let from = refusal.map_or(number, |_| ZoneNumber::NONE);
+        let asked = zone.filter(|_| refusal.is_none());
+        let from = asked.map_or(ZoneNumber::NONE, |_| number);
         self.groups.count_zone::<CAREFUL>(from);
         let mut body = if let Some(rcode) = refusal {
-            group = NO_GROUP;
             without_lookup(rcode, &question, question.name(message, expanded), identity)
         } else if let Some(zone) = zone
             && let Some(answer) = zone.find(hash, question.qtype, parsed.key.bytes())
@@ -424,8 +423,8 @@ impl Responder {
         if CAREFUL {
             query.refuse_too_long(&mut body, counters);
         }
-        let source = || (zone.filter(|_| group != NO_GROUP), cookie);
-        let trail = query.write_opt(opt, identity, source, &body, counters);
+        let trail = query.write_opt(opt, identity, || (asked, cookie), &body, counters);
+        let group = asked.map_or(NO_GROUP, ZoneAnswers::group);
         self.groups.count_group::<CAREFUL>(group, body.rcode);
         let (mut reply, fields) = fit(&query, number, &body, trail, counters);
         reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);
