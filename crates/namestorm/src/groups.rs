@@ -78,8 +78,8 @@ impl ReplyCounts {
         self.count_group::<true>(NO_GROUP, rcode);
     }
 
-    /// Counts a query for this zone, if there is one, before its reply is made. Only with `KEEPS`, it can be
-    /// [taken back](Self::uncount) together with its reply.
+    /// Counts a reply from this zone, if there is one. Only with `KEEPS`, it can be [taken
+    /// back](Self::uncount).
     #[inline(always)]
     pub(crate) fn count_zone<const KEEPS: bool>(&mut self, zone: ZoneNumber) {
         self.by_zone.add(zone);
@@ -101,13 +101,6 @@ impl ReplyCounts {
         if KEEPS {
             self.last = place;
         }
-    }
-
-    /// Takes the query for this zone back that was counted last, because it gets no reply. Returns `None`.
-    #[cold]
-    pub(crate) fn uncount_zone<T>(&self, zone: ZoneNumber) -> Option<T> {
-        self.by_zone.take_back(zone);
-        None
     }
 
     /// Takes the last reply back.

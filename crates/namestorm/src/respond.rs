@@ -404,11 +404,12 @@ impl Responder {
         let cookie = query.cookie(message, cookies, || (context.peer)().ip(), counters);
         counters.count_type(question.qtype);
         let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
+        let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
         let refusal = refusal(&query, is_malformed);
-        let asked = zone.filter(|_| refusal.is_none());
-        let from = asked.map_or(ZoneNumber::NONE, |_| number);
+        let from = refusal.map_or(number, |_| ZoneNumber::NONE);
         self.groups.count_zone::<CAREFUL>(from);
         let mut body = if let Some(rcode) = refusal {
+            group = NO_GROUP;
             without_lookup(rcode, &question, question.name(message, expanded), identity)
         } else if let Some(zone) = zone
             && let Some(answer) = zone.find(hash, question.qtype, parsed.key.bytes())
@@ -417,14 +418,13 @@ impl Responder {
         } else {
             let name = question.name(message, expanded);
             let question = (name, question.qtype, query.wants_signatures());
-            let body = assembler.assemble((answers, zone), question, parsed, context, counters);
-            body.or_else(|| self.groups.uncount_zone(from))?
+            assembler.assemble((answers, zone), question, parsed, context, counters)?
         };
         if CAREFUL {
             query.refuse_too_long(&mut body, counters);
         }
-        let trail = query.write_opt(opt, identity, || (asked, cookie), &body, counters);
-        let group = asked.map_or(NO_GROUP, ZoneAnswers::group);
+        let source = || (zone.filter(|_| group != NO_GROUP), cookie);
+        let trail = query.write_opt(opt, identity, source, &body, counters);
         self.groups.count_group::<CAREFUL>(group, body.rcode);
         let (mut reply, fields) = fit(&query, number, &body, trail, counters);
         reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);
