@@ -78,8 +78,8 @@ impl ReplyCounts {
         self.count_group::<true>(NO_GROUP, rcode);
     }
 
-    /// Counts a reply from this zone, if there is one. Only with `KEEPS`, it can be [taken
-    /// back](Self::uncount).
+    /// Counts a query for this zone, if there is one, before its reply is made. Only with `KEEPS`, it can be
+    /// [taken back](Self::uncount) together with its reply.
     #[inline(always)]
     pub(crate) fn count_zone<const KEEPS: bool>(&mut self, zone: ZoneNumber) {
         self.by_zone.add(zone);

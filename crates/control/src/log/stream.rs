@@ -200,42 +200,36 @@ mod tests {
         assert_eq!(rest(reader), "2 lost\nthree\nfour\n");
     }
 
-    #[test]
-    fn drawings_that_find_no_room_are_not_told() {
+    /// Writes in this way 100 times to a pipe, of which nobody reads more than a part. Returns the rest, after
+    /// one more line.
+    fn after_a_stuck_reader(write: impl Fn(&Stream, BorrowedFd<'_>)) -> String {
         limit_waits();
         let (mut reader, writer) = pipe().unwrap();
         let stream = Stream::new();
         let start = Instant::now();
-        let drawing = vec![b'x'; 50_000];
         for _ in 0..100 {
-            stream.draw(writer.as_fd(), &drawing);
+            write(&stream, writer.as_fd());
         }
         assert!(start.elapsed() < 50 * PATIENCE);
         let mut part = vec![0; 50_000];
         reader.read_exact(&mut part).unwrap();
         stream.write(writer.as_fd(), b"last\n", describe);
         drop(writer);
-        let text = rest(reader);
+        rest(reader)
+    }
+
+    #[test]
+    fn drawings_that_find_no_room_are_not_told() {
+        let drawing = vec![b'x'; 50_000];
+        let text = after_a_stuck_reader(|stream, writer| stream.draw(writer, &drawing));
         assert!(text.ends_with("x\nlast\n"), "{text}");
     }
 
     #[test]
     fn a_reader_that_is_stuck_costs_one_short_wait() {
-        limit_waits();
-        let (mut reader, writer) = pipe().unwrap();
-        let stream = Stream::new();
         // Longer than the pipe, whose size is 64 kB.
         let long = [vec![b'x'; 100_000], b"\n".to_vec()].concat();
-        let start = Instant::now();
-        for _ in 0..100 {
-            stream.write(writer.as_fd(), &long, describe);
-        }
-        assert!(start.elapsed() < 50 * PATIENCE);
-        let mut part = vec![0; 50_000];
-        reader.read_exact(&mut part).unwrap();
-        stream.write(writer.as_fd(), b"last\n", describe);
-        drop(writer);
-        let text = rest(reader);
+        let text = after_a_stuck_reader(|stream, writer| stream.write(writer, &long, describe));
         assert!(text.ends_with("x\n100 lost\nlast\n"), "{text}");
     }
 }
