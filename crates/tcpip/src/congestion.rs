@@ -32,6 +32,9 @@ pub struct Event {
     pub una: u32,
     /// SND.NXT before the event.
     pub nxt: u32,
+    /// Whether the stack paces all new data ([`Config::pacing`](crate::Config::pacing)). ACKs of
+    /// paced data arrive spread over the round trip, whatever the path's rate is.
+    pub is_paced: bool,
 }
 
 impl Event {

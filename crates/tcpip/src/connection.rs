@@ -477,7 +477,7 @@ impl Tcb {
 
     /// Returns the [`Event`] that describes the connection to the congestion control algorithm.
     #[inline(always)]
-    fn event(&self, in_flight: u32, rtt: u32, now: Moment) -> Event {
+    fn event(&self, in_flight: u32, rtt: u32, is_paced: bool, now: Moment) -> Event {
         Event {
             now: now.micros,
             in_flight,
@@ -486,6 +486,7 @@ impl Tcb {
             rtt,
             una: self.snd_una.0,
             nxt: self.snd_nxt.0,
+            is_paced,
         }
     }
 

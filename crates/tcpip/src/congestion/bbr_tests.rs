@@ -16,6 +16,7 @@ fn at(millis: u32, segments: u32) -> Event {
         rtt: 40_000,
         una: millis,
         nxt: millis + segments * MSS,
+        is_paced: false,
     }
 }
 

@@ -208,6 +208,7 @@ impl<C: CongestionControl> Flow<C> {
             rtt: 0,
             una: (oldest * u64::from(MSS)) as u32,
             nxt: (self.next * u64::from(MSS)) as u32,
+            is_paced: false,
         }
     }
 

@@ -75,6 +75,8 @@ pub(crate) struct Cell {
     pub(crate) think: Duration,
     pub(crate) v6: bool,
     pub(crate) control: Control,
+    /// Whether the server paces its segments.
+    pub(crate) is_paced: bool,
     pub(crate) end: End,
 }
 
@@ -110,6 +112,7 @@ impl Cell {
             think: Duration::ZERO,
             v6: false,
             control: Control::Cubic,
+            is_paced: false,
             end: End::Finished,
         }
     }

@@ -53,6 +53,7 @@ pub(crate) fn sample() -> Vec<Cell> {
         tails(),
         many(),
         controls(),
+        paced(),
         smoltcp(),
     ];
     groups.into_iter().flatten().map(Cell::sized).collect()
@@ -536,6 +537,21 @@ fn controls() -> Vec<Cell> {
         cells.push(shared.change(|cell| cell.connections = 10));
     }
     cells
+}
+
+/// Servers that pace their segments.
+fn paced() -> Vec<Cell> {
+    let with = |name: &str, route: Route| {
+        let cell = Cell::new(&format!("paced/{name}"), route);
+        cell.change(|cell| cell.is_paced = true)
+    };
+    vec![
+        with("fast", Route(1_000 * M, ms(50))),
+        with("clean", NEAR),
+        with("shallow", NEAR).queue(10),
+        with("deep", MOBILE).queue(400),
+        with("loss-0.1%", FAR).loss(0.001),
+    ]
 }
 
 fn smoltcp() -> Vec<Cell> {

@@ -231,6 +231,7 @@ impl<C: CongestionControl> World<C> {
                 Sends::Frames => [SendMode::MemCopy, SendMode::PreCopy][seed as usize % 2],
                 Sends::Copies | Sends::Supers => SendMode::MemCopy,
             },
+            pacing: cell.is_paced,
             ..Config::on_ports(&[PORT])
         };
         let app = App {

@@ -46,6 +46,7 @@ impl Path {
             rtt: self.srtt,
             una: self.una,
             nxt: self.una.wrapping_add(in_flight),
+            is_paced: false,
         }
     }
 

@@ -62,7 +62,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let mends = matches!(condition, Condition::Recovery | Condition::Loss);
         let tcb = &mut *self.tcb;
         if !mends && !tcb.flags.intersects(Flags::IN_CWR) && tcb.flight() > 0 {
-            let event = tcb.event(tcb.flight(), 0, now);
+            let event = tcb.event(tcb.flight(), 0, self.cx.settings.pacing, now);
             self.congestion.on_congestion(Congestion::Ecn, &event);
             tcb.flags |= Flags::IN_CWR | Flags::SEND_CWR;
             tcb.cwr_high = tcb.snd_nxt;
@@ -117,7 +117,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let rtt = tcb.measure(segment, now);
         // An ACK with ECE does not open the congestion window (RFC 3168, section 6.1.2).
         if !segment.control.has(Control::ECE) || !tcb.negotiated.ecn() {
-            let event = tcb.event(in_flight, rtt, now);
+            let event = tcb.event(in_flight, rtt, self.cx.settings.pacing, now);
             self.congestion.on_ack(acked, &event);
         }
     }

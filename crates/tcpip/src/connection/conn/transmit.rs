@@ -177,7 +177,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             if tcb.probes_window() {
                 tcb.stop_probing();
             }
-            let event = tcb.event(flight, 0, now);
+            let event = tcb.event(flight, 0, self.cx.settings.pacing, now);
             self.congestion.on_send(seq.since(first), &event);
             if let Some(rate) = burst.rate {
                 charge_pacing(tcb, rate, seq.since(first), now);

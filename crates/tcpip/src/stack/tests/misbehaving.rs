@@ -173,6 +173,7 @@ fn growth<C: CongestionControl>(acked: u32) {
             nxt: una.wrapping_add(before),
             srtt: 10,
             rtt: 10,
+            is_paced: false,
         };
         congestion.on_ack(acked, &event);
         let grown = congestion.window().saturating_sub(before);

@@ -128,6 +128,9 @@ impl HyStart {
     /// Returns true if ACKs have been arriving for more than half a round trip with no long gap
     /// between them.
     ///
+    /// In slow start, pacing alone makes a train of half a round trip. Therefore a train of paced
+    /// data must be longer than a whole round trip, as in Linux.
+    ///
     /// Such a train means that the bottleneck was busy for half a round trip. Doubling the window
     /// once more would fill the path and its queue. RFC 9406 omits this test. `HyStart` (Ha and
     /// Rhee, "Taming the elephants", 2011) and Linux include the test, because it detects the limit
@@ -148,7 +151,12 @@ impl HyStart {
         }
         self.train_end = now;
         let train = u32::from(now.wrapping_sub(self.round_start)) << TICK_SHIFT;
-        shortest >= TRAIN_MIN_RTT && train > shortest / 2
+        let longest = if event.is_paced {
+            shortest
+        } else {
+            shortest / 2
+        };
+        shortest >= TRAIN_MIN_RTT && train > longest
     }
 
     /// Enters the last round of conservative slow start after a long train. Later RTT samples

@@ -15,6 +15,7 @@ struct Rounds {
     srtt: u32,
     /// Number of ACKs per round.
     acks: u32,
+    is_paced: bool,
 }
 
 impl Rounds {
@@ -30,6 +31,7 @@ impl Rounds {
             in_flight: 20 * MSS,
             srtt: u32::MAX,
             acks: 10,
+            is_paced: false,
         }
     }
 
@@ -46,6 +48,7 @@ impl Rounds {
                 nxt: self.una.wrapping_add((self.acks - 1) * MSS),
                 in_flight: self.in_flight,
                 now: self.now,
+                is_paced: self.is_paced,
             },
         );
         self.exits += u32::from(step.exit);
@@ -194,6 +197,19 @@ fn a_train_of_half_a_round_trip_ends_slow_start() {
             rounds.round(18_000);
         }
         assert_eq!(rounds.exits, 0);
+    }
+}
+
+#[test]
+fn a_train_of_paced_data_ends_slow_start_only_after_a_whole_round_trip() {
+    // A round of ten ACKs, 1.2 ms apart, lasts for 10.8 ms.
+    for (rtt, exits) in [(18_000, false), (12_000, false), (10_000, true)] {
+        let mut rounds = Rounds::new();
+        (rounds.spacing, rounds.is_paced) = (1_200, true);
+        for _ in 0..5 {
+            rounds.round(rtt);
+        }
+        assert_eq!(rounds.exits > 0, exits, "{rtt}");
     }
 }
 

@@ -190,7 +190,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         rtt.set_floor(min_rto);
         let rto = rtt.timeout(tcb.backoff, false, min_rto);
         if idle_for > rto.cast_signed() {
-            self.congestion.on_idle(&tcb.event(0, 0, now));
+            let event = tcb.event(0, 0, self.cx.settings.pacing, now);
+            self.congestion.on_idle(&event);
         }
     }
 

@@ -75,7 +75,12 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         // When a retransmission fills a gap, the loss has delayed this ACK. The long round trip is
         // not a sign of a queue, so congestion control gets no RTT sample.
-        let event = tcb.event(before, if had_gaps { 0 } else { rtt }, now);
+        let event = tcb.event(
+            before,
+            if had_gaps { 0 } else { rtt },
+            self.cx.settings.pacing,
+            now,
+        );
         if let Some(probe) = recovery.tail_probe
             && !segment.ack.before(probe.end)
         {
@@ -232,9 +237,12 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     pub(crate) fn on_reordering_timeout(&mut self, now: Moment) {
         let recovery = &mut self.cx.recoveries[self.tcb.recovery];
-        let event = self
-            .tcb
-            .event(recovery.pipe(self.tcb.flight(), self.tcb.mss), 0, now);
+        let event = self.tcb.event(
+            recovery.pipe(self.tcb.flight(), self.tcb.mss),
+            0,
+            self.cx.settings.pacing,
+            now,
+        );
         let (losses, size) = self.find_lost(false, &event, now);
         let recovery = &mut self.cx.recoveries[self.tcb.recovery];
         if recovery.phase == Phase::Recovery {

@@ -92,7 +92,12 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn enter_loss_on_timeout(&mut self, now: Moment) {
         let index = self.begin_recovery();
         let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
-        let event = tcb.event(recovery.pipe(tcb.flight(), tcb.mss), 0, now);
+        let event = tcb.event(
+            recovery.pipe(tcb.flight(), tcb.mss),
+            0,
+            self.cx.settings.pacing,
+            now,
+        );
         let una = tcb.snd_una;
         let first = recovery.board.first_piece(una, tcb.snd_nxt);
         if first.is_some_and(|piece| piece.mark == Some(Mark::Sacked)) {
@@ -273,7 +278,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let recovery = &mut self.cx.recoveries[tcb.recovery];
         let (start, end) = plan.range();
         let pipe = recovery.pipe(tcb.flight(), tcb.mss);
-        let event = tcb.event(pipe, 0, now);
+        let event = tcb.event(pipe, 0, self.cx.settings.pacing, now);
         self.congestion.on_send(end.since(start), &event);
         recovery.has_retransmitted(start, end, tcb, now);
         let is_timed = !end.before(tcb.rtt_seq);
