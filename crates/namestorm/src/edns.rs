@@ -123,12 +123,21 @@ impl Edns {
     }
 }
 
+/// Returns the content of the record at offset `at` if it is an OPT record, and the length of its
+/// options in bytes. Leaves out the options.
+#[inline(always)]
+fn opt_at(message: &[u8], at: usize) -> Option<(Edns, u16)> {
+    let [owner, fixed @ ..]: &[u8; OPT_LEN] = message.get(at..)?.first_chunk()?;
+    let is_opt = *owner == 0 && fixed[..2] == rtype::OPT.to_be_bytes();
+    is_opt.then(|| {
+        let options_len = u16::from_be_bytes([fixed[8], fixed[9]]);
+        (Edns::of(fixed, OptionCodes::default()), options_len)
+    })
+}
+
 /// Returns true if the record at offset `at` is an OPT record with the DO bit.
 pub(crate) fn begins_with_dnssec_ok(message: &[u8], at: usize) -> bool {
-    let record = message.get(at..).and_then(|rest| rest.first_chunk());
-    let [owner, fixed @ ..]: &[u8; 11] = record.unwrap_or(&[0; 11]);
-    let is_opt = *owner == 0 && fixed[..2] == rtype::OPT.to_be_bytes();
-    is_opt && Edns::of(fixed, OptionCodes::default()).dnssec_ok
+    opt_at(message, at).is_some_and(|(edns, _)| edns.dnssec_ok)
 }
 
 /// Finds the OPT record among the `count` records that start at `at`.
@@ -141,8 +150,21 @@ pub(crate) fn begins_with_dnssec_ok(message: &[u8], at: usize) -> bool {
 /// Returns an error if a record is truncated, if there are two OPT records, or if an OPT record has
 /// invalid options. Also returns an error if the OPT record's owner is not the root (RFC 6891,
 /// section 6.1.1).
-#[inline]
-pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<Edns>, Malformed> {
+#[inline(always)]
+pub(crate) fn parse(message: &[u8], at: usize, count: u16) -> Result<Option<Edns>, Malformed> {
+    // Most queries have only an OPT record, without options.
+    if count == 1
+        && let Some((edns, 0)) = opt_at(message, at)
+    {
+        return Ok(Some(edns));
+    }
+    parse_all(message, at, count)
+}
+
+/// Like [`parse`], for any records. It is inlined, because the compiler would pack the content of the
+/// record into one register for the return of a function.
+#[inline(always)]
+fn parse_all(message: &[u8], mut at: usize, count: u16) -> Result<Option<Edns>, Malformed> {
     let mut found = None;
     // A forged `count` cannot make the loop long, because each record takes at least 11 bytes of
     // the message.
@@ -174,13 +196,10 @@ pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<
 #[inline(never)]
 pub(crate) fn of_malformed(message: &[u8], mut at: usize, count: u16) -> Option<Edns> {
     for _ in 0..count {
-        let owner_at = at;
-        at = query::skip_name(message, at).ok()?;
-        let fixed: &[u8; 10] = message.get(at..)?.first_chunk()?;
-        if u16::from_be_bytes([fixed[0], fixed[1]]) == rtype::OPT && message[owner_at] == 0 {
-            return Some(Edns::of(fixed, OptionCodes::default()));
+        if let Some((edns, _)) = opt_at(message, at) {
+            return Some(edns);
         }
-        at = query::skip_record(message, owner_at).ok()?;
+        at = query::skip_record(message, at).ok()?;
     }
     None
 }
