@@ -266,7 +266,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         let (ports, udp) = ((self.dst_port, self.src_port), self.packet.payload_mut());
         answer.write_rest(&mut udp[HEADER_LEN + answer.head_len..]);
         answer.write_header(udp, ports, &reversed);
-        let frame = self.packet.turn_around(PROTOCOL_UDP);
+        let frame = self.packet.turn_around_to(reversed, PROTOCOL_UDP);
         count(self.counters, self.port.send(frame));
     }
 
