@@ -100,8 +100,8 @@ impl Answers {
     /// Returns the number of the zone named `apex` in the list that [`new`](Self::new) was given.
     pub(crate) fn number_of(&self, apex: &[u8]) -> Option<usize> {
         let mut key = Key::new();
-        key.set(self.form(), apex);
-        let number = self.apexes.find(key.bytes());
+        key.set(self.hashing(), apex);
+        let number = self.apexes.find(key.bytes(), key.hash());
         let is_it = self.zone(number)?.apex() == key.bytes();
         is_it.then(|| number.position())
     }
@@ -139,20 +139,20 @@ impl Answers {
         self.apexes.zone(number)
     }
 
-    /// Returns the hash by which the answer for a type and name is found in the name's zone.
+    /// Returns how names become keys and hashes.
     #[inline(always)]
-    pub(crate) fn hash(&self, qtype: u16, key: &[u8]) -> u64 {
-        self.apexes.hashing().hash(qtype, key)
+    pub(crate) fn hashing(&self) -> &Hashing {
+        self.apexes.hashing()
     }
 
     /// Returns the number of the zone that answers a query for `qtype` at the name with this key. It
     /// is the zone with the longest apex, or the zone above it if the type is DS.
     #[inline(always)]
-    pub(crate) fn zone_of(&self, qtype: u16, key: &[u8]) -> ZoneNumber {
+    pub(crate) fn zone_of(&self, qtype: u16, key: &Key) -> ZoneNumber {
         if qtype == rtype::DS {
             return self.signer_of(key);
         }
-        self.apexes.find(key)
+        self.apexes.find(key.bytes(), key.hash())
     }
 
     /// Returns the number of the zone that has the DS records of a name (RFC 4035, section 3.1.4.1).
@@ -160,12 +160,14 @@ impl Answers {
     /// and Knot DNS. A zone that delegates a name in between is not the parent. Without a delegation,
     /// queries for a zone that could not be loaded get SERVFAIL.
     #[cold]
-    fn signer_of(&self, key: &[u8]) -> ZoneNumber {
-        let own = self.apexes.find(key);
+    fn signer_of(&self, key: &Key) -> ZoneNumber {
+        let own = self.apexes.find(key.bytes(), key.hash());
+        let key = key.bytes();
         let Some(parent) = self.form().parent(key, 0) else {
             return own;
         };
-        let number = self.apexes.find(&key[parent..]);
+        let hash = self.hashing().hash(&key[parent..]);
+        let number = self.apexes.find(&key[parent..], hash);
         let is_broken = self.zone(own).is_some_and(ZoneAnswers::is_broken);
         let above = |start: &usize| self.form().parent(key, *start);
         let mut between = std::iter::successors(Some(parent), above);
@@ -189,7 +191,7 @@ impl Answers {
     /// Prefetches where the search for the zone of a name begins: the first memory access of a search.
     /// Returns a hash for the next methods.
     #[inline(always)]
-    pub(crate) fn fetch_apex_slot(&self, key: &[u8]) -> u64 {
+    pub(crate) fn fetch_apex_slot(&self, key: &Key) -> u64 {
         self.apexes.fetch_slot(key)
     }
 

@@ -181,15 +181,14 @@ pub(crate) fn follow<'a, 'z>(
         }
         search.foreseen = Foreseen::NONE;
         let name = chain.name.bytes();
-        key.set(answers.form(), name);
+        key.set(answers.hashing(), name);
         // The client must also query a target outside our zones separately.
-        let number = answers.zone_of(qtype, key.bytes());
+        let number = answers.zone_of(qtype, key);
         let Some(found) = answers.zone(number) else {
             return chain.end(rcode::NOERROR);
         };
         zone = found;
-        let hash = answers.hash(qtype, key.bytes());
-        let answer = zone.find(hash, qtype, key.bytes());
+        let answer = zone.find(qtype, key);
         is_found = answer.is_some();
         resolution = match answer {
             Some(answer) => Resolution::Answer(answer),
@@ -320,7 +319,7 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
 
     /// Returns true if the answer already holds the DNAME record whose owner in `zone` has this key.
     fn has_dname_of(&self, zone: &ZoneAnswers, key: &Key) -> bool {
-        let node = zone.node(key.bytes());
+        let node = zone.node(key);
         node.is_some_and(|node| self.has(&zone.answer(node.default)))
     }
 

@@ -4,14 +4,12 @@ use crate::answers::{Answers, Foreseen, ZoneNumber};
 use crate::key::Key;
 use crate::query::{Malformed, NameBuf, RawQuestion, parse_question};
 
-/// A parsed question, with the key of its name, the hash of its type and name, and the zone that
-/// answers it.
+/// A parsed question, with the key of its name, and the zone that answers it.
 #[derive(Clone, Debug)]
 pub(crate) struct HashedQuestion {
     pub(crate) question: RawQuestion,
     /// The number of the zone, if the name is in one of our zones.
     pub(crate) zone: ZoneNumber,
-    pub(crate) hash: u64,
     pub(crate) key: Key,
     /// What was found in advance for the answer.
     pub(crate) foreseen: Foreseen,
@@ -29,13 +27,12 @@ impl HashedQuestion {
                 is_compressed: false,
             },
             zone: ZoneNumber::NONE,
-            hash: 0,
             key: Key::new(),
             foreseen: Foreseen::NONE,
         }
     }
 
-    /// Parses the question of `message`, computes its key and hash, and finds its zone. A compressed
+    /// Parses the question of `message`, computes its key, and finds its zone. A compressed
     /// name is decompressed into `expanded`.
     ///
     /// # Errors
@@ -61,14 +58,19 @@ impl HashedQuestion {
         answers: &Answers,
         expanded: &mut NameBuf,
     ) -> Result<(), Malformed> {
-        self.question = parse_question(message, answers.form(), &mut self.key, expanded)?;
-        self.hash = answers.hash(self.question.qtype, self.key.bytes());
+        self.question = parse_question(message, answers.hashing(), &mut self.key, expanded)?;
         Ok(())
     }
 
     /// Finds the zone of a parsed question.
     #[inline(always)]
     pub(crate) fn find_zone(&mut self, answers: &Answers) {
-        self.zone = answers.zone_of(self.question.qtype, self.key.bytes());
+        self.zone = answers.zone_of(self.question.qtype, &self.key);
+    }
+
+    /// Returns the hash of the type and the name.
+    #[inline(always)]
+    pub(crate) fn hash(&self) -> u64 {
+        self.key.hash_with(self.question.qtype)
     }
 }

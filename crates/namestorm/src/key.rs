@@ -70,7 +70,7 @@ impl fmt::Display for Form {
 /// never stands for a letter, and different names have different keys.
 const INNER_DOT: u8 = b'D';
 
-/// The index key of one name.
+/// The index key of one name, and its hash.
 ///
 /// In both forms, the key of an ancestor is a suffix of the name's key, starting at the ancestor's
 /// offset in wire format. An ancestor's key thus needs no conversion.
@@ -78,6 +78,7 @@ const INNER_DOT: u8 = b'D';
 pub struct Key {
     bytes: [u8; MAX_NAME + 1],
     len: usize,
+    hash: u64,
 }
 
 /// A name and its key.
@@ -89,19 +90,21 @@ impl Key {
         Self {
             bytes: [0; MAX_NAME + 1],
             len: 0,
+            hash: 0,
         }
     }
 
     /// Sets `self` to the key of `name`, which must be uncompressed and at most 255 bytes long.
     #[inline(always)]
-    pub fn set(&mut self, form: Form, name: &[u8]) {
-        match form {
+    pub(crate) fn set(&mut self, hashing: &Hashing, name: &[u8]) {
+        match hashing.form {
             Form::Wire => {
                 self.len = name.len();
                 lower(name, &mut self.bytes[..name.len()]);
             }
             Form::Fqdn => self.set_text(name),
         }
+        self.hash = hashing.hash(self.bytes());
     }
 
     #[inline]
@@ -128,8 +131,8 @@ impl Key {
 
     /// Sets `self` to the key of the wildcard directly below an ancestor of a name. `of` is the
     /// name's key, and `start` is the ancestor's offset in the name's wire format.
-    pub fn set_wildcard(&mut self, form: Form, of: &Self, start: usize) {
-        let prefix: &[u8] = match form {
+    pub(crate) fn set_wildcard(&mut self, hashing: &Hashing, of: &Self, start: usize) {
+        let prefix: &[u8] = match hashing.form {
             Form::Wire => WILDCARD,
             Form::Fqdn => b"*.",
         };
@@ -138,12 +141,25 @@ impl Key {
         let (front, rest) = self.bytes[..self.len].split_at_mut(prefix.len());
         front.copy_from_slice(prefix);
         rest.copy_from_slice(ancestor);
+        self.hash = hashing.hash(self.bytes());
     }
 
     /// Returns the key's bytes.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
+    }
+
+    /// Returns the hash of the key.
+    #[inline(always)]
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Returns the hash of a type and the key.
+    #[inline(always)]
+    pub(crate) fn hash_with(&self, qtype: u16) -> u64 {
+        mix(self.hash ^ u64::from(qtype))
     }
 
     /// Returns the key of the ancestor that starts at `start` in the name's wire format.
@@ -206,20 +222,24 @@ impl Hashing {
         HashMap::with_capacity_and_hasher(keys, self.state.clone())
     }
 
-    /// Returns the hash of a type and the key of a name.
+    /// Returns the hash of the key of a name.
     #[inline(always)]
-    pub(crate) fn hash(&self, qtype: u16, key: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         let mut hasher = self.state.build_hasher();
-        hasher.write_u16(qtype);
         hasher.write(key);
         hasher.finish()
     }
+}
 
-    /// Returns the hash of the key of a name.
-    #[inline(always)]
-    pub(crate) fn hash_of_name(&self, key: &[u8]) -> u64 {
-        self.hash(0, key)
-    }
+/// The factor of [`mix`]: 2^64 divided by the golden ratio.
+const MIX_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Returns a hash of a number that nobody can choose, such as a hash or the position of an answer.
+#[inline(always)]
+pub(crate) fn mix(number: u64) -> u64 {
+    // The upper half of the product depends on all bits, so it is added to the lower one.
+    let product = u128::from(number) * u128::from(MIX_FACTOR);
+    (product >> 64) as u64 ^ product as u64
 }
 
 /// Copies `from` to `to` in lower case (RFC 4343). Both slices must have the same length.
@@ -272,7 +292,7 @@ mod tests {
 
     fn key(form: Form, name: &[u8]) -> Key {
         let mut key = Key::new();
-        key.set(form, name);
+        key.set(&Hashing::new(form, [1, 2, 3, 4]), name);
         key
     }
 
@@ -288,8 +308,11 @@ mod tests {
 
     #[test]
     fn the_hash_depends_on_seed_type_and_name() {
-        let of =
-            |seed, qtype, key: &[u8]| Hashing::new(Form::Wire, [seed, 2, 3, 4]).hash(qtype, key);
+        let of = |seed, qtype, name: &[u8]| {
+            let mut key = Key::new();
+            key.set(&Hashing::new(Form::Wire, [seed, 2, 3, 4]), name);
+            key.hash_with(qtype)
+        };
         let all = [
             of(1, 1, b"a"),
             of(2, 1, b"a"),
@@ -317,9 +340,10 @@ mod tests {
             let (www, parent) = (key(form, &name), key(form, &name[4..]));
             assert_eq!(www.suffix(4), parent.bytes());
             let mut wildcard = Key::new();
-            wildcard.set_wildcard(form, &www, 4);
-            let expected = name::parse("*.example.org").unwrap();
-            assert_eq!(wildcard.bytes(), key(form, &expected).bytes());
+            wildcard.set_wildcard(&Hashing::new(form, [1, 2, 3, 4]), &www, 4);
+            let expected = key(form, &name::parse("*.example.org").unwrap());
+            assert_eq!(wildcard.bytes(), expected.bytes());
+            assert_eq!(wildcard.hash(), expected.hash());
             assert_eq!(wire_len(form, www.bytes().len()), name.len());
             let labels =
                 [&name[..], &name[4..], &[0]].map(|name| form.labels(key(form, name).bytes()));

@@ -473,10 +473,9 @@ fn times_with_units_and_entries_in_any_layout_are_read() {
     assert_eq!(answers.size().records, 5);
     let ttl = |qname: &[u8], qtype| {
         let mut key = Key::new();
-        key.set(Form::Wire, qname);
-        let zone = answers.zone(answers.zone_of(qtype, key.bytes())).unwrap();
-        let hash = answers.hash(qtype, key.bytes());
-        let tail = zone.find(hash, qtype, key.bytes()).unwrap().tail().bytes;
+        key.set(answers.hashing(), qname);
+        let zone = answers.zone(answers.zone_of(qtype, &key)).unwrap();
+        let tail = zone.find(qtype, &key).unwrap().tail().bytes;
         u32::from_be_bytes(tail[6..10].try_into().unwrap())
     };
     assert_eq!(ttl(b"\x07example\x03org\x00", 6), 86_400);

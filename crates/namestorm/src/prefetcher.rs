@@ -89,7 +89,7 @@ impl Prefetcher {
         for ParsedQuestion { question, .. } in questions.iter_mut().filter(complete) {
             question.find_zone(answers);
             if let Some(zone) = answers.zone(question.zone) {
-                zone.fetch_slot(question.hash);
+                zone.fetch_slot(question.hash());
             }
         }
         let mut missing: ArrayVec<Missing, MAX_BATCH> = ArrayVec::new();
@@ -99,7 +99,7 @@ impl Prefetcher {
                 && let Some(zone) = answers.zone(question.zone)
             {
                 let is_signed = zone.denial().is_some() && may_want_proofs(&inputs[packet]);
-                if !zone.fetch_answer(question.hash, is_signed) {
+                if !zone.fetch_answer(question.hash(), is_signed) {
                     let is_signed = is_signed && wants_proofs(&inputs[packet], question);
                     missing.push(Missing { packet, is_signed });
                 }
@@ -140,13 +140,13 @@ fn wants_proofs(input: &Input, question: &HashedQuestion) -> bool {
 fn fetch_zones(answers: &Answers, questions: &mut [ParsedQuestion]) {
     let complete = |parsed: &&mut ParsedQuestion| parsed.is_complete;
     for parsed in questions.iter_mut().filter(complete) {
-        parsed.apex_hash = answers.fetch_apex_slot(parsed.question.key.bytes());
+        parsed.apex_hash = answers.fetch_apex_slot(&parsed.question.key);
     }
     for parsed in questions.iter_mut().filter(complete) {
         answers.fetch_zone(parsed.apex_hash);
     }
     for parsed in questions.iter_mut().filter(complete) {
-        answers.fetch_in_zone(parsed.apex_hash, parsed.question.hash);
+        answers.fetch_in_zone(parsed.apex_hash, parsed.question.hash());
     }
 }
 

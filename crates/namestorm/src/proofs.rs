@@ -45,7 +45,7 @@ pub(crate) fn find<'z>(
         // The answer comes from a wildcard.
         (Kind::Plain | Kind::Alias, _) => {
             proofs.no_closer(start, node, is_no_data);
-            let wildcard = search.wildcard().bytes();
+            let wildcard = search.wildcard();
             if is_no_data && let Some(node) = zone.node(wildcard) {
                 proofs.push(node.proofs.name);
             }
@@ -149,7 +149,7 @@ impl<'z, F: FnMut(Answer<'z>)> Finder<'_, 'z, F> {
 fn above(zone: &ZoneAnswers, (name, key): Keyed<'_>, start: usize) -> Option<(usize, Node)> {
     let above = start + 1 + usize::from(*name.get(start)?);
     let is_within = above + zone.apex_len() <= name.len();
-    let node = is_within.then(|| zone.node(key.suffix(above)));
+    let node = is_within.then(|| zone.ancestor(key.suffix(above)));
     Some((above, node.flatten()?))
 }
 

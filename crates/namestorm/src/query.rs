@@ -1,6 +1,6 @@
 //! Parses a query: its header and its question (RFC 1035, section 4.1).
 
-use crate::key::{Form, Key};
+use crate::key::{Hashing, Key};
 use crate::name::{MAX_LABEL, MAX_NAME};
 use crate::tail::{QUESTION_AT, QUESTION_REST};
 
@@ -185,18 +185,18 @@ impl RawQuestion {
 #[inline(always)]
 pub(crate) fn parse_question(
     message: &[u8],
-    form: Form,
+    hashing: &Hashing,
     key: &mut Key,
     expanded: &mut NameBuf,
 ) -> Result<RawQuestion, Malformed> {
     let plain = plain_len(message, QUESTION_AT)?;
     let (name_len, name_end) = if let Some(len) = plain {
         let end = QUESTION_AT + len;
-        key.set(form, &message[QUESTION_AT..end]);
+        key.set(hashing, &message[QUESTION_AT..end]);
         (len, end)
     } else {
         let end = expand(message, QUESTION_AT, expanded)?;
-        key.set(form, expanded.bytes());
+        key.set(hashing, expanded.bytes());
         (expanded.bytes().len(), end)
     };
     let rest: &[u8; QUESTION_REST] = message

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::key::Form;
 use crate::name;
 
 const FORMS: [Form; 2] = [Form::Wire, Form::Fqdn];
@@ -15,14 +16,15 @@ fn query(question: &[u8]) -> Vec<u8> {
 
 fn parse(message: &[u8], form: Form) -> Result<(RawQuestion, Vec<u8>), Malformed> {
     let (mut key, mut expanded) = (Key::new(), NameBuf::new());
-    let question = parse_question(message, form, &mut key, &mut expanded)?;
+    let hashing = Hashing::new(form, [1, 2, 3, 4]);
+    let question = parse_question(message, &hashing, &mut key, &mut expanded)?;
     let name = if question.is_compressed {
         expanded.bytes().to_vec()
     } else {
         message[QUESTION_AT..][..question.name_len].to_vec()
     };
     let mut expected = Key::new();
-    expected.set(form, &name);
+    expected.set(&hashing, &name);
     assert_eq!(key.bytes(), expected.bytes());
     Ok((question, name))
 }

@@ -395,7 +395,7 @@ impl Responder {
                 return Some(Reply::bare(bare.write(message, opt, identity, counts)));
             }
         };
-        let (question, hash) = (parsed.question, parsed.hash);
+        let question = parsed.question;
         let (mut query, is_malformed) = read_rest(message, &header, question, transport);
         query.limit = query.limit.saturating_sub(self.signature_room);
         if !CAREFUL && query.needs_care() {
@@ -412,7 +412,7 @@ impl Responder {
             group = NO_GROUP;
             without_lookup(rcode, &question, question.name(message, expanded), identity)
         } else if let Some(zone) = zone
-            && let Some(answer) = zone.find(hash, question.qtype, parsed.key.bytes())
+            && let Some(answer) = zone.find(question.qtype, &parsed.key)
         {
             Body::of(&answer, query.wants_signatures())
         } else {

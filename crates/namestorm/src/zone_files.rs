@@ -258,9 +258,9 @@ impl ZoneFiles {
             let Some(parent) = name::parent(zone.facts.apex()) else {
                 continue;
             };
-            key.set(answers.form(), parent);
-            let above = answers.zone(answers.zone_of(rtype::NS, key.bytes()));
-            key.set(answers.form(), zone.facts.apex());
+            key.set(answers.hashing(), parent);
+            let above = answers.zone(answers.zone_of(rtype::NS, &key));
+            key.set(answers.hashing(), zone.facts.apex());
             if above.is_some_and(|above| !above.is_broken() && !above.has_cut(key.bytes())) {
                 let (file, apex) = (zone.facts.file().display(), name::Shown(zone.facts.apex()));
                 say(format!(

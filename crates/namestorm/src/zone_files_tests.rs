@@ -336,10 +336,10 @@ fn answers_after_a_change_are_those_of_all_zones() {
         assert_eq!(after.size(), all.size());
         let mut key = Key::new();
         for (zone, text) in [(1, "more.b.example"), (0, "more.a.example")] {
-            key.set(Form::Wire, &name::parse(text).unwrap());
+            key.set(all.hashing(), &name::parse(text).unwrap());
             let [found, expected] = [&after, &all].map(|answers| {
-                let zone = answers.zone(answers.zone_of(rtype::A, key.bytes()));
-                zone.unwrap().node(key.bytes()).is_some()
+                let zone = answers.zone(answers.zone_of(rtype::A, &key));
+                zone.unwrap().node(&key).is_some()
             });
             assert!(found == expected && (found || zone != number), "{text}");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::zone_answers::ZoneAnswers;
 use crate::index::Table;
-use crate::key::Hashing;
+use crate::key::{Hashing, Key};
 use crate::zone_number::ZoneNumber;
 
 /// An index of zones by their apexes. It finds the zone with the longest apex that a name ends
@@ -29,7 +29,7 @@ const fn depth_bit(labels: usize) -> u64 {
 impl Apexes {
     /// Creates an index of `zones`, whose apexes differ.
     pub(super) fn new(hashing: Hashing, zones: Vec<Arc<ZoneAnswers>>) -> Self {
-        let hashes = zones.iter().map(|zone| hashing.hash_of_name(zone.apex()));
+        let hashes = zones.iter().map(|zone| hashing.hash(zone.apex()));
         let entries: Vec<_> = hashes.zip(0..).collect();
         let labels = zones.iter().map(|zone| hashing.form().labels(zone.apex()));
         Self {
@@ -58,14 +58,15 @@ impl Apexes {
         self.zones.get(number.0 as usize).map(|zone| &**zone)
     }
 
-    /// Returns the number of the zone with the longest apex that the name with this key ends with.
+    /// Returns the number of the zone with the longest apex that the name with this key ends with. `hash`
+    /// is the hash of the key.
     #[inline(always)]
-    pub(super) fn find(&self, key: &[u8]) -> ZoneNumber {
+    pub(super) fn find(&self, key: &[u8], hash: u64) -> ZoneNumber {
         match &*self.zones {
             // A server with a single zone needs no hash.
             [zone] if self.is_within(key, zone.apex()) => ZoneNumber(0),
             [_] => ZoneNumber::NONE,
-            _ => self.find_longest(key),
+            _ => self.find_longest(key, hash),
         }
     }
 
@@ -88,11 +89,11 @@ impl Apexes {
 
     /// Like [`find`](Self::find), for any number of zones.
     #[inline(never)]
-    fn find_longest(&self, key: &[u8]) -> ZoneNumber {
+    fn find_longest(&self, key: &[u8], hash: u64) -> ZoneNumber {
         let is_it = |number: u32, apex: &[u8]| self.zones[number as usize].apex() == apex;
         let mut apexes = self.candidates(key);
         let found = apexes.find_map(|apex| {
-            let hash = self.hashing.hash_of_name(apex);
+            let hash = self.hash_of(apex, (key, hash));
             self.table.find(hash, |number| is_it(number, apex))
         });
         found.map_or(ZoneNumber::NONE, ZoneNumber)
@@ -119,6 +120,16 @@ impl Apexes {
         })
     }
 
+    /// Returns the hash of an ancestor of the name with this key and hash, or of the name itself.
+    #[inline(always)]
+    fn hash_of(&self, ancestor: &[u8], (key, hash): (&[u8], u64)) -> u64 {
+        if ancestor.len() == key.len() {
+            hash
+        } else {
+            self.hashing.hash(ancestor)
+        }
+    }
+
     /// Returns true if there are several zones, so that their index and the zones themselves are worth
     /// prefetching.
     #[inline(always)]
@@ -129,9 +140,9 @@ impl Apexes {
     /// Prefetches the slot where the search for the zone of a name begins. Returns the hash of the
     /// zone's probable name, for [`guess`](Self::guess).
     #[inline(always)]
-    pub(super) fn fetch_slot(&self, key: &[u8]) -> u64 {
-        let apex = self.candidates(key).next().unwrap_or_default();
-        let hash = self.hashing.hash_of_name(apex);
+    pub(super) fn fetch_slot(&self, key: &Key) -> u64 {
+        let apex = self.candidates(key.bytes()).next().unwrap_or_default();
+        let hash = self.hash_of(apex, (key.bytes(), key.hash()));
         self.table.prefetch(hash);
         hash
     }

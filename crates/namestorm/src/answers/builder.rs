@@ -55,7 +55,7 @@ impl<'h> ZoneBuilder<'h> {
         plain: &Variant<'_>,
         signed: Option<&Variant<'_>>,
     ) -> Result<At, ArenaFull> {
-        self.key.set(self.hashing.form(), name);
+        self.key.set(&self.hashing, name);
         let key = self.key.bytes();
         self.encoded.clear();
         let to = &mut self.encoded;
@@ -63,7 +63,7 @@ impl<'h> ZoneBuilder<'h> {
         let at = self.answers.push(&[&self.encoded])?;
         self.answer_count += 1;
         if qtype != 0 {
-            let hash = self.hashing.hash(qtype, key);
+            let hash = self.key.hash_with(qtype);
             let is_hooked = self.hooked.of(name).itself();
             let hash = if is_hooked { behind_hook(hash) } else { hash };
             self.answer_entries.push((hash, at));
@@ -73,7 +73,7 @@ impl<'h> ZoneBuilder<'h> {
 
     /// Adds a name to the table of names.
     pub(crate) fn add_node(&mut self, name: &[u8], mut node: Node) -> Result<(), ArenaFull> {
-        self.key.set(self.hashing.form(), name);
+        self.key.set(&self.hashing, name);
         let key = self.key.bytes();
         if node.negative != NONE {
             node.hooked = self.hooked.of(name);
@@ -81,7 +81,7 @@ impl<'h> ZoneBuilder<'h> {
         self.encoded.clear();
         node.encode(&mut self.encoded, key);
         let at = self.nodes.push(&[&self.encoded])?;
-        self.node_entries.push((self.hashing.hash_of_name(key), at));
+        self.node_entries.push((self.key.hash(), at));
         Ok(())
     }
 
@@ -97,7 +97,7 @@ impl<'h> ZoneBuilder<'h> {
         let (answers, nodes) = (self.answers.finish(), self.nodes.finish());
         let by_type = Table::new(&self.answer_entries);
         let by_name = Table::new(&self.node_entries);
-        self.key.set(self.hashing.form(), apex);
+        self.key.set(&self.hashing, apex);
         let memory = answers.memory() + nodes.memory() + by_type.memory() + by_name.memory();
         let memory = memory + denial.as_ref().map_or(0, Denial::memory);
         let size = Size {

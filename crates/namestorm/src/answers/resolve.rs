@@ -104,8 +104,7 @@ impl ZoneAnswers {
         search: &mut Search,
     ) -> Resolution<'_> {
         search.found = None;
-        let hash = self.hashing().hash(qtype, key.bytes());
-        match self.find_behind_hook(hash, qtype, key.bytes()) {
+        match self.find_behind_hook(qtype, key) {
             Some(answer) => Resolution::Answer(answer),
             None => self.resolve_by(false, qtype, name, key, search),
         }
@@ -144,7 +143,7 @@ impl ZoneAnswers {
             Kind::Dname => Resolution::Substitution(self.answer(node.default)),
             Kind::Plain | Kind::Alias if node.has_wildcard => {
                 let wildcard = &mut search.wildcard;
-                wildcard.set_wildcard(self.hashing().form(), key, start);
+                wildcard.set_wildcard(self.hashing(), key, start);
                 self.at_wildcard(hooks, qtype, wildcard, &node)
             }
             Kind::Plain | Kind::Alias => Resolution::NxDomain(self.answer(node.negative)),
@@ -154,7 +153,7 @@ impl ZoneAnswers {
     /// Returns the node of `name` or of its closest ancestor in the index, and the offset of that in
     /// `name`.
     pub(crate) fn encloser(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
-        let itself = self.node(key.bytes()).map(|node| (0, node));
+        let itself = self.node(key).map(|node| (0, node));
         itself.or_else(|| self.closest(name, key))
     }
 
@@ -179,7 +178,7 @@ impl ZoneAnswers {
         let mut found = None;
         while low < high {
             let start = usize::from(starts[probe]);
-            match self.node(key.suffix(start)) {
+            match self.ancestor(key.suffix(start)) {
                 Some(node) => {
                     found = Some((start, node));
                     high = probe;
@@ -213,19 +212,18 @@ impl ZoneAnswers {
         wildcard: &Key,
         encloser: &Node,
     ) -> Resolution<'_> {
-        let hash = self.hashing().hash(qtype, wildcard.bytes());
         // `hooks` is false only for a hooked name, and here the name is not in the index. The hook
         // thus covers all names below the closest encloser, including the wildcard. The wildcard's
         // answers are therefore stored as those of a hooked name.
         let found = if hooks {
-            self.find(hash, qtype, wildcard.bytes())
+            self.find(qtype, wildcard)
         } else {
-            self.find_behind_hook(hash, qtype, wildcard.bytes())
+            self.find_behind_hook(qtype, wildcard)
         };
         if let Some(answer) = found {
             return Resolution::Answer(answer);
         }
-        match self.node(wildcard.bytes()) {
+        match self.node(wildcard) {
             Some(node) => self.at_name(qtype, &node),
             None => Resolution::NxDomain(self.answer(encloser.negative)),
         }

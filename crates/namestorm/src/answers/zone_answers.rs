@@ -89,7 +89,7 @@ impl ZoneAnswers {
     /// Creates a zone that could not be loaded. Queries for names in it get SERVFAIL.
     pub(crate) fn broken(hashing: Hashing, apex: &[u8]) -> Self {
         let mut key = Key::new();
-        key.set(hashing.form(), apex);
+        key.set(&hashing, apex);
         let entries = [Entries::default(), Entries::default()];
         let tables = [Table::new(&[]), Table::new(&[])];
         Self {
@@ -161,10 +161,15 @@ impl ZoneAnswers {
         &self.hashing
     }
 
-    /// Returns the prepared answer for a type and the name with this key. `hash` is their hash.
-    /// Never finds an answer for a name that a hook answers for.
+    /// Returns the prepared answer for a type and the name with this key. Never finds an answer for a
+    /// name that a hook answers for.
     #[inline(always)]
-    pub(crate) fn find(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
+    pub(crate) fn find(&self, qtype: u16, key: &Key) -> Option<Answer<'_>> {
+        self.find_by(key.hash_with(qtype), qtype, key.bytes())
+    }
+
+    #[inline(always)]
+    fn find_by(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         let is_it = |at| Answer::is_for(self.prepared.at(at), qtype, key);
         let at = self.by_type.find(hash, is_it)?;
         let bytes = self.prepared.at(at);
@@ -172,8 +177,8 @@ impl ZoneAnswers {
     }
 
     /// Like [`find`](Self::find), for a name that a hook answers for.
-    pub(super) fn find_behind_hook(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
-        self.find(behind_hook(hash), qtype, key)
+    pub(super) fn find_behind_hook(&self, qtype: u16, key: &Key) -> Option<Answer<'_>> {
+        self.find_by(behind_hook(key.hash_with(qtype)), qtype, key.bytes())
     }
 
     /// Prefetches the index slot of an answer: the first memory access of a lookup.
@@ -211,7 +216,7 @@ impl ZoneAnswers {
 
     /// Returns the hash of the name with this key.
     pub(crate) fn hash_of_name(&self, key: &[u8]) -> u64 {
-        self.hashing.hash_of_name(key)
+        self.hashing.hash(key)
     }
 
     /// Prefetches the slot of the name with this hash.
@@ -245,12 +250,21 @@ impl ZoneAnswers {
 
     /// Returns true if there is a zone cut at the name with this key.
     pub(crate) fn has_cut(&self, key: &[u8]) -> bool {
-        self.node(key).is_some_and(|node| node.kind == Kind::Cut)
+        self.ancestor(key)
+            .is_some_and(|node| node.kind == Kind::Cut)
     }
 
     /// Returns the node of the name with this key, or `None` if the name is not in the index.
-    pub(crate) fn node(&self, key: &[u8]) -> Option<Node> {
-        let hash = self.hash_of_name(key);
+    pub(crate) fn node(&self, key: &Key) -> Option<Node> {
+        self.node_by(key.hash(), key.bytes())
+    }
+
+    /// Like [`node`](Self::node), for an ancestor of a name. `key` is the end of the name's key.
+    pub(crate) fn ancestor(&self, key: &[u8]) -> Option<Node> {
+        self.node_by(self.hash_of_name(key), key)
+    }
+
+    fn node_by(&self, hash: u64, key: &[u8]) -> Option<Node> {
         let is_it = |at| Node::key(self.nodes.at(at)) == key;
         Node::read(self.nodes.at(self.by_name.find(hash, is_it)?))
     }

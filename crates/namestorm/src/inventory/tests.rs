@@ -232,10 +232,10 @@ fn queries_and_transfers_of_each_zone_are_counted_over_all_workers_and_reloads()
     let answer = |server: &Server, queries: &[usize]| {
         let counts = server.answers.zone_counts();
         let mut key = Key::new();
-        key.set(Form::Wire, b"\x01x\x01c\x07example\0");
+        key.set(server.answers.hashing(), b"\x01x\x01c\x07example\0");
         for number in queries {
             let worker = counts.open();
-            let zone = server.answers.zone_of(rtype::A, key.bytes());
+            let zone = server.answers.zone_of(rtype::A, &key);
             (0..*number).for_each(|_| worker.add(zone));
             worker.add(ZoneNumber::NONE);
         }
@@ -284,8 +284,8 @@ fn the_control_thread_frees_records_when_their_transfers_have_ended() {
     server.read();
     let records = |server: &Server, name: &[u8]| {
         let mut key = Key::new();
-        key.set(Form::Wire, name);
-        let zone = server.answers.zone_of(rtype::A, key.bytes());
+        key.set(server.answers.hashing(), name);
+        let zone = server.answers.zone_of(rtype::A, &key);
         Arc::clone(server.answers.zone(zone).unwrap().records().unwrap())
     };
     let [a, b] = [&b"\x01a\x07example\0"[..], b"\x01b\x07example\0"];

@@ -32,8 +32,8 @@ pub(crate) fn message(apex: &[u8], zone: &ZoneAnswers) -> Arc<[u8]> {
     message.extend(SOA.to_be_bytes());
     message.extend(CLASS_IN.to_be_bytes());
     let mut key = Key::new();
-    key.set(zone.hashing().form(), apex);
-    let soa = zone.find(zone.hashing().hash(SOA, key.bytes()), SOA, key.bytes());
+    key.set(zone.hashing(), apex);
+    let soa = zone.find(SOA, &key);
     let is_short = |len: usize| len <= MAX_MESSAGE - message.len();
     if let Some(soa) = soa.filter(|soa| is_short(soa.tail().bytes.len())) {
         message[ANSWERS_AT..QUESTION_AT].copy_from_slice(&soa.counts());
@@ -82,8 +82,8 @@ pub(super) mod tests {
 
     fn zone_of(answers: &Answers, apex: &[u8]) -> Arc<[u8]> {
         let mut key = Key::new();
-        key.set(answers.form(), apex);
-        let zone = answers.zone(answers.zone_of(SOA, key.bytes())).unwrap();
+        key.set(answers.hashing(), apex);
+        let zone = answers.zone(answers.zone_of(SOA, &key)).unwrap();
         message(apex, zone)
     }
 

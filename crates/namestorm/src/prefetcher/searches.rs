@@ -150,7 +150,7 @@ impl Scratch {
 /// Prefetches the slots of the name with this key and of the name above it.
 fn fetch_slots<'z>(zone: &ZoneAnswers, form: Form, key: &Key) -> State<'z> {
     let parent = form.parent(key.bytes(), 0).unwrap_or_default();
-    let hashes = [0, parent].map(|start| zone.hash_of_name(key.suffix(start)));
+    let hashes = [key.hash(), zone.hash_of_name(key.suffix(parent))];
     for hash in hashes {
         zone.fetch_node_slot(hash);
     }
@@ -292,10 +292,10 @@ impl<'z> Search<'z> {
         let Some(name) = to else {
             return;
         };
-        target.key.set(answers.form(), name.bytes());
+        target.key.set(answers.hashing(), name.bytes());
         target.name = name;
-        if let Some(zone) = answers.zone(answers.zone_of(qtype, target.key.bytes())) {
-            let hash = answers.hash(qtype, target.key.bytes());
+        if let Some(zone) = answers.zone(answers.zone_of(qtype, &target.key)) {
+            let hash = target.key.hash_with(qtype);
             zone.fetch_slot(hash);
             self.zone = zone;
             self.followed += 1;
