@@ -155,6 +155,28 @@ impl Answers {
         self.apexes.find(key.bytes(), key.hash())
     }
 
+    /// Returns the number of the zone to search for a prepared answer. A single zone is searched for
+    /// every name, because to look up an answer is cheaper than to compare the ends of names. If it has
+    /// none, [`if_within`](Self::if_within) tells whether the zone is the right one.
+    #[inline(always)]
+    pub(crate) fn zone_to_search(&self, qtype: u16, key: &Key) -> ZoneNumber {
+        if self.has_many_zones() {
+            self.zone_of(qtype, key)
+        } else {
+            ZoneNumber(0)
+        }
+    }
+
+    /// Returns the number of a [zone to search](Self::zone_to_search) if the name with this key is within
+    /// the zone.
+    pub(crate) fn if_within(&self, number: ZoneNumber, key: &Key) -> ZoneNumber {
+        if self.has_many_zones() {
+            number
+        } else {
+            self.apexes.find(key.bytes(), key.hash())
+        }
+    }
+
     /// Returns the number of the zone that has the DS records of a name (RFC 4035, section 3.1.4.1).
     /// For an apex, it is the zone above. If that zone has no delegation, it denies the name, as in NSD
     /// and Knot DNS. A zone that delegates a name in between is not the parent. Without a delegation,

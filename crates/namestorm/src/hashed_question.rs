@@ -1,14 +1,15 @@
 //! A parsed question with the hash for its lookup.
 
-use crate::answers::{Answers, Foreseen, ZoneNumber};
+use crate::answers::{Answer, Answers, Foreseen, ZoneAnswers, ZoneNumber};
 use crate::key::Key;
 use crate::query::{Malformed, NameBuf, RawQuestion, parse_question};
 
-/// A parsed question, with the key of its name, and the zone that answers it.
+/// A parsed question, with the key of its name, and the zone to search for its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct HashedQuestion {
     pub(crate) question: RawQuestion,
-    /// The number of the zone, if the name is in one of our zones.
+    /// The number of the zone to search, if there is one. If the server has only one zone, the name may
+    /// be outside it.
     pub(crate) zone: ZoneNumber,
     pub(crate) key: Key,
     /// What was found in advance for the answer.
@@ -32,7 +33,7 @@ impl HashedQuestion {
         }
     }
 
-    /// Parses the question of `message`, computes its key, and finds its zone. A compressed
+    /// Parses the question of `message`, computes its key, and finds the zone to search. A compressed
     /// name is decompressed into `expanded`.
     ///
     /// # Errors
@@ -62,15 +63,28 @@ impl HashedQuestion {
         Ok(())
     }
 
-    /// Finds the zone of a parsed question.
+    /// Finds the zone to search for the answer to a parsed question.
     #[inline(always)]
     pub(crate) fn find_zone(&mut self, answers: &Answers) {
-        self.zone = answers.zone_of(self.question.qtype, &self.key);
+        self.zone = answers.zone_to_search(self.question.qtype, &self.key);
     }
 
     /// Returns the hash of the type and the name.
     #[inline(always)]
     pub(crate) fn hash(&self) -> u64 {
         self.key.hash_with(self.question.qtype)
+    }
+
+    /// Returns the answer that was prepared for the type and the name.
+    #[inline(always)]
+    pub(crate) fn find_answer<'a>(&self, answers: &'a Answers) -> Option<Answer<'a>> {
+        let zone = answers.zone(self.zone)?;
+        zone.find(self.question.qtype, &self.key)
+    }
+
+    /// Returns the zone. Sets it to [`NONE`](ZoneNumber::NONE) if the name is outside it.
+    pub(crate) fn check_zone<'a>(&mut self, answers: &'a Answers) -> Option<&'a ZoneAnswers> {
+        self.zone = answers.if_within(self.zone, &self.key);
+        answers.zone(self.zone)
     }
 }

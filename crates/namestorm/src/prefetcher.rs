@@ -174,12 +174,11 @@ mod tests {
     use crate::key::Form;
     use crate::{name, prepare_text};
 
-    /// Returns whether the proof for a name that does not exist is searched in advance, if the query has this
-    /// additional record.
-    fn searches(denial: Denial, additional: &[u8]) -> bool {
+    /// Returns what is found in advance for a query for this name, which has this additional record.
+    fn foreseen(denial: Denial, qname: &str, additional: &[u8]) -> Foreseen {
         let zone = large_zone("example.org.", denial);
         let answers = prepare_text(&format!("$ORIGIN example.org.\n{zone}"), Form::Wire).unwrap();
-        let qname = name::parse("none.example.org").unwrap();
+        let qname = name::parse(qname).unwrap();
         let header = [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
         let query = [&header[..], &qname, &[0, 1, 0, 1], additional].concat();
         let mut host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER), [0; 4]);
@@ -188,13 +187,24 @@ mod tests {
         let input = host.receive(frame, Instant::from_millis(1));
         let mut prefetcher = Prefetcher::new(&answers);
         prefetcher.fetch(&answers, &[input]);
-        let foreseen = prefetcher.question(0).unwrap().foreseen;
-        foreseen.covering.is_some()
+        prefetcher.question(0).unwrap().foreseen
+    }
+
+    #[test]
+    fn a_name_outside_the_only_zone_is_not_searched() {
+        for (qname, is_searched) in [("x.example.org", true), ("org", false), ("x.org", false)] {
+            let found = foreseen(Denial::Nsec, qname, &[0; 11]);
+            assert_eq!(found.encloser.is_some(), is_searched, "{qname}");
+        }
     }
 
     /// The search is before the rate limit, so forged queries must not make it hash without need or often.
     #[test]
     fn a_name_is_hashed_in_advance_only_once_and_for_a_query_that_wants_proofs() {
+        let searches = |denial, additional: &[u8]| {
+            let found = foreseen(denial, "none.example.org", additional);
+            found.covering.is_some()
+        };
         let opt = |flags| [0, 0, 41, 4, 208, 0, 0, flags, 0, 0, 0];
         let mut other = opt(0x80);
         other[2] = 250;

@@ -184,14 +184,14 @@ impl Query {
         cookies.check(self.rest(message, edns), client(), counters)
     }
 
-    /// Writes the OPT record of the reply, which is empty for a query without one. `source` returns the
-    /// zone that the reply is from, and the cookie of the query.
+    /// Writes the OPT record of the reply, which is empty for a query without one. `source` is the zone
+    /// that the reply is from, and the cookie of the query.
     #[inline(always)]
-    fn write_opt<'o, 'z>(
+    fn write_opt<'o>(
         &self,
         opt: &'o mut OptWriter,
         identity: &Identity,
-        source: impl FnOnce() -> (Option<&'z ZoneAnswers>, Option<Checked>),
+        source: (Option<&ZoneAnswers>, Option<Checked>),
         body: &Body<'_>,
         counters: &mut Counters,
     ) -> &'o [u8] {
@@ -199,7 +199,7 @@ impl Query {
             return &[];
         };
         counters.edns += 1;
-        opt.write(edns, body, || self.about(identity, source(), body))
+        opt.write(edns, body, || self.about(identity, source, body))
     }
 
     /// Returns what the options of the reply depend on: the zone that the reply is from, and the cookie
@@ -403,29 +403,29 @@ impl Responder {
         }
         let cookie = query.cookie(message, cookies, || (context.peer)().ip(), counters);
         counters.count_type(question.qtype);
-        let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
-        let mut group = zone.map_or(NO_GROUP, ZoneAnswers::group);
         let refusal = refusal(&query, is_malformed);
-        let from = refusal.map_or(number, |_| ZoneNumber::NONE);
-        self.groups.count_zone::<CAREFUL>(from);
+        let groups = &mut self.groups;
         let mut body = if let Some(rcode) = refusal {
-            group = NO_GROUP;
+            parsed.zone = ZoneNumber::NONE;
+            groups.count_zone::<CAREFUL>(parsed.zone);
             without_lookup(rcode, &question, question.name(message, expanded), identity)
-        } else if let Some(zone) = zone
-            && let Some(answer) = zone.find(question.qtype, &parsed.key)
-        {
+        } else if let Some(answer) = parsed.find_answer(answers) {
+            groups.count_zone::<CAREFUL>(parsed.zone);
             Body::of(&answer, query.wants_signatures())
         } else {
+            let zone = parsed.check_zone(answers);
+            groups.count_zone::<CAREFUL>(parsed.zone);
             let name = question.name(message, expanded);
             let question = (name, question.qtype, query.wants_signatures());
             assembler.assemble((answers, zone), question, parsed, context, counters)?
         };
+        let (number, zone) = (parsed.zone, answers.zone(parsed.zone));
         if CAREFUL {
             query.refuse_too_long(&mut body, counters);
         }
-        let source = || (zone.filter(|_| group != NO_GROUP), cookie);
-        let trail = query.write_opt(opt, identity, source, &body, counters);
-        self.groups.count_group::<CAREFUL>(group, body.rcode);
+        let trail = query.write_opt(opt, identity, (zone, cookie), &body, counters);
+        let group = zone.map_or(NO_GROUP, ZoneAnswers::group);
+        groups.count_group::<CAREFUL>(group, body.rcode);
         let (mut reply, fields) = fit(&query, number, &body, trail, counters);
         reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);
         reply.rewritten = place(message, &question, expanded, &mut self.head, &fields);

@@ -119,7 +119,8 @@ impl Scratch {
         let mut searches: ArrayVec<Search<'_>, MAX_BATCH> = ArrayVec::new();
         for &Missing { packet, is_signed } in packets {
             let question = &questions[packet].question;
-            if let Some(zone) = answers.zone(question.zone) {
+            let zone = answers.if_within(question.zone, &question.key);
+            if let Some(zone) = answers.zone(zone) {
                 searches.push(Search {
                     packet,
                     is_signed,

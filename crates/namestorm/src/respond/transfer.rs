@@ -49,7 +49,8 @@ impl Responder {
         let question = query.question;
         receive(message, &mut self.counters)?;
         self.counters.count_type(question.qtype);
-        let zone = self.answers.zone(self.question.zone);
+        let number = self.answers.zone_of(question.qtype, &self.question.key);
+        let zone = self.answers.zone(number);
         let zone = zone.filter(|zone| zone.apex_len() == question.name_len);
         let known = known_version(message, &query);
         let source = known.and_then(|_| source(zone));
@@ -57,9 +58,9 @@ impl Responder {
         let counters = &mut self.counters;
         let cookie = query.cookie(message, &self.cookies, || client, counters);
         let (opt, identity) = (&mut self.opt, &*self.identity);
-        let trail = query.write_opt(opt, identity, || (zone, cookie), &body, counters);
+        let trail = query.write_opt(opt, identity, (zone, cookie), &body, counters);
         let (from, group) = source.map_or((ZoneNumber::NONE, NO_GROUP), |(zone, _)| {
-            (self.question.zone, zone.group())
+            (number, zone.group())
         });
         self.groups.count_zone::<true>(from);
         self.groups.count_group::<true>(group, body.rcode);
@@ -92,7 +93,7 @@ impl Responder {
         let header = Header::parse(message).filter(|header| !header.is_response())?;
         let read = self
             .question
-            .read(message, &self.answers, &mut self.expanded);
+            .parse(message, &self.answers, &mut self.expanded);
         read.ok()?;
         let question = self.question.question;
         let (query, is_malformed) = read_rest(message, &header, question, Transport::Tcp);

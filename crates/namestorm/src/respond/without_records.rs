@@ -29,7 +29,7 @@ impl Responder {
         let Some(header) = Header::parse(message) else {
             return false;
         };
-        if question.read(message, answers, expanded).is_err() {
+        if question.parse(message, answers, expanded).is_err() {
             return false;
         }
         let (query, _) = read_rest(message, &header, question.question, Transport::Tcp);
@@ -127,7 +127,7 @@ impl Responder {
     ) -> Option<Query> {
         let parsed = self
             .question
-            .read(message, &self.answers, &mut self.expanded);
+            .parse(message, &self.answers, &mut self.expanded);
         let question = self.question.question;
         let (query, is_malformed) = read_rest(message, header, question, transport);
         let is_query = parsed.is_ok() && !is_malformed && is_query(header, question.qtype);
@@ -157,7 +157,7 @@ impl Responder {
         let (rcode, flags) = choose(cookie, counters);
         groups.count(rcode);
         let body = Body::empty(rcode);
-        let trail = query.write_opt(opt, identity, || (None, cookie), &body, counters);
+        let trail = query.write_opt(opt, identity, (None, cookie), &body, counters);
         let (mut reply, mut fields) = fit(query, ZoneNumber::NONE, &body, trail, counters);
         fields[0] |= (flags >> 8) as u8;
         reply.rewritten = place(message, &query.question, expanded, head, &fields);
