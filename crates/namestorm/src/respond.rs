@@ -171,16 +171,17 @@ impl Query {
         }
     }
 
-    /// Verifies the query's cookie, if it has one, and counts it.
+    /// Verifies the query's cookie, if it has one, and counts it. Without `CAREFUL`, the query has none.
     #[inline(always)]
-    fn cookie(
+    fn cookie<const CAREFUL: bool>(
         &self,
         message: &[u8],
         cookies: &CookieCheck,
         client: impl FnOnce() -> IpAddr,
         counters: &mut Counters,
     ) -> Option<Checked> {
-        let edns = self.edns.filter(|edns| edns.options.contains(COOKIE))?;
+        let has_cookie = |edns: &Edns| CAREFUL && edns.options.contains(COOKIE);
+        let edns = self.edns.filter(has_cookie)?;
         cookies.check(self.rest(message, edns), client(), counters)
     }
 
@@ -401,7 +402,7 @@ impl Responder {
         if !CAREFUL && query.needs_care() {
             return set_aside(counters, &mut self.is_set_aside);
         }
-        let cookie = query.cookie(message, cookies, || (context.peer)().ip(), counters);
+        let cookie = query.cookie::<CAREFUL>(message, cookies, || (context.peer)().ip(), counters);
         counters.count_type(question.qtype);
         let refusal = refusal(&query, is_malformed);
         let groups = &mut self.groups;

@@ -56,7 +56,7 @@ impl Responder {
         let source = known.and_then(|_| source(zone));
         let body = source.map_or_else(|error| error, |_| Body::empty(rcode::NOERROR));
         let counters = &mut self.counters;
-        let cookie = query.cookie(message, &self.cookies, || client, counters);
+        let cookie = query.cookie::<true>(message, &self.cookies, || client, counters);
         let (opt, identity) = (&mut self.opt, &*self.identity);
         let trail = query.write_opt(opt, identity, (zone, cookie), &body, counters);
         let (from, group) = source.map_or((ZoneNumber::NONE, NO_GROUP), |(zone, _)| {

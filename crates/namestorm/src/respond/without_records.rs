@@ -153,7 +153,7 @@ impl Responder {
             ..
         } = self;
         counters.count_type(query.question.qtype);
-        let cookie = query.cookie(message, cookies, || client, counters);
+        let cookie = query.cookie::<true>(message, cookies, || client, counters);
         let (rcode, flags) = choose(cookie, counters);
         groups.count(rcode);
         let body = Body::empty(rcode);
