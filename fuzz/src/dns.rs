@@ -142,13 +142,14 @@ pub fn labels() -> Vec<&'static str> {
 /// after the responder has changed it.
 pub fn checked(query: &[u8], rest: &[u8], reply: &Reply<'_>, transport: Transport) -> Vec<u8> {
     let head = reply.rewritten.unwrap_or_else(|| &rest[..reply.head_len]);
-    let bytes = [head, reply.tail.bytes, reply.trail].concat();
+    let bytes = [head, reply.tail.bytes, reply.trail.bytes].concat();
     assert_eq!((head.len(), bytes.len()), (reply.head_len, reply.len()));
-    let tail = udpip::Tail::new(reply.tail.bytes);
-    assert_eq!(reply.tail.sum.fold(), tail.sum.fold());
+    for part in [reply.tail, reply.trail] {
+        assert_eq!(part.sum.fold(), udpip::Tail::new(part.bytes).sum.fold());
+    }
     let limit = match transport {
         Transport::Tcp => MAX_TCP_MESSAGE,
-        Transport::Udp { .. } if reply.trail.is_empty() => MIN_UDP_MESSAGE,
+        Transport::Udp { .. } if reply.trail.bytes.is_empty() => MIN_UDP_MESSAGE,
         Transport::Udp { .. } => MAX_UDP_MESSAGE,
     };
     assert!(bytes.len() <= limit, "{} bytes", bytes.len());

@@ -75,7 +75,7 @@ pub fn run(input: &Input<'_>) {
         send(&mut link.client, &route.datagram(&message));
         if let Some(reply) = alone.respond(&mut message, UDP) {
             let head = reply.rewritten.unwrap_or(&message[..reply.head_len]);
-            expected.push([head, reply.tail.bytes, reply.trail].concat());
+            expected.push([head, reply.tail.bytes, reply.trail.bytes].concat());
         }
     }
     link.client.flush().expect("a simulated port does not fail");

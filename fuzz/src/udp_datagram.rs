@@ -69,7 +69,7 @@ impl Service for Scripted<'_> {
         let fits = answer
             .as_ref()
             .is_some_and(|answer| answer.len() <= max_reply);
-        let (tail, trail) = (Tail::new(input.tail), input.trail);
+        let (tail, trail) = (Tail::new(input.tail), Tail::new(input.trail));
         let parts = Answer {
             head_len,
             tail,

@@ -3,6 +3,8 @@
 
 use std::net::SocketAddr;
 
+use udpip::Tail;
+
 use crate::body::Body;
 use crate::cookie::{Checked, Presented};
 use crate::cookie_check::{CookieCheck, Rest};
@@ -69,13 +71,13 @@ impl BareReply {
         opt: &'a mut OptWriter,
         identity: &Identity,
         (counters, groups): (&mut Counters, &mut ReplyCounts),
-    ) -> &'a [u8] {
+    ) -> Tail<'a> {
         groups.count(self.rcode);
         counters.replies[usize::from(self.rcode)] += 1;
         message[2..4].copy_from_slice(&self.flags.to_be_bytes());
         message[4..HEADER_LEN].fill(0);
         let Some(edns) = self.edns else {
-            return &[];
+            return Tail::EMPTY;
         };
         counters.edns += 1;
         message[HEADER_LEN - 1] = 1;
@@ -110,7 +112,7 @@ mod tests {
         let rcode = bare.rcode;
         let counts = (&mut counters, &mut groups);
         let record = bare.write(&mut message, &mut opt, &Identity::default(), counts);
-        let has_opt = !record.is_empty();
+        let has_opt = !record.bytes.is_empty();
         assert_eq!(counters.replies[usize::from(rcode)], 1);
         assert_eq!(counters.edns, u64::from(has_opt));
         let [high, low] = (0x8100 | u16::from(opcode) << 11 | rcode & 15).to_be_bytes();

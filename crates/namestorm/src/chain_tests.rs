@@ -50,7 +50,7 @@ fn ask_zone(text: &str, qname: &str, qtype: u16, opt: &[u8]) -> (usize, Vec<Stri
     let (head_len, tail, trail) = (
         reply.head_len,
         reply.tail.bytes.to_vec(),
-        reply.trail.to_vec(),
+        reply.trail.bytes.to_vec(),
     );
     let bytes = [&query[..head_len], &tail, &trail].concat();
     let message = Message::from_octets(&bytes).unwrap();
@@ -96,7 +96,7 @@ fn chains_that_are_cut_and_replies_without_room_are_counted() {
         query.extend([0, 1, 0, 1, 0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0]);
         let reply = responder.respond(&mut query, transport).unwrap();
         let has_records = !reply.tail.bytes.is_empty();
-        let has_reason = reply.trail.ends_with(&[0, 15, 0, 2, 0, 0]);
+        let has_reason = reply.trail.bytes.ends_with(&[0, 15, 0, 2, 0, 0]);
         let counters = responder.counters();
         let counted = [counters.chains_cut, counters.without_room];
         let rcode = query[3] & 15;

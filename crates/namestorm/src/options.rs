@@ -3,21 +3,20 @@
 
 use std::time::Duration;
 
+use ip::Sum;
+use udpip::Tail;
+
 use crate::answers::ZoneVersion;
 use crate::body::Body;
 use crate::cookie::COOKIE_LEN;
 use crate::edns::{
     COOKIE, DNSSEC_OK, EXPIRE, EXTENDED_RCODE_AT, Edns, ExtendedError, MAX_UDP_MESSAGE, NSID,
-    OPT_LEN, OptionCodes, TCP_KEEPALIVE, VERSION, ZONE_VERSION,
+    OPT_LEN, TCP_KEEPALIVE, VERSION, ZONE_VERSION,
 };
 use crate::identity::{Identity, MAX_NSID};
 use crate::rcode;
 use crate::rtype;
 
-/// Offset in an OPT record of the largest UDP message.
-const SIZE_AT: usize = 3;
-/// Offset in an OPT record of the upper byte of the flags.
-const FLAGS_AT: usize = 7;
 /// The code of extended DNS errors.
 const EXTENDED_ERROR: u16 = 15;
 
@@ -55,29 +54,45 @@ pub(crate) struct About<'a> {
     pub(crate) room: usize,
 }
 
+/// An OPT record without options, and its sum.
+#[derive(Debug)]
+struct Plain {
+    bytes: [u8; OPT_LEN],
+    sum: Sum,
+}
+
+impl Plain {
+    /// Creates the two records that advertise this size: without the DO bit, and with it.
+    fn both(udp_size: u16) -> [Self; 2] {
+        let ([_, kind], [high, low]) = (rtype::OPT.to_be_bytes(), udp_size.to_be_bytes());
+        [0, DNSSEC_OK].map(|flags| {
+            let [flags, rest] = flags.to_be_bytes();
+            let bytes = [0, 0, kind, high, low, 0, VERSION, flags, rest, 0, 0];
+            let sum = Sum::of(&bytes);
+            Self { bytes, sum }
+        })
+    }
+}
+
 /// Writes the OPT records of replies. Each responder has its own writer.
 #[derive(Debug)]
 pub(crate) struct OptWriter {
     /// The idle timeout that clients are told, in units of 100 ms. It is `None` over UDP, where
     /// edns-tcp-keepalive is ignored (RFC 7828, section 3.3.1).
     idle_timeout: Option<u16>,
-    /// The record without options and without upper bits of the response code. Only its flags differ from
-    /// reply to reply.
-    plain: [u8; OPT_LEN],
+    /// The records without options and without upper bits of the response code: without the DO bit, and
+    /// with it.
+    plain: [Plain; 2],
     /// The record with options.
     record: [u8; MAX_OPT],
 }
 
 impl OptWriter {
     /// Creates a writer for replies over UDP.
-    pub(crate) const fn new() -> Self {
-        let ([_, kind], [high, low]) = (
-            rtype::OPT.to_be_bytes(),
-            (MAX_UDP_MESSAGE as u16).to_be_bytes(),
-        );
+    pub(crate) fn new() -> Self {
         Self {
             idle_timeout: None,
-            plain: [0, 0, kind, high, low, 0, VERSION, 0, 0, 0, 0],
+            plain: Plain::both(MAX_UDP_MESSAGE as u16),
             record: [0; MAX_OPT],
         }
     }
@@ -85,7 +100,7 @@ impl OptWriter {
     /// Sets the largest UDP message that is sent and taken, in bytes.
     #[inline]
     pub(crate) fn set_udp_size(&mut self, bytes: u16) {
-        self.plain[SIZE_AT..SIZE_AT + 2].copy_from_slice(&bytes.to_be_bytes());
+        self.plain = Plain::both(bytes);
     }
 
     /// Tells clients that ask with edns-tcp-keepalive how long a connection may be idle.
@@ -102,13 +117,12 @@ impl OptWriter {
         edns: Edns,
         body: &Body<'_>,
         about: impl FnOnce() -> About<'a>,
-    ) -> &[u8] {
-        let flags = if edns.dnssec_ok { DNSSEC_OK } else { 0 };
-        self.plain[FLAGS_AT] = (flags >> 8) as u8;
+    ) -> Tail<'_> {
         if edns.options.may_change_reply() || UNUSUAL >> body.rcode & 1 != 0 {
-            return self.with_options(edns.options, &about(), (body.rcode, body.error));
+            return Tail::new(self.with_options(edns, &about(), (body.rcode, body.error)));
         }
-        &self.plain
+        let Plain { bytes, sum } = &self.plain[usize::from(edns.dnssec_ok)];
+        Tail { bytes, sum: *sum }
     }
 
     /// Adds the upper bits of the response code, the options that the query asks for, and the reason of
@@ -117,7 +131,7 @@ impl OptWriter {
     #[inline(never)]
     fn with_options(
         &mut self,
-        codes: OptionCodes,
+        edns: Edns,
         about: &About<'_>,
         (rcode, error): (u16, Option<ExtendedError>),
     ) -> &[u8] {
@@ -126,7 +140,8 @@ impl OptWriter {
             plain,
             record,
         } = self;
-        record[..OPT_LEN].copy_from_slice(plain);
+        let codes = edns.options;
+        record[..OPT_LEN].copy_from_slice(&plain[usize::from(edns.dnssec_ok)].bytes);
         record[EXTENDED_RCODE_AT] = (rcode >> 4) as u8;
         let mut len = OPT_LEN;
         let mut push = |code: u16, data: &[u8]| {
@@ -175,8 +190,18 @@ impl OptWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edns::OptionCodes;
 
     const OPT: [u8; OPT_LEN] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
+
+    fn asking(options: &[u16]) -> Edns {
+        Edns {
+            udp_size: 512,
+            version: 0,
+            dnssec_ok: false,
+            options: OptionCodes::of(options),
+        }
+    }
 
     fn about(identity: &Identity, room: usize) -> About<'_> {
         About {
@@ -196,7 +221,7 @@ mod tests {
         let mut write = |identity, asked: &[u16], error, room| {
             let about = about(identity, room);
             writer
-                .with_options(OptionCodes::of(asked), &about, (0, error))
+                .with_options(asking(asked), &about, (0, error))
                 .to_vec()
         };
         let record = |options: &[&[u8]]| {
@@ -212,7 +237,7 @@ mod tests {
         assert_eq!(write(&nsid, &[NSID, NSID], None, 99), record(&[id]));
         assert_eq!(write(&none, &all, None, 99), OPT);
         writer.set_idle_timeout(Duration::from_millis(10_099));
-        let all = writer.with_options(OptionCodes::of(&all), &about(&nsid, 99), (0, reason));
+        let all = writer.with_options(asking(&all), &about(&nsid, 99), (0, reason));
         assert_eq!(all, record(&[id, &[0, 11, 0, 2, 0, 100], why]));
     }
 
@@ -221,21 +246,17 @@ mod tests {
         let identity = Identity::default();
         let mut writer = OptWriter::new();
         let mut write = |dnssec_ok, rcode, bytes| {
-            let edns = Edns {
-                udp_size: 512,
-                version: 0,
+            let [edns, plain] = [&[NSID][..], &[]].map(|options| Edns {
                 dnssec_ok,
-                options: OptionCodes::of(&[NSID]),
-            };
-            let plain = Edns {
-                options: OptionCodes::default(),
-                ..edns
-            };
+                ..asking(options)
+            });
             writer.set_udp_size(bytes);
             let body = Body::empty(rcode);
             let room = || about(&identity, 99);
-            let record = writer.write(plain, &body, room).to_vec();
-            assert_eq!(writer.write(edns, &body, room), record);
+            let record = writer.write(plain, &body, room);
+            assert_eq!(record.sum.fold(), Sum::of(record.bytes).fold());
+            let record = record.bytes.to_vec();
+            assert_eq!(writer.write(edns, &body, room).bytes, record);
             record
         };
         let dnssec = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0];

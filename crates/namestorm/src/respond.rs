@@ -71,7 +71,7 @@ pub struct Reply<'a> {
     /// The answer, authority and additional records, except the OPT record.
     pub tail: Tail<'a>,
     /// The OPT record. It is empty if the reply has no OPT record.
-    pub trail: &'a [u8],
+    pub trail: Tail<'a>,
     /// The prepared answer, if its tail is sent unchanged. Replies with the same answer have equal
     /// tails, and heads of the same length, so they can reuse the same resident packet.
     pub prepared: Option<AnswerId>,
@@ -82,7 +82,7 @@ pub struct Reply<'a> {
 impl<'a> Reply<'a> {
     /// Creates a reply that consists of the header over the query's and this OPT record, if it is not
     /// empty.
-    fn bare(trail: &'a [u8]) -> Self {
+    fn bare(trail: Tail<'a>) -> Self {
         Self {
             head_len: HEADER_LEN,
             rewritten: None,
@@ -95,18 +95,18 @@ impl<'a> Reply<'a> {
 
     /// Returns the length of the whole message, in bytes.
     pub fn len(&self) -> usize {
-        self.head_len + self.tail.bytes.len() + self.trail.len()
+        self.head_len + self.tail.bytes.len() + self.trail.bytes.len()
     }
 
     /// Appends the whole message to `out`. The head may have been written over the start of `query`.
     pub(crate) fn append_to(&self, query: &[u8], out: &mut Vec<u8>) -> Parts {
         out.extend_from_slice(self.rewritten.unwrap_or(&query[..self.head_len]));
         out.extend_from_slice(self.tail.bytes);
-        out.extend_from_slice(self.trail);
+        out.extend_from_slice(self.trail.bytes);
         Parts {
             head: self.head_len,
             tail: self.tail.bytes.len(),
-            opt: self.trail.len(),
+            opt: self.trail.bytes.len(),
         }
     }
 
@@ -195,9 +195,9 @@ impl Query {
         source: (Option<&ZoneAnswers>, Option<Checked>),
         body: &Body<'_>,
         counters: &mut Counters,
-    ) -> &'o [u8] {
+    ) -> Tail<'o> {
         let Some(edns) = self.edns else {
-            return &[];
+            return Tail::EMPTY;
         };
         counters.edns += 1;
         opt.write(edns, body, || self.about(identity, source, body))
@@ -616,11 +616,11 @@ fn fit<'a>(
     query: &Query,
     zone: ZoneNumber,
     body: &Body<'a>,
-    trail: &'a [u8],
+    trail: Tail<'a>,
     counters: &mut Counters,
 ) -> (Reply<'a>, Fields) {
     let head_len = HEADER_LEN + query.question.name_len + QUESTION_REST;
-    let room = query.limit.saturating_sub(head_len + trail.len());
+    let room = query.limit.saturating_sub(head_len + trail.bytes.len());
     let mut reply = Reply {
         head_len,
         rewritten: None,
@@ -653,7 +653,7 @@ fn fit<'a>(
             }
         }
     }
-    if !trail.is_empty() {
+    if !trail.bytes.is_empty() {
         counts[2] += 1;
     }
     counters.replies[usize::from(body.rcode)] += 1;

@@ -418,7 +418,7 @@ fn place_head<P: Port>(
     if let Some(log) = query_log {
         let head = datagram.payload().get(..reply.head_len).unwrap_or_default();
         let ends = [datagram.peer(), datagram.local()];
-        log.on_reply(ends, [head, reply.tail.bytes, reply.trail, &[]]);
+        log.on_reply(ends, [head, reply.tail.bytes, reply.trail.bytes, &[]]);
     }
     true
 }

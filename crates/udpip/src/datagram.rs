@@ -43,8 +43,8 @@ impl<'a> Tail<'a> {
 /// # use udpip::{Answer, Tail};
 /// // The first four bytes of the payload, and a prepared part behind them.
 /// let answer = Answer::head(4).with_tail(Tail::new(b"prepared"));
-/// // A short part that is made for each answer.
-/// let answer = answer.with_trail(&[7; 10]);
+/// // A short part that only some answers have.
+/// let answer = answer.with_trail(Tail::new(&[7; 10]));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
@@ -53,8 +53,8 @@ pub struct Answer<'a> {
     pub head_len: usize,
     /// The part that was prepared in advance.
     pub tail: Tail<'a>,
-    /// The part behind the tail. Its checksum is computed for each answer, so it should be short.
-    pub trail: &'a [u8],
+    /// A short part behind the tail, which may differ between answers with the same tail.
+    pub trail: Tail<'a>,
 }
 
 impl Answer<'static> {
@@ -64,7 +64,7 @@ impl Answer<'static> {
         Self {
             head_len,
             tail: Tail::EMPTY,
-            trail: &[],
+            trail: Tail::EMPTY,
         }
     }
 }
@@ -80,14 +80,14 @@ impl<'a> Answer<'a> {
     /// Sets the part behind the tail.
     #[inline(always)]
     #[must_use]
-    pub fn with_trail(self, trail: &'a [u8]) -> Self {
+    pub fn with_trail(self, trail: Tail<'a>) -> Self {
         Self { trail, ..self }
     }
 
     /// Returns the length of the answer in bytes.
     #[inline(always)]
     fn len(&self) -> usize {
-        self.head_len + self.tail.bytes.len() + self.trail.len()
+        self.head_len + self.tail.bytes.len() + self.trail.bytes.len()
     }
 
     /// Writes the tail and the trail to `rest`, which begins behind the head.
@@ -96,13 +96,13 @@ impl<'a> Answer<'a> {
         let (tail, trail) = rest.split_at_mut(self.tail.bytes.len());
         tail.copy_from_slice(self.tail.bytes);
         // Most answers to short requests have no trail, so no function is called for it.
-        if !self.trail.is_empty() {
-            trail.copy_from_slice(self.trail);
+        if !self.trail.bytes.is_empty() {
+            trail.copy_from_slice(self.trail.bytes);
         }
     }
 
     /// Writes the UDP header to the start of `udp`, which already holds the answer. The checksum is
-    /// computed without reading the tail's bytes, because their sum is known.
+    /// computed without reading the tail and the trail, because their sums are known.
     #[inline(always)]
     fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
         let len = udp.len() as u16;
@@ -113,9 +113,9 @@ impl<'a> Answer<'a> {
             .word(len)
             .add(Sum::of(&udp[HEADER_LEN..][..self.head_len]))
             .add_at(self.tail.sum, self.head_len);
-        if !self.trail.is_empty() {
+        if !self.trail.bytes.is_empty() {
             let trail_at = self.head_len + self.tail.bytes.len();
-            sum = sum.add_at(Sum::of(self.trail), trail_at);
+            sum = sum.add_at(self.trail.sum, trail_at);
         }
         udp[0..2].copy_from_slice(&src.to_be_bytes());
         udp[2..4].copy_from_slice(&dst.to_be_bytes());
@@ -316,7 +316,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         let udp = &mut bytes[at..];
         let (head_len, tail_len) = (answer.head_len, answer.tail.bytes.len());
         udp[HEADER_LEN..][..head_len].copy_from_slice(&self.payload()[..head_len]);
-        udp[HEADER_LEN + head_len + tail_len..].copy_from_slice(answer.trail);
+        udp[HEADER_LEN + head_len + tail_len..].copy_from_slice(answer.trail.bytes);
         answer.write_header(udp, (self.dst_port, self.src_port), &addresses);
         count(self.counters, self.port.send_resident(packet));
     }

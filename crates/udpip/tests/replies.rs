@@ -99,7 +99,7 @@ impl Service for Answerer {
         let answer = Answer {
             head_len: self.head_len,
             tail: Tail::new(&self.tail),
-            trail: &self.trail,
+            trail: Tail::new(&self.trail),
         };
         match self.method {
             ReplyMethod::TurnAround => datagram.turn_around(answer),

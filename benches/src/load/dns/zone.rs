@@ -140,7 +140,7 @@ mod tests {
             let mut message = [&[0x12, 0x34], message].concat();
             let transport = Transport::Udp { link: 1472 };
             let reply = responder.respond(&mut message, transport).unwrap();
-            let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
+            let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail.bytes);
             let reply = [&message[..head_len], tail, trail].concat();
             assert_eq!(queries.check(number, &reply), Ok(()), "{kind:?} {reply:x?}");
         }

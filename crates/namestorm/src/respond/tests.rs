@@ -94,7 +94,7 @@ fn a_reply_over_tcp_without_room_for_its_signature_is_servfail_with_the_reason()
         let mut message = query.clone();
         let reply = responder.respond(&mut message, Transport::Tcp).unwrap();
         assert!(reply.len() + SIGNATURE <= MAX_TCP_MESSAGE);
-        let has_reason = reply.trail.ends_with(&[0, 15, 0, 2, 0, 0]);
+        let has_reason = reply.trail.bytes.ends_with(&[0, 15, 0, 2, 0, 0]);
         let [is_truncated, is_servfail] = [message[2] & 2 != 0, message[3] & 15 == 2];
         assert_eq!(
             reply.tail.bytes.len(),

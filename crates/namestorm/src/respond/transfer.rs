@@ -74,7 +74,7 @@ impl Responder {
         let head = &mut self.head[..reply.head_len];
         head[..HEADER_LEN].copy_from_slice(&message[..HEADER_LEN]);
         write_question(&mut head[HEADER_LEN..], &question, name);
-        let transfer = Transfer::new(records, group, head, trail);
+        let transfer = Transfer::new(records, group, head, trail.bytes);
         let own = zone.version().map(|version| version.serial);
         let known = known.ok().flatten();
         let is_old = own

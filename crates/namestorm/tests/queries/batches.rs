@@ -155,7 +155,7 @@ fn what_is_found_in_advance_changes_no_reply() {
                 link.client.flush().unwrap();
                 let transport = Transport::Udp { link: 1472 };
                 let reply = alone.respond(&mut message, transport).unwrap();
-                let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
+                let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail.bytes);
                 expected.push([&message[..head_len], tail, trail].concat());
             }
             let mut client = Client::default();

@@ -137,7 +137,7 @@ fn ask(hook: &mut PresetHook, query: &Query, transport: Transport) -> Option<Vec
         let mut message = query.bytes();
         let reply = responder.respond_with(&mut message, transport, hook, peer(), Instant::ZERO)?;
         let head = reply.rewritten.map(<[u8]>::to_vec);
-        let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
+        let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail.bytes);
         assert_eq!(reply.tail.sum.fold(), udpip::Tail::new(tail).sum.fold());
         let head = head.unwrap_or_else(|| message[..head_len].to_vec());
         Some([&head[..], tail, trail].concat())
@@ -269,7 +269,7 @@ fn the_zone_answers_for_a_hooked_name_as_it_does_without_a_hook() {
         let mut hook = with_verdict(Verdict::Zone);
         let reply = responder.respond_with(&mut message, UDP, &mut hook, peer(), Instant::ZERO);
         let reply = reply.unwrap();
-        let bytes = [reply.tail.bytes, reply.trail].concat();
+        let bytes = [reply.tail.bytes, reply.trail.bytes].concat();
         let head = message[..reply.head_len].to_vec();
         (hook.questions.len(), head, bytes)
     };

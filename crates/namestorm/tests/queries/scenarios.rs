@@ -280,7 +280,7 @@ fn ask_tcp(answers: &Arc<Answers>, scenario: &Scenario, query: &[u8]) -> Vec<u8>
         )
         .unwrap();
     let head = reply.rewritten.map(<[u8]>::to_vec);
-    let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
+    let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail.bytes);
     let head = head.unwrap_or_else(|| message[..head_len].to_vec());
     let whole = [&head[..], tail, trail].concat();
     assert_eq!((reply.len(), reply.is_empty()), (whole.len(), false));

@@ -40,7 +40,7 @@ fn ask(answers: &Arc<Answers>, qname: &str, qtype: &str, dnssec: bool) -> Reply 
     let mut message = query.bytes();
     let mut responder = Responder::new(Arc::clone(answers));
     let reply = responder.respond(&mut message, Transport::Tcp).unwrap();
-    let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
+    let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail.bytes);
     let bytes = [&message[..head_len], tail, trail].concat();
     let message = Message::from_octets(&bytes[..]).unwrap();
     let mut reply = Reply {
