@@ -95,9 +95,15 @@ impl<'a> Answer<'a> {
     fn write_rest(&self, rest: &mut [u8]) {
         let (tail, trail) = rest.split_at_mut(self.tail.bytes.len());
         tail.copy_from_slice(self.tail.bytes);
+        self.write_trail(trail);
+    }
+
+    /// Writes the trail to `to`.
+    #[inline(always)]
+    fn write_trail(&self, to: &mut [u8]) {
         // Most answers to short requests have no trail, so no function is called for it.
         if !self.trail.bytes.is_empty() {
-            trail.copy_from_slice(self.trail.bytes);
+            to.copy_from_slice(self.trail.bytes);
         }
     }
 
@@ -316,7 +322,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         let udp = &mut bytes[at..];
         let (head_len, tail_len) = (answer.head_len, answer.tail.bytes.len());
         udp[HEADER_LEN..][..head_len].copy_from_slice(&self.payload()[..head_len]);
-        udp[HEADER_LEN + head_len + tail_len..].copy_from_slice(answer.trail.bytes);
+        answer.write_trail(&mut udp[HEADER_LEN + head_len + tail_len..]);
         answer.write_header(udp, (self.dst_port, self.src_port), &addresses);
         count(self.counters, self.port.send_resident(packet));
     }
