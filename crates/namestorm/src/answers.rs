@@ -29,15 +29,24 @@ use apexes::Apexes;
 
 use crate::groups::GroupLabels;
 use crate::index::At;
-use crate::key::{Form, Hashing, Key};
+use crate::key::{self, Form, Hashing, Key};
 use crate::rtype;
 use crate::zone_counts::ZoneCounts;
 
 /// Identifies a prepared answer among all [`Answers`] of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerId {
     pub(crate) zone: ZoneNumber,
     pub(crate) at: At,
+}
+
+impl AnswerId {
+    /// Returns a hash of the identifier. It needs no seed, because the identifier is a position, which
+    /// clients cannot choose to cause collisions.
+    #[inline(always)]
+    pub(crate) fn hash(self) -> u64 {
+        key::mix(u64::from(self.zone.0) << 32 | u64::from(self.at))
+    }
 }
 
 /// The prepared answers of all zones. They never change, so all workers share them without locks.

@@ -1,12 +1,12 @@
 //! DNS over UDP. There are three modes of sending replies.
 
 use std::fmt;
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use ahash::RandomState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use nmio::{Instant, Port};
 use udpip::{Answer, AnswerCopies, Datagram, Service, Tail};
 
@@ -89,13 +89,7 @@ struct Signing {
 }
 
 /// The resident packets of each answer.
-pub(crate) type Residents = HashMap<AnswerId, AnswerCopies, RandomState>;
-
-fn no_copies() -> Residents {
-    // Fixed seeds are safe. The keys are positions of answers, so clients cannot choose them to
-    // cause collisions.
-    HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4))
-}
+pub(crate) type Residents = HashTable<(AnswerId, AnswerCopies)>;
 
 impl Dns {
     /// Creates a service that replies from `answers` in the given mode.
@@ -103,7 +97,7 @@ impl Dns {
         Self {
             mode,
             responder: Responder::new(answers),
-            copies: no_copies(),
+            copies: Residents::new(),
             query_log: None,
             udp_sizes: None,
             notes_clients: false,
@@ -179,7 +173,7 @@ impl Dns {
     /// memory when they are dropped.
     pub(crate) fn set_answers(&mut self, answers: Arc<Answers>) -> Residents {
         self.responder.set_answers(answers);
-        std::mem::replace(&mut self.copies, no_copies())
+        mem::take(&mut self.copies)
     }
 
     /// Returns the mode in which replies are sent.
@@ -241,11 +235,14 @@ impl Dns {
         match (self.mode, reply.prepared) {
             (ReplyMode::Turnaround, _) => datagram.turn_around(answer),
             (ReplyMode::PreCopy, Some(id)) => {
-                if let Some(copies) = self.copies.get_mut(&id) {
+                let (hash, is_it) = (id.hash(), |known: &(AnswerId, _)| known.0 == id);
+                if let Some((_, copies)) = self.copies.find_mut(hash, is_it) {
                     datagram.send_resident(answer, copies);
                 } else if datagram.residents_left() > 0 {
-                    let copies = self.copies.entry(id).or_default();
-                    datagram.send_resident(answer, copies);
+                    let new = (id, AnswerCopies::default());
+                    let hash_of = |known: &(AnswerId, _)| known.0.hash();
+                    let entry = self.copies.insert_unique(hash, new, hash_of);
+                    datagram.send_resident(answer, &mut entry.into_mut().1);
                 } else {
                     datagram.send_copy(answer);
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use control::Turn;
-use hashbrown::hash_map::IntoIter;
+use hashbrown::hash_table::IntoIter;
 use nmio::Mailbox;
 use udpip::AnswerCopies;
 
@@ -32,7 +32,7 @@ pub(crate) struct Turnover {
 
 #[derive(Debug)]
 struct Leaving {
-    residents: IntoIter<AnswerId, AnswerCopies>,
+    residents: IntoIter<(AnswerId, AnswerCopies)>,
     /// Tells the sender, when it is dropped, that nothing of the old answers is left.
     _turn: Turn<NewAnswers>,
 }
