@@ -109,23 +109,22 @@ impl Key {
 
     #[inline]
     fn set_text(&mut self, name: &[u8]) {
-        // To get the text, drop the first length byte and replace each later length byte by a dot.
+        // To get the text, drop the first length byte, hide the dots inside labels, and replace each later
+        // length byte by a dot.
         let text = &name[1.min(name.len())..];
         self.len = text.len();
         let out = &mut self.bytes[..text.len()];
-        lower(text, out);
-        let has_dots = text.contains(&b'.');
+        copy(text, out, |byte| match byte {
+            b'.' => INNER_DOT,
+            byte => lower_byte(byte),
+        });
         let mut at = 0;
-        while let Some(&len) = name.get(at) {
-            let end = at + usize::from(len);
-            if has_dots {
-                hide_dots(&mut out[at..end]);
-            }
-            if len == 0 {
-                break;
-            }
-            out[end] = b'.';
-            at = end + 1;
+        while let Some(&len) = name.get(at)
+            && len != 0
+        {
+            at += usize::from(len);
+            out[at] = b'.';
+            at += 1;
         }
     }
 
@@ -166,16 +165,6 @@ impl Key {
     #[inline(always)]
     pub fn suffix(&self, start: usize) -> &[u8] {
         &self.bytes()[start..]
-    }
-}
-
-/// Replaces each dot in the label by [`INNER_DOT`].
-#[cold]
-fn hide_dots(label: &mut [u8]) {
-    for byte in label {
-        if *byte == b'.' {
-            *byte = INNER_DOT;
-        }
     }
 }
 
@@ -243,18 +232,31 @@ pub(crate) fn mix(number: u64) -> u64 {
 }
 
 /// Copies `from` to `to` in lower case (RFC 4343). Both slices must have the same length.
-///
-/// Copies blocks. If the last one is not whole, one more block copies the end and overlaps the block
-/// before it. Slices shorter than a block are copied in smaller blocks, or byte by byte.
 #[inline(always)]
 pub(crate) fn lower(from: &[u8], to: &mut [u8]) {
+    copy(from, to, lower_byte);
+}
+
+/// Sets bit 5 in every byte from `A` to `Z`.
+#[inline(always)]
+fn lower_byte(byte: u8) -> u8 {
+    byte | u8::from(byte.is_ascii_uppercase()) << 5
+}
+
+/// Copies what `map` makes of each byte of `from` to `to`. Both slices must have the same length.
+///
+/// Copies blocks, so that the compiler maps all bytes of a block at once. If the last block is not whole,
+/// one more block copies the end and overlaps the block before it. Slices shorter than a block are copied
+/// in smaller blocks, or byte by byte.
+#[inline(always)]
+fn copy(from: &[u8], to: &mut [u8], map: impl Fn(u8) -> u8) {
     if from.len() >= BLOCK {
-        lower_blocks::<BLOCK>(from, to);
+        copy_blocks::<BLOCK>(from, to, map);
     } else if from.len() >= BLOCK / 2 {
-        lower_blocks::<{ BLOCK / 2 }>(from, to);
+        copy_blocks::<{ BLOCK / 2 }>(from, to, map);
     } else {
         for (byte, out) in from.iter().zip(to) {
-            *out = byte.to_ascii_lowercase();
+            *out = map(*byte);
         }
     }
 }
@@ -262,25 +264,18 @@ pub(crate) fn lower(from: &[u8], to: &mut [u8]) {
 /// Number of bytes that fit a vector register of every x86-64 processor.
 const BLOCK: usize = 16;
 
-/// Like [`lower`], for slices of at least `N` bytes.
+/// Like [`copy`], for slices of at least `N` bytes.
 #[inline(always)]
-fn lower_blocks<const N: usize>(from: &[u8], to: &mut [u8]) {
+fn copy_blocks<const N: usize>(from: &[u8], to: &mut [u8], map: impl Fn(u8) -> u8) {
     let (blocks, rest) = from.as_chunks::<N>();
     for (block, out) in blocks.iter().zip(to.as_chunks_mut().0) {
-        *out = lower_block(block);
+        *out = block.map(&map);
     }
     if !rest.is_empty()
-        && let (Some(block), Some(out)) = (from.last_chunk(), to.last_chunk_mut())
+        && let (Some(block), Some(out)) = (from.last_chunk::<N>(), to.last_chunk_mut())
     {
-        *out = lower_block::<N>(block);
+        *out = block.map(&map);
     }
-}
-
-/// Converts a block to lower case: sets bit 5 in every byte from `A` to `Z`. The compiler converts all
-/// bytes at once.
-#[inline(always)]
-fn lower_block<const N: usize>(block: &[u8; N]) -> [u8; N] {
-    block.map(|byte| byte | u8::from(byte.is_ascii_uppercase()) << 5)
 }
 
 #[cfg(test)]
