@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use ahash::RandomState;
 
-use crate::name::{MAX_NAME, WILDCARD};
+use crate::name::{MAX_NAME, WILDCARD, label_starts};
 
 /// The form in which the index stores names (section 2.3 of the paper).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,8 +40,10 @@ impl Form {
 
     /// Returns the number of labels of the name with this key.
     pub(crate) fn labels(self, key: &[u8]) -> usize {
-        let starts = std::iter::successors(Some(0), |start| self.parent(key, *start));
-        starts.count() - 1
+        match self {
+            Self::Wire => label_starts(key).count(),
+            Self::Fqdn => key.split(|byte| *byte == b'.').count() - 1,
+        }
     }
 }
 
