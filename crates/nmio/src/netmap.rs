@@ -462,7 +462,7 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
         if (events[0] | events[1]) & gone != 0 {
             // The rings may have stopped, or they are gone.
             self.device.sync_rx()?;
-            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+            return Err(poll_error(&self.name));
         }
         Ok(())
     }
@@ -494,6 +494,15 @@ impl<K: Kernel> Drop for NetmapPort<K> {
         }
         self.device.close(&self.pool);
     }
+}
+
+/// Returns the error of a port on which only polling fails.
+#[cold]
+fn poll_error(name: &str) -> io::Error {
+    io::Error::other(format!(
+        "netmap port {name} cannot be polled: its rings have stopped or are gone, or another program has \
+         changed their positions; start the server again"
+    ))
 }
 
 /// Returns why packets are copied. `None`: buffers are exchanged.

@@ -113,13 +113,13 @@ fn control<T>(file: &File, kind: u16, name: &str, body: &mut T) -> io::Result<()
 #[inline]
 fn sync(file: &OwnedFd, request: c_ulong) -> io::Result<()> {
     // SAFETY: the request takes no argument.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), request as _) }).map_err(with_cause)
+    check(unsafe { libc::ioctl(file.as_raw_fd(), request as _) })
 }
 
 /// Says what has happened if netmap has stopped a ring. It does so while the interface is down, or while
 /// its driver resets it.
 #[cold]
-fn with_cause(error: io::Error) -> io::Error {
+pub(super) fn with_cause(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(libc::EIO) {
         return io::Error::other(
             "netmap has stopped its rings, because the interface is down or its driver has reset it; \

@@ -1,7 +1,8 @@
 //! A model of the ring protocol: all short sequences of calls and of the kernel's choices.
 //!
 //! The simulated kernel decides with each call how many packets it takes from the TX ring, and how
-//! many of them the device still reads. The test tries every sequence on a port with tiny rings.
+//! many of them the device still reads. It may also refuse all calls, as while an interface is down. The
+//! test tries every sequence on a port with tiny rings.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -56,9 +57,11 @@ enum Step {
     Receive,
     /// A flush in which the kernel takes so many packets at most, and holds so many at least.
     Flush(u32, u32),
+    /// The kernel refuses all calls from now on, or accepts them again.
+    StopOrStart,
 }
 
-const ALL: [Step; 8] = [
+const ALL: [Step; 9] = [
     Step::Send,
     Step::SendResident,
     Step::TurnAround,
@@ -67,6 +70,7 @@ const ALL: [Step; 8] = [
     Step::Flush(0, 0),
     Step::Flush(1, 1),
     Step::Flush(u32::MAX, 0),
+    Step::StopOrStart,
 ];
 
 /// A port, its kernel, and what must still arrive at each side.
@@ -76,6 +80,7 @@ struct Model {
     kernel: SimulatedKernel,
     resident: Option<Resident>,
     held: Option<Frame>,
+    is_stopped: bool,
     number: u8,
     sent: VecDeque<u8>,
     delivered: VecDeque<u8>,
@@ -91,6 +96,7 @@ impl Model {
             kernel,
             resident,
             held: None,
+            is_stopped: false,
             number: 0,
             sent: VecDeque::new(),
             delivered: VecDeque::new(),
@@ -121,7 +127,12 @@ impl Model {
             Step::Receive => self.receive(),
             Step::Flush(takes, holds) => {
                 self.kernel.limit(takes, holds);
-                self.port.flush().unwrap();
+                let fails = self.is_stopped && self.port.levels().sending > 0;
+                assert_eq!(self.port.flush().is_err(), fails);
+            }
+            Step::StopOrStart => {
+                self.is_stopped = !self.is_stopped;
+                self.kernel.stop(self.is_stopped.then_some(libc::EIO));
             }
         }
         self.compare();
@@ -150,7 +161,9 @@ impl Model {
 
     fn receive(&mut self) {
         let mut batch = Batch::new();
-        self.port.receive(&mut batch, 1).unwrap();
+        if let Err(error) = self.port.receive(&mut batch, 1) {
+            assert!(self.is_stopped, "{error}");
+        }
         if let Some(frame) = batch.pop() {
             let expected = self.delivered.pop_front().expect("no packet twice");
             assert_eq!(frame[..], vec![expected; self.shape.len]);
@@ -166,8 +179,8 @@ impl Model {
         }
     }
 
-    /// Lets all packets arrive, closes the port, and checks that every buffer came back once.
-    fn finish(mut self) {
+    /// Lets all packets arrive.
+    fn arrive(&mut self) {
         self.kernel.limit(u32::MAX, 0);
         assert!(self.port.flush().unwrap());
         self.compare();
@@ -175,6 +188,14 @@ impl Model {
         while !self.delivered.is_empty() {
             self.held = None;
             self.receive();
+        }
+    }
+
+    /// Closes the port, and checks that every buffer came back once. Before that, lets all packets
+    /// arrive, unless the kernel refuses calls.
+    fn finish(mut self) {
+        if !self.is_stopped {
+            self.arrive();
         }
         assert_eq!(self.port.counters().bad_descriptors, 0);
         let Self {

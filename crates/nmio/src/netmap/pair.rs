@@ -5,7 +5,7 @@ use std::io;
 use std::iter;
 
 use super::gather::Gather;
-use super::kernel::Kernel;
+use super::kernel::{Kernel, with_cause};
 use super::ring::{Received, RxRing, TxRing};
 use super::slot_copies::{Part, SlotCopies};
 use crate::frame::{Frame, IdleResident, Pool, Sending};
@@ -164,7 +164,7 @@ impl<K: Kernel> Pair<K> {
     #[inline]
     pub(super) fn sync_tx(&mut self, pool: &Pool) -> io::Result<()> {
         self.tx.publish();
-        self.kernel.sync_tx()?;
+        self.kernel.sync_tx().map_err(with_cause)?;
         self.reap(pool)
     }
 
@@ -186,7 +186,7 @@ impl<K: Kernel> Pair<K> {
     #[inline]
     pub(super) fn sync_rx(&mut self) -> io::Result<()> {
         self.rx.publish();
-        self.kernel.sync_rx()
+        self.kernel.sync_rx().map_err(with_cause)
     }
 
     /// Returns the emptied slots of the RX ring with the next [`sync_rx`](Self::sync_rx) or poll.

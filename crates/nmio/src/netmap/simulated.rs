@@ -7,10 +7,10 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -60,6 +60,10 @@ struct State {
     takes: Cell<u32>,
     /// Number of packets that the device still reads after each call.
     holds: Cell<u32>,
+    /// The error number with which each call fails. `None`: calls succeed.
+    failure: Cell<Option<i32>>,
+    /// The descriptor to poll.
+    descriptor: OnceCell<OwnedFd>,
     /// Keeps the memory of the rings.
     region: Rc<Region>,
 }
@@ -170,6 +174,7 @@ impl Side {
 impl Kernel for SimulatedKernel {
     #[inline(never)]
     fn sync_tx(&self) -> io::Result<()> {
+        self.refuse_if_stopped()?;
         let State { tx, .. } = &*self.0;
         let head = tx.head();
         for _ in 0..self.0.takes.get() {
@@ -198,6 +203,7 @@ impl Kernel for SimulatedKernel {
 
     #[inline(never)]
     fn sync_rx(&self) -> io::Result<()> {
+        self.refuse_if_stopped()?;
         let State { rx, arriving, .. } = &*self.0;
         while rx.hwcur.get() != rx.head() {
             rx.accept(rx.hwcur.get());
@@ -230,7 +236,7 @@ impl Kernel for SimulatedKernel {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
+        self.0.descriptor.get().map(OwnedFd::as_fd)
     }
 }
 
@@ -281,6 +287,8 @@ impl SimulatedKernel {
             replayed: Cell::new(None),
             takes: Cell::new(u32::MAX),
             holds: Cell::new(0),
+            failure: Cell::new(None),
+            descriptor: OnceCell::new(),
             region: Rc::clone(region),
         }))
     }
@@ -382,6 +390,17 @@ impl SimulatedKernel {
         self.0.holds.set(holds);
     }
 
+    /// Lets all calls fail with this error number from now on, and changes nothing. `None`: they
+    /// succeed again.
+    pub fn stop(&self, errno: Option<i32>) {
+        self.0.failure.set(errno);
+    }
+
+    fn refuse_if_stopped(&self) -> io::Result<()> {
+        let errno = self.0.failure.get();
+        errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
+    }
+
     fn buffer(&self, index: u32, len: usize) -> NonNull<u8> {
         let buffers = &self.0.buffers;
         assert!(len <= buffers.size() as usize);
@@ -476,6 +495,11 @@ impl SimulatedKernel {
             side.hwtail.set(tail);
             side.publish();
         }
+    }
+
+    /// Sets the descriptor that the port polls. There was none before.
+    pub(super) fn poll_on(&self, descriptor: OwnedFd) {
+        self.0.descriptor.set(descriptor).expect("there was none");
     }
 
     /// Opens a port of a switch on the rings of a port that was closed.

@@ -170,7 +170,6 @@ fn a_position_beyond_the_ring_ends_the_port() {
 #[test]
 fn all_buffers_go_back_to_the_kernel() {
     let (mut port, kernel) = open();
-    let total = (2 * CONFIG.slots + CONFIG.spares) as usize;
     let mut resident = port.pool().make_resident(&packet(1, 60)).unwrap();
     for number in 0..50 {
         kernel.deliver(&packet(number, 60));
@@ -186,9 +185,7 @@ fn all_buffers_go_back_to_the_kernel() {
     drop(port);
     drop(resident);
     drop(held);
-    let all = kernel.all_buffers();
-    let distinct: HashSet<_> = all.iter().collect();
-    assert_eq!((all.len(), distinct.len()), (total, total), "{all:?}");
+    assert_each_once(&kernel.all_buffers(), 2 * CONFIG.slots + CONFIG.spares);
 }
 
 #[test]
@@ -231,6 +228,17 @@ fn ours(number: u8) -> Vec<u8> {
     frame[14] = 0x45;
     frame[30..34].copy_from_slice(&[192, 0, 2, 1]);
     frame
+}
+
+/// Checks that each of `total` buffers occurs once.
+fn assert_each_once(buffers: &[u32], total: u32) {
+    let distinct: HashSet<_> = buffers.iter().collect();
+    let total = total as usize;
+    assert_eq!(
+        (buffers.len(), distinct.len()),
+        (total, total),
+        "{buffers:?}"
+    );
 }
 
 fn drain(kernel: &SimulatedKernel) -> Vec<Vec<u8>> {
@@ -311,11 +319,82 @@ fn the_buffers_of_both_ring_pairs_go_back_to_the_kernel() {
         port.flush().unwrap();
     }
     drop(port);
-    let mut all = device.all_buffers();
-    all.extend(host.slot_buffers());
-    let distinct: HashSet<_> = all.iter().collect();
-    let total = (4 * CONFIG.slots + CONFIG.spares) as usize;
-    assert_eq!((all.len(), distinct.len()), (total, total));
+    let all = [device.all_buffers(), host.slot_buffers()].concat();
+    assert_each_once(&all, 4 * CONFIG.slots + CONFIG.spares);
+}
+
+/// What a call returns when the kernel has stopped the rings with each of these error numbers.
+const STOPS: [(i32, &str); 3] = [
+    (libc::EIO, "has stopped its rings"),
+    (libc::ENXIO, "os error 6"),
+    (libc::ENODEV, "os error 19"),
+];
+
+#[test]
+fn a_ring_that_stops_is_reported_and_loses_no_buffer() {
+    for (errno, cause) in STOPS {
+        let (mut port, kernel) = open();
+        kernel.deliver(&packet(1, 60));
+        let held = receive(&mut port, 1).pop().unwrap();
+        let mut resident = port.pool().make_resident(&packet(2, 60)).unwrap();
+        port.send_resident(resident.idle().unwrap()).unwrap();
+        let frame = scratch(&port, &packet(3, 60));
+        port.send(frame).unwrap();
+        // The device still reads the first packet, and has not taken the second one.
+        kernel.limit(1, 1);
+        assert!(!port.flush().unwrap());
+        kernel.stop(Some(errno));
+        port.send(held).unwrap();
+        for error in [
+            port.receive(&mut Batch::new(), 1).unwrap_err(),
+            port.flush().unwrap_err(),
+        ] {
+            assert!(error.to_string().contains(cause), "{error}");
+        }
+        drop((port, resident));
+        assert_each_once(&kernel.all_buffers(), 2 * CONFIG.slots + CONFIG.spares);
+    }
+}
+
+#[test]
+fn a_host_ring_that_stops_is_reported_and_loses_no_buffer() {
+    for (errno, cause) in STOPS {
+        let (mut port, device, host) = SimulatedKernel::open_with_host(CONFIG, rules());
+        device.deliver(&packet(1, 60));
+        receive(&mut port, 1);
+        host.stop(Some(errno));
+        for error in [
+            port.receive(&mut Batch::new(), 1).unwrap_err(),
+            port.flush().unwrap_err(),
+        ] {
+            assert!(error.to_string().contains(cause), "{error}");
+        }
+        // Packets for the kernel are lost, and the server's still arrive.
+        for number in 0..20 {
+            device.deliver(&packet(number, 60));
+            device.deliver(&ours(number));
+        }
+        let mut batch = Batch::new();
+        while batch.len() < 8 {
+            let _ = port.receive(&mut batch, 8);
+        }
+        drop((port, batch));
+        let all = [device.all_buffers(), host.slot_buffers()].concat();
+        assert_each_once(&all, 4 * CONFIG.slots + CONFIG.spares);
+    }
+}
+
+#[test]
+fn a_port_that_cannot_be_polled_says_why() {
+    let (mut port, kernel) = open();
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    // Polling a pipe without a reader reports an error.
+    kernel.poll_on(writer.into());
+    let mut error = || port.wait(Duration::ZERO, None).unwrap_err().to_string();
+    assert!(error().contains("netmap port simulated cannot be polled"));
+    kernel.stop(Some(libc::EIO));
+    assert!(error().contains("has stopped its rings"));
 }
 
 #[test]
