@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libc::{IFLA_IFNAME, IFLA_LINKINFO};
 use netlink_packet_core::{
     DefaultNla, Emitable, ErrorBuffer, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL,
-    NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
+    NLM_F_REPLACE, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
 };
 
 use crate::device::AddressPrefix;
@@ -20,6 +20,8 @@ use crate::sys;
 
 /// Flags of a request that creates an object, and fails if the object already exists.
 const CREATE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+/// Flags of a request that creates an object, or replaces the existing one.
+const REPLACE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
 /// Flag of a request that the kernel acknowledges.
 pub(super) const ACK: u16 = NLM_F_ACK;
 // Constants from linux/if_link.h, linux/veth.h and linux/pkt_sched.h.
@@ -30,6 +32,7 @@ const IFLA_XDP_ATTACHED: u16 = 2;
 const NOT_IN_SOFTWARE: [u8; 2] = [0, 3];
 const VETH_INFO_PEER: u16 = 1;
 const TC_H_ROOT: u32 = u32::MAX;
+const TC_H_INGRESS: u32 = 0xffff_fff1;
 /// Name of the queueing discipline of an interface that has none.
 const NO_QUEUE: &str = "noqueue";
 /// Place of the field `tx_dropped` in `rtnl_link_stats64`, in bytes.
@@ -224,22 +227,61 @@ pub(crate) fn dropped_without_queue(route: &File, index: u32) -> io::Result<Opti
     Ok(dropped.map(|bytes| u64::from_ne_bytes(*bytes)))
 }
 
+/// A queueing discipline, as the kernel describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Queue {
+    /// Its number. 0: the kernel has chosen this queueing discipline by itself.
+    pub(super) handle: u32,
+    /// The class of another queueing discipline to which this one belongs, or a constant `TC_H_*`.
+    pub(super) parent: u32,
+    /// Its name.
+    pub(super) kind: String,
+    /// Its parameters, in a format of its own.
+    pub(super) options: Vec<u8>,
+    /// Whether it computes the size of a packet from a table (`tc-stab`).
+    pub(super) has_size_table: bool,
+}
+
+impl Queue {
+    /// Decodes the body of a message about a queueing discipline of interface number `index`. Returns
+    /// `None` if it belongs to another interface.
+    fn parse(body: &[u8], index: u32) -> Option<Self> {
+        let number = |at: usize| Some(u32::from_ne_bytes(*body.get(at..)?.first_chunk()?));
+        let attributes = body.get(QDISC_MESSAGE..)?;
+        (number(4)? == index).then_some(Self {
+            handle: number(8)?,
+            parent: number(12)?,
+            kind: text(attributes, libc::TCA_KIND)?,
+            options: attribute(attributes, libc::TCA_OPTIONS)
+                .unwrap_or_default()
+                .to_vec(),
+            has_size_table: attribute(attributes, libc::TCA_STAB).is_some(),
+        })
+    }
+
+    /// Returns true if all packets pass this queueing discipline first.
+    pub(super) fn is_root(&self) -> bool {
+        self.parent == TC_H_ROOT
+    }
+
+    /// Returns true if packets that are sent do not pass this queueing discipline.
+    pub(super) fn is_ingress(&self) -> bool {
+        self.parent == TC_H_INGRESS
+    }
+}
+
+/// Returns all queueing disciplines of interface number `index`, also those of its single queues.
+pub(super) fn queues(index: u32) -> io::Result<Vec<Queue>> {
+    let route = sys::route_socket()?;
+    let queues = dump(&route, libc::RTM_GETQDISC, &queue(index), &[])?;
+    let ours = queues.iter().filter_map(|body| Queue::parse(body, index));
+    Ok(ours.collect())
+}
+
 /// Returns the names of all queueing disciplines of interface number `index`, also those of its
 /// single queues.
 pub(crate) fn queue_kinds(index: u32) -> io::Result<Vec<String>> {
-    let queues = dump(
-        &sys::route_socket()?,
-        libc::RTM_GETQDISC,
-        &queue(index),
-        &[],
-    )?;
-    let ours = queues
-        .iter()
-        .filter(|queue| queue.get(4..8) == Some(&index.to_ne_bytes()));
-    let attributes = ours.filter_map(|queue| queue.get(QDISC_MESSAGE..));
-    Ok(attributes
-        .filter_map(|attributes| text(attributes, libc::TCA_KIND))
-        .collect())
+    Ok(queues(index)?.into_iter().map(|queue| queue.kind).collect())
 }
 
 /// Returns true if the kernel or the driver runs an XDP program on interface number `index`. If so,
@@ -354,6 +396,21 @@ pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
         value(libc::TCA_OPTIONS, &packets.to_ne_bytes()),
     ];
     execute(libc::RTM_NEWQDISC, CREATE, &queue(index), &attributes)
+}
+
+/// Gives interface number `index` the queueing discipline `wanted`, without a size table, instead of
+/// its present one.
+pub(super) fn replace_queue(index: u32, wanted: &Queue) -> io::Result<()> {
+    let mut fixed = queue(index);
+    fixed[8..12].copy_from_slice(&wanted.handle.to_ne_bytes());
+    let mut attributes = vec![value(
+        libc::TCA_KIND,
+        &[wanted.kind.as_bytes(), &[0]].concat(),
+    )];
+    if !wanted.options.is_empty() {
+        attributes.push(value(libc::TCA_OPTIONS, &wanted.options));
+    }
+    execute(libc::RTM_NEWQDISC, REPLACE, &fixed, &attributes)
 }
 
 /// Removes the queueing discipline of interface number `index`. The kernel then uses its default.

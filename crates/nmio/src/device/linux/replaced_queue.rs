@@ -1,8 +1,8 @@
 //! The queueing discipline that netmap replaces.
 
-use std::{fs, io};
+use std::io;
 
-use super::netlink;
+use super::netlink::{self, Queue};
 use crate::device::DeviceError;
 use crate::device::lines::Lines;
 
@@ -10,13 +10,23 @@ use crate::device::lines::Lines;
 const EMULATED: &str = "netmapemu";
 /// The one that netmap leaves behind if the last program that closes the interface has privileges.
 const LEFT: &str = "pfifo";
-/// The kernel's defaults for devices without a queue, and for those with several.
-const DEFAULTS: [&str; 2] = ["noqueue", "mq"];
-/// Names the kernel's default for other devices.
-const DEFAULT_FILE: &str = "/proc/sys/net/core/default_qdisc";
+/// The handle of one that the kernel gives to an interface by itself.
+const DEFAULT: u32 = 0;
+/// Queueing disciplines without classes, whose parameters the kernel keeps as it reports them. It rounds
+/// those of `codel`, `fq_codel` and `tbf`.
+const RESTORABLE: [&str; 8] = [
+    "bfifo",
+    "cake",
+    "fq",
+    "noqueue",
+    "pfifo",
+    "pfifo_fast",
+    "pfifo_head_drop",
+    "sfq",
+];
 
-/// An interface whose queueing discipline netmap may replace. Dropping this value restores the
-/// kernel's default if it has been replaced.
+/// An interface whose queueing discipline netmap may replace. Dropping this value restores the former
+/// one if it has been replaced, or else the kernel's default.
 ///
 /// In emulated mode, netmap sends packets through a queueing discipline of its own. When the last
 /// program closes the interface, netmap replaces it once more, but only if this program has
@@ -24,8 +34,8 @@ const DEFAULT_FILE: &str = "/proc/sys/net/core/default_qdisc";
 pub(super) struct ReplacedQueue {
     interface: String,
     index: u32,
-    /// Name of the queueing discipline at first.
-    kind: String,
+    /// The queueing disciplines at first.
+    former: Vec<Queue>,
 }
 
 impl ReplacedQueue {
@@ -36,48 +46,71 @@ impl ReplacedQueue {
     /// If the kernel does not name the queueing discipline.
     pub(super) fn expect(name: &str, index: u32, lines: &mut Lines) -> Result<Self, DeviceError> {
         let step = format!("read the queueing discipline of {name}");
-        let kind = netlink::queue_kind(index).map_err(DeviceError::set_up(step))?;
-        if !is_default(&kind) {
+        let former = netlink::queues(index).map_err(DeviceError::set_up(step))?;
+        if let Some(Queue { kind, handle, .. }) = former.iter().find(|queue| queue.is_root())
+            && *handle != DEFAULT
+            && restorable(&former).is_none()
+        {
             let line = format!(
-                "in emulated mode, netmap replaces the queueing discipline {kind} of {name}; when \
-                 the server exits, {name} gets the kernel's default instead"
+                "in emulated mode, netmap replaces the queueing discipline {kind} of {name}, which the \
+                 server cannot make again; when it exits, {name} gets the kernel's default instead"
             );
             lines.push(("TX queue", line));
         }
         Ok(Self {
             interface: name.to_owned(),
             index,
-            kind,
+            former,
         })
     }
 
-    /// Restores the kernel's default, unless the queueing discipline is not netmap's.
+    /// Restores the queueing discipline if netmap has replaced it. If the kernel refuses the former
+    /// one, the interface gets the default.
     fn restore(&self) -> io::Result<()> {
-        if is_of_netmap(&self.kind, &netlink::queue_kinds(self.index)?) {
-            return netlink::remove_queue(self.index);
+        if !is_of_netmap(&self.former, &netlink::queues(self.index)?) {
+            return Ok(());
         }
-        Ok(())
+        let Some(root) = restorable(&self.former) else {
+            return netlink::remove_queue(self.index);
+        };
+        netlink::replace_queue(self.index, root).map_err(|error| {
+            match netlink::remove_queue(self.index) {
+                Ok(()) => io::Error::other(format!("{error}; it has the kernel's default now")),
+                Err(_) => error,
+            }
+        })
     }
 }
 
-/// Returns true if the kernel gives this queueing discipline to a device by itself.
-fn is_default(kind: &str) -> bool {
-    let default = fs::read_to_string(DEFAULT_FILE);
-    DEFAULTS.contains(&kind) || default.is_ok_and(|default| default.trim() == kind)
+/// Returns the root of these queueing disciplines if it can be made again. Those below the root would
+/// be lost.
+fn restorable(queues: &[Queue]) -> Option<&Queue> {
+    let sending = queues.iter().filter(|queue| !queue.is_ingress());
+    let [root] = sending.collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let is_plain = root.is_root() && root.handle != DEFAULT && !root.has_size_table;
+    (is_plain && RESTORABLE.contains(&&*root.kind)).then_some(root)
 }
 
-/// Returns true if netmap has put one of the queueing disciplines `now` there. At first, the
-/// interface had `before`. Others are the administrator's.
-fn is_of_netmap(before: &str, now: &[String]) -> bool {
+/// Returns true if netmap has put one of the queueing disciplines `now` there. Others are the
+/// administrator's, and so are those in the place of a `former` one.
+fn is_of_netmap(former: &[Queue], now: &[Queue]) -> bool {
+    let is_new = |queue: &Queue| former.iter().all(|old| place(old) != place(queue));
     now.iter()
-        .any(|kind| kind == EMULATED || kind == LEFT && before != LEFT)
+        .any(|queue| queue.kind == EMULATED || queue.kind == LEFT && is_new(queue))
+}
+
+/// Returns what a change of parameters does not alter.
+fn place(queue: &Queue) -> (&str, u32, u32) {
+    (&queue.kind, queue.handle, queue.parent)
 }
 
 impl Drop for ReplacedQueue {
     fn drop(&mut self) {
         if let Err(error) = self.restore() {
             let interface = &self.interface;
-            tracing::debug!(
+            tracing::warn!(
                 target: "nmio::device",
                 "cannot restore the queueing discipline of {interface}: {error}"
             );
@@ -87,24 +120,172 @@ impl Drop for ReplacedQueue {
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn only_netmaps_queueing_disciplines_are_removed() {
-        let is_of_netmap = |before, now: &[&str]| {
-            let now: Vec<String> = now.iter().map(|kind| (*kind).to_owned()).collect();
-            super::is_of_netmap(before, &now)
-        };
-        assert!(is_of_netmap("fq_codel", &["netmapemu"]));
-        assert!(is_of_netmap("mq", &["mq", "netmapemu", "netmapemu"]));
-        assert!(is_of_netmap("fq_codel", &["pfifo"]));
-        for (before, now) in [
-            ("fq_codel", &["fq_codel"][..]),
-            ("noqueue", &[]),
-            ("pfifo", &["pfifo"]),
-            ("mq", &["mq", "fq_codel", "fq_codel"]),
-            // The administrator has changed it while the server ran.
-            ("fq_codel", &["htb", "fq"]),
-        ] {
-            assert!(!is_of_netmap(before, now), "{before}, {now:?}");
+    use std::process::Command;
+
+    use super::*;
+    use crate::sys;
+
+    fn run(line: &str) -> String {
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        let output = command.args(words).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Makes an interface that the kernel gives a queue, in a network namespace of this thread.
+    /// Returns its number.
+    fn make_interface() -> u32 {
+        sys::unshare_network().unwrap_or_else(|error| panic!("this test needs root: {error}"));
+        run("ip link add q0 type veth peer name q1");
+        run("ip link set q0 up");
+        let number = run("ip -oneline link show q0");
+        number.split(':').next().unwrap().parse().unwrap()
+    }
+
+    /// Returns what the kernel says of the interface's queueing disciplines, without the number of
+    /// references to them.
+    fn shown() -> String {
+        let text = run("tc qdisc show dev q0");
+        let mut words = text.split_whitespace();
+        let mut shown = Vec::new();
+        while let Some(word) = words.next() {
+            if word == "refcnt" {
+                words.next();
+            } else {
+                shown.push(word);
+            }
         }
+        shown.join(" ")
+    }
+
+    #[test]
+    fn the_former_queueing_discipline_is_restored_with_its_parameters() {
+        let index = make_interface();
+        for root in [
+            "pfifo limit 77",
+            "handle 77: bfifo limit 4321",
+            "handle 78: pfifo_fast",
+            "handle 79: noqueue",
+        ] {
+            run(&format!("tc qdisc replace dev q0 root {root}"));
+            let before = shown();
+            let mut lines = Lines::new();
+            let replaced = ReplacedQueue::expect("q0", index, &mut lines).unwrap();
+            assert!(lines.is_empty(), "{lines:?}");
+            // This one stands for netmap's. Then netmap leaves a new pfifo behind.
+            run("tc qdisc replace dev q0 root pfifo_head_drop");
+            run("tc qdisc replace dev q0 root pfifo");
+            assert_ne!(shown(), before);
+            drop(replaced);
+            assert_eq!(shown(), before);
+        }
+    }
+
+    #[test]
+    fn a_queueing_discipline_that_netmap_did_not_touch_stays() {
+        let index = make_interface();
+        run("tc qdisc replace dev q0 root pfifo limit 77");
+        drop(ReplacedQueue::expect("q0", index, &mut Lines::new()).unwrap());
+        assert!(shown().contains("limit 77p"));
+        let replaced = ReplacedQueue::expect("q0", index, &mut Lines::new()).unwrap();
+        run("tc qdisc change dev q0 root pfifo limit 88");
+        drop(replaced);
+        assert!(shown().contains("limit 88p"));
+        let replaced = ReplacedQueue::expect("q0", index, &mut Lines::new()).unwrap();
+        run("tc qdisc replace dev q0 root bfifo limit 4321");
+        drop(replaced);
+        assert!(shown().contains("limit 4321b"));
+    }
+
+    #[test]
+    fn a_replaced_queue_keeps_the_leaves_that_netmap_did_not_touch() {
+        let index = make_interface();
+        for root in ["htb", "mq"] {
+            run(&format!("tc qdisc replace dev q0 root handle 1: {root}"));
+            if root == "htb" {
+                run("tc class add dev q0 parent 1: classid 1:1 htb rate 1mbit");
+            }
+            run("tc qdisc replace dev q0 parent 1:1 pfifo limit 9");
+            let before = shown();
+            assert!(before.contains("parent 1:1 limit 9p"), "{before}");
+            let mut lines = Lines::new();
+            let replaced = ReplacedQueue::expect("q0", index, &mut lines).unwrap();
+            let line = format!("the queueing discipline {root} of q0, which the server cannot");
+            assert!(lines[0].1.contains(&line), "{lines:?}");
+            // The port does not open, or netmap is in native mode.
+            drop(replaced);
+            assert_eq!(shown(), before);
+            run("tc qdisc del dev q0 root");
+        }
+    }
+
+    #[test]
+    fn if_the_kernel_refuses_the_former_queueing_discipline_there_is_the_default() {
+        let index = make_interface();
+        let default = shown();
+        run("tc qdisc replace dev q0 root pfifo limit 77");
+        let mut replaced = ReplacedQueue::expect("q0", index, &mut Lines::new()).unwrap();
+        replaced.former[0].options.truncate(1);
+        run("tc qdisc replace dev q0 root pfifo_head_drop");
+        run("tc qdisc replace dev q0 root pfifo");
+        let error = replaced.restore().unwrap_err().to_string();
+        assert!(
+            error.ends_with("; it has the kernel's default now"),
+            "{error}"
+        );
+        assert_eq!(shown(), default);
+    }
+
+    #[test]
+    fn a_size_table_is_not_restorable() {
+        let index = make_interface();
+        run("tc qdisc replace dev q0 root stab overhead 4 linklayer ethernet pfifo limit 77");
+        let mut lines = Lines::new();
+        drop(ReplacedQueue::expect("q0", index, &mut lines).unwrap());
+        assert!(lines[0].1.contains("discipline pfifo of q0"), "{lines:?}");
+    }
+
+    #[test]
+    fn without_a_former_queueing_discipline_there_is_none_afterwards() {
+        let index = make_interface();
+        let before = shown();
+        let mut lines = Lines::new();
+        let replaced = ReplacedQueue::expect("q0", index, &mut lines).unwrap();
+        assert!(lines.is_empty(), "{lines:?}");
+        run("tc qdisc replace dev q0 root pfifo");
+        drop(replaced);
+        assert_eq!(shown(), before);
+    }
+
+    #[test]
+    fn only_the_root_alone_is_restorable() {
+        let queue = |kind: &str, handle, parent| Queue {
+            handle,
+            parent,
+            kind: kind.to_owned(),
+            options: Vec::new(),
+            has_size_table: false,
+        };
+        let (root, ingress) = (u32::MAX, 0xffff_fff1);
+        let fq = queue("fq", 0x8001_0000, root);
+        assert_eq!(restorable(std::slice::from_ref(&fq)), Some(&fq));
+        assert!(restorable(&[queue("clsact", 1, ingress), fq.clone()]).is_some());
+        assert_eq!(restorable(&[]), None);
+        assert_eq!(restorable(&[queue("fq", 0, root)]), None, "the default");
+        for kind in ["htb", "codel", "fq_codel", "tbf"] {
+            assert_eq!(restorable(&[queue(kind, 1 << 16, root)]), None);
+        }
+        let below = queue("pfifo", 2 << 16, 1 << 16 | 1);
+        assert_eq!(restorable(&[queue("fq", 1 << 16, root), below]), None);
+        // What netmap leaves has a handle of its own.
+        let of_netmap = |now: &[Queue]| is_of_netmap(std::slice::from_ref(&fq), now);
+        assert!(of_netmap(&[queue("netmapemu", 1 << 16, root)]));
+        let mq = queue("mq", 18 << 16, root);
+        assert!(of_netmap(&[mq, queue("netmapemu", 0, 18 << 16 | 1)]));
+        assert!(of_netmap(&[queue("pfifo", 0x8002_0000, root)]));
+        assert!(!of_netmap(std::slice::from_ref(&fq)));
+        assert!(!of_netmap(&[queue("htb", 1 << 16, root)]));
+        assert!(!of_netmap(&[]));
     }
 }
