@@ -82,7 +82,7 @@
 //!
 //! | port | cause | what the port does |
 //! |---|---|---|
-//! | [`xdp`], copy mode (native and generic), since Linux 6.17, with an MTU of at most 3,822 bytes | the driver refuses a frame, for example because the ring of a veth peer is full | queues the frame again at its place (`tx_retries`); after 100 ms it counts the frame as `tx_lost` |
+//! | [`xdp`], copy mode (native and generic), since Linux 6.17, with an MTU of at most 3,814 bytes | the driver refuses a frame, for example because the ring of a veth peer is full | queues the frame again at its place (`tx_retries`); after 100 ms it counts the frame as `tx_lost` |
 //! | the same on older kernels, or with a larger MTU | the same | counts the frame as `tx_lost` |
 //! | [`xdp`], zero-copy mode | `virtio_net` as a module damages frames, which the device then drops (seen in Linux 7.2). Other drivers take frames from the ring when they have room | `zerocopy=auto` copies with this driver, and `required` warns: the loss is not reported. A frame that a driver never returns counts as `tx_lost`. It is never reused, because the device may still read it |
 //! | super-segments of [`xdp`], which use a packet socket | the kernel refuses a packet (`ENOBUFS`) | tries again in order; a packet that is refused again and again counts as `tx_refused` |

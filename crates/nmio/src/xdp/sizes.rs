@@ -29,8 +29,11 @@ const MAX_CHUNKS: u32 = 3;
 /// The kernel reserves this many bytes at the start of each chunk that it receives into, for XDP
 /// programs.
 pub(super) const HEADROOM: u32 = 256;
-/// Size of the Ethernet header with one 802.1Q tag, in bytes.
-const LINK_HEADER: usize = 18;
+/// Number of bytes that a chunk must hold besides a packet of the MTU: the Ethernet header, two
+/// 802.1Q tags, and the frame check sequence.
+///
+/// Newer kernels refuse zero-copy if a chunk has fewer (Linux commit 36ee60b569ba).
+const LINK_OVERHEAD: usize = 14 + 2 * 4 + 4;
 
 /// The largest MTU that every driver with XDP supports with one buffer for each packet, in bytes.
 pub(crate) const ORDINARY_MTU: usize = 1500;
@@ -41,7 +44,7 @@ pub(super) const MAX_SINGLE_BUFFER_MTU: usize = largest_mtu(LARGE_CHUNK);
 
 /// Returns the largest MTU whose frames fit in `bytes` bytes of packet memory.
 const fn largest_mtu(bytes: u32) -> usize {
-    (bytes - HEADROOM) as usize - LINK_HEADER
+    (bytes - HEADROOM) as usize - LINK_OVERHEAD
 }
 
 /// Returns the memory of a frame that can hold a packet of this MTU, in bytes.
@@ -136,21 +139,21 @@ mod tests {
         for (mtu, chunk, chunks) in [
             (68, 2048, 1),
             (1500, 2048, 1),
-            (1774, 2048, 1),
-            (1775, 4096, 1),
-            (3822, 4096, 1),
-            (3823, 4096, 2),
-            (7918, 4096, 2),
+            (1766, 2048, 1),
+            (1767, 4096, 1),
+            (3814, 4096, 1),
+            (3815, 4096, 2),
+            (7910, 4096, 2),
             (9000, 4096, 3),
-            (12_014, 4096, 3),
+            (12_006, 4096, 3),
         ] {
             let layout = FrameLayout::for_mtu(mtu);
             assert_eq!(layout, FrameLayout { chunk, chunks }, "MTU {mtu}");
-            assert!(mtu + LINK_HEADER <= layout.capacity());
+            assert!(mtu + LINK_OVERHEAD <= layout.capacity());
             let descriptors = layout.max_in_flight() * layout.chunks;
             assert!(descriptors <= MAX_IN_FLIGHT);
         }
-        assert_eq!((MAX_SINGLE_BUFFER_MTU, MAX_MTU), (3822, 12_014));
+        assert_eq!((MAX_SINGLE_BUFFER_MTU, MAX_MTU), (3814, 12_006));
     }
 
     #[test]

@@ -181,10 +181,10 @@ fn errors_about_interfaces_name_the_remedy() {
     run("ip address flush dev srv");
     let text = error("xdp:srv", &[]);
     assert!(text.contains("ip address add"), "{text}");
-    run("ip link set srv mtu 12015");
+    run("ip link set srv mtu 12007");
     let text = error("xdp:srv,generic", &["10.9.0.9/24"]);
     assert!(
-        text.contains("12015") && text.contains("ip link set srv mtu 12014"),
+        text.contains("12007") && text.contains("ip link set srv mtu 12006"),
         "{text}"
     );
     run("ip link set srv mtu 1500");
