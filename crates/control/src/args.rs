@@ -40,8 +40,9 @@ const MAX_DRAIN_SECONDS: u32 = 86_400;
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
     /// Device to serve on: `auto`, `tap:NAME`, `netmap:IFACE[,queues=N[,partial]][,partial-checksums]`,
-    /// `netmap:valeX:Y[,mtu=BYTES][,offload=auto|on|off]`, `netmap:NAME{N[,mtu=BYTES]`,
-    /// `netmap:NAME}N[,mtu=BYTES]`, or
+    /// `netmap:valeX:Y[,mtu=BYTES][,offload=auto|on|off]`,
+    /// `netmap:NAME{N[,mtu=BYTES][,offload=auto|on|off]`,
+    /// `netmap:NAME}N[,mtu=BYTES][,offload=auto|on|off]`, or
     /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo]`.
     ///
     /// `auto` creates a veth pair on this host. The server uses one end, and the kernel keeps the
@@ -66,7 +67,7 @@ pub struct ServeArgs {
     /// `offload` says whether runs of TCP segments are sent as super-segments: large packets that
     /// the device cuts into segments. `auto` uses them if the device can cut them and the rings
     /// copy packets anyway. `on` uses them even if the kernel must cut them. `off` never uses them.
-    /// On a port of a VALE switch, only `on` uses them.
+    /// On a port of a VALE switch and on a pipe, only `on` uses them.
     ///
     /// `mtu` is the MTU of a port of a VALE switch or of a pipe. The default is 1500. A larger one
     /// must suit all ports of the switch.

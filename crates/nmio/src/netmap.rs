@@ -9,7 +9,7 @@
 //! - on a pipe, whose other end would get the exchanged buffers, and could keep and write them;
 //! - if a packet of the MTU does not fit in one buffer. It then takes several slots, whose buffers need
 //!   not be adjacent;
-//! - if a port of a switch has virtio-net headers, because super-segments take several slots.
+//! - if packets have virtio-net headers, because super-segments take several slots.
 //!
 //! A packet may also arrive in several slots although it would fit in one. Such a packet is copied
 //! too.
@@ -67,7 +67,7 @@ pub(crate) use kernel::{DEVICE, memory_info, open as open_device, port_info};
 use pair::Pair;
 use region::{Located, Region, Rings};
 use ring::{RxRing, TxRing};
-use runs::{CUT_LEN, MAX_PACKET, Runs};
+use runs::{MAX_PACKET, Runs};
 use shared_pool::shared_pool;
 pub use simulated::{SimulatedConfig, SimulatedKernel};
 use slot_copies::SlotCopies;
@@ -107,12 +107,13 @@ impl NetmapPort {
     pub(crate) fn open(config: NetmapConfig) -> Result<Self, DeviceError> {
         let failed = |source| DeviceError::netmap(config.target.name(), source);
         let runs = config.runs()?;
-        let has_headers = runs.has_headers();
+        // On a pipe, only the two ends know of the headers.
+        let has_switch_headers = runs == Runs::ToSwitch;
         let frames = PORT_FRAMES
             .saturating_add(config.memory.scratch_frames)
             .saturating_add(config.memory.resident_frames);
         // If packets are copied, frames are not in netmap's memory.
-        let copies = config.is_pipe() || has_headers;
+        let copies = config.is_pipe() || has_switch_headers;
         let wanted = if copies { 0 } else { frames };
         let mut request = nmreq_register {
             nr_mode: NR_REG_ONE_NIC,
@@ -120,12 +121,16 @@ impl NetmapPort {
             nr_extra_bufs: wanted,
             nr_host_tx_rings: config.host_rings as u16,
             nr_host_rx_rings: config.host_rings as u16,
-            nr_flags: if has_headers { NR_ACCEPT_VNET_HDR } else { 0 },
+            nr_flags: if has_switch_headers {
+                NR_ACCEPT_VNET_HDR
+            } else {
+                0
+            },
             ..Default::default()
         };
         let name = config.target.name();
         let bound = Bound::open(name, &mut request).map_err(failed)?;
-        if has_headers {
+        if has_switch_headers {
             kernel::add_headers(name).map_err(failed)?;
         }
         if request.nr_extra_bufs < wanted {
@@ -221,7 +226,7 @@ impl<K: Kernel + 'static> NetmapPort<K> {
             let layout = config.memory.layout(stride, capacity, PORT_FRAMES)?;
             let (kernel, rings) = device.rings(region).map_err(failed)?;
             let mut device = Pair::copying(kernel, rings, slots, config.mtu + LINK_HEADER);
-            if runs.has_headers() {
+            if runs == Runs::ToSwitch {
                 // Packets may have arrived before the port had headers.
                 device.discard_received().map_err(failed)?;
             }
@@ -344,7 +349,7 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
             zero_copy: false,
             partial_checksums: self.partial_checksums,
             segmentation: self.max_super_len,
-            min_segment: CUT_LEN,
+            min_segment: self.runs.min_segment(),
             min_run: 0,
             resident_frames: self.pool.layout().resident_frames,
         }
@@ -402,7 +407,8 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
             "{}",
             super_segment::NO_SUPER_SEGMENTS
         );
-        // A switch cannot cut a run of UDP datagrams, and it drops packets that are too long.
+        // A switch cannot cut a run of UDP datagrams, and it drops packets that are too long. The other
+        // end of a pipe may not know such runs either.
         if packet.gso_type() == GsoType::Udp || packet.len() > self.max_super_len + LINK_HEADER {
             self.counters.bad_descriptors += 1;
             return Ok(());

@@ -34,7 +34,7 @@ pub struct Capabilities {
     /// value and [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
     pub segmentation: usize,
     /// Minimum length, in bytes, of the IP packets that a receiver of super-segments must accept.
-    /// With 0, the device cuts super-segments by their `segment_len`.
+    /// With 0, the device cuts super-segments by their `segment_len`, or the receivers take them whole.
     ///
     /// A VALE switch cuts super-segments into packets of this length, whatever
     /// [`segment_len`](crate::SuperSegment::segment_len) says. So do not send super-segments to a

@@ -15,7 +15,7 @@ pub struct NetmapOptions {
     /// MTU of a port of a switch or of a pipe, in bytes: 1,280 to 65,535. `None`: 1,500, or the MTU
     /// of the interface.
     pub mtu: Option<u16>,
-    /// Whether a port of a switch sends super-segments.
+    /// Whether a port of a switch, or one end of a pipe, sends super-segments.
     pub offload: Offload,
     /// Whether to accept packets whose TCP or UDP checksum covers only the pseudo-header. In emulated
     /// mode, an interface of a virtual machine may receive such packets.
@@ -42,7 +42,6 @@ impl NetmapOptions {
         let mut words = text.split(',');
         let mut options = Self::new(NetmapTarget::parse(words.next().unwrap_or_default())?);
         let is_interface = matches!(options.target, NetmapTarget::Interface(_));
-        let is_switch = matches!(options.target, NetmapTarget::Switch(_));
         let mut queues = None;
         let mut partial = false;
         let mut seen = Vec::new();
@@ -53,7 +52,7 @@ impl NetmapOptions {
                     queues = Some(Queues::parse_number(number)?);
                 }
                 Some(("mtu", number)) if !is_interface => options.mtu = Some(parse_mtu(number)?),
-                Some(("offload", value)) if is_switch => {
+                Some(("offload", value)) if !is_interface => {
                     options.offload = Offload::parse(value).ok_or_else(wrong)?;
                 }
                 None if word == "partial" && is_interface => partial = true,
@@ -140,7 +139,8 @@ mod tests {
             assert_eq!(parse(text), Ok(expected));
         }
         assert_eq!(parse("netmap:x{1,mtu=1280").unwrap().mtu, Some(1280));
-        assert_eq!(parse("netmap:x}1,mtu=65535").unwrap().mtu, Some(65_535));
+        let pipe = parse("netmap:x}1,mtu=65535,offload=on").unwrap();
+        assert_eq!((pipe.mtu, pipe.offload), (Some(65_535), Offload::On));
     }
 
     #[test]
@@ -151,7 +151,6 @@ mod tests {
             ("netmap:vale0:1,queues=2", option("queues=2")),
             ("netmap:x{1,partial", option("partial")),
             ("netmap:x{1,partial-checksums", option("partial-checksums")),
-            ("netmap:x{1,offload=on", option("offload=on")),
             ("netmap:eth0,offload=on", option("offload=on")),
             ("netmap:eth0,mtu=9000", option("mtu=9000")),
             ("netmap:eth0,generic", option("generic")),
@@ -182,6 +181,7 @@ mod tests {
             "netmap:vale0:a,offload=off",
             "netmap:x{1",
             "netmap:x}1,mtu=4000",
+            "netmap:x{1,offload=on",
             "netmap:eth0,queues=2,partial",
             "netmap:eth0,queues=2,partial-checksums",
         ] {

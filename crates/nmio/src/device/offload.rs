@@ -11,14 +11,15 @@ use serde::{Deserialize, Serialize};
 /// copies each packet once. This costs no more than `AF_XDP` in copy mode, which also copies each
 /// packet once.
 ///
-/// # VALE switches
+/// # VALE switches and pipes
 /// A netmap port of a VALE switch can put a virtio-net header before each packet. Ports with such
 /// headers exchange super-segments whole. If the receiver's port has no headers, the switch cuts
-/// super-segments in software, and computes all checksums.
+/// super-segments in software, and computes all checksums. On a pipe, both ends must have headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offload {
     /// Sends super-segments if `AF_XDP` copies packets anyway. If the device does not segment TCP, the
-    /// kernel does, unless the device has several TX queues. A port of a switch sends none.
+    /// kernel does, unless the device has several TX queues. A port of a switch and one end of a pipe send
+    /// none.
     ///
     /// In zero-copy mode, no super-segments are sent. Frames then need no copy, and super-segments
     /// could overtake them.

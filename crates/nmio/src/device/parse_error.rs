@@ -15,7 +15,8 @@ pub enum ParseDeviceError {
          xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums]\
          [,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo], tap:NAME, \
          netmap:IFACE[,queues=N[,partial]], netmap:valeX:Y[,mtu=BYTES][,offload=auto|on|off], \
-         netmap:NAME{{N[,mtu=BYTES] or netmap:NAME}}N[,mtu=BYTES]"
+         netmap:NAME{{N[,mtu=BYTES][,offload=auto|on|off] or netmap:NAME}}N[,mtu=BYTES]\
+         [,offload=auto|on|off]"
     )]
     Kind(String),
     /// The interface name is invalid.
@@ -46,8 +47,8 @@ pub enum ParseDeviceError {
     /// A word after the name of a netmap port is not a valid option.
     #[error(
         "{0:?} is not an option of this netmap device; the options of an interface are queues=N, \
-         partial and partial-checksums, those of a switch are mtu=BYTES and offload=auto|on|off, and \
-         that of a pipe is mtu=BYTES"
+         partial and partial-checksums, and those of a switch or a pipe are mtu=BYTES and \
+         offload=auto|on|off"
     )]
     NetmapOption(String),
     /// An option or a VLAN occurs twice.

@@ -490,20 +490,41 @@ fn packets_that_arrived_before_the_port_had_headers_are_discarded() {
 }
 
 #[test]
-fn super_segments_need_a_switch_and_no_resident_packets() {
+fn the_other_end_of_a_pipe_gets_a_super_segment_whole() {
+    let opened = SimulatedKernel::open_on_pipe(CONFIG, 1500, Offload::On);
+    let (mut port, kernel) = opened.unwrap();
+    assert_eq!(port.capabilities().min_segment, 0, "nobody cuts it");
+    let bytes: Arc<[u8]> = packet(9, 20_000).into();
+    let run = || run(GsoType::TcpV4, &bytes, 10_000);
+    port.send_super(run()).unwrap();
+    assert!(port.flush().unwrap());
+    let sent = kernel.take_sent().unwrap();
+    assert!(sent[HEADER..] == run().gather().concat());
+    kernel.deliver(&[header(0, 1), packet(1, 9000)].concat());
+    assert!(receive_all(&mut port) == [packet(1, 9000)]);
+    close(port, &kernel);
+}
+
+#[test]
+fn super_segments_need_a_switch_or_a_pipe_and_no_resident_packets() {
     let config = SimulatedConfig {
         resident_frames: 1,
         ..CONFIG
     };
-    let error = SimulatedKernel::open_on_switch(config, 1500, Offload::On);
-    let message = error.err().unwrap().to_string();
-    assert!(
-        message.contains("pre-copy") && message.contains("simulated"),
-        "{message}"
-    );
-    for offload in [Offload::Auto, Offload::Off] {
-        let (port, _) = SimulatedKernel::open_on_switch(config, 1500, offload).unwrap();
-        assert_eq!(port.capabilities().segmentation, 0);
+    for open in [
+        SimulatedKernel::open_on_switch,
+        SimulatedKernel::open_on_pipe,
+    ] {
+        let error = open(config, 1500, Offload::On).err().unwrap();
+        let message = error.to_string();
+        assert!(
+            message.contains("pre-copy") && message.contains("simulated"),
+            "{message}"
+        );
+        for offload in [Offload::Auto, Offload::Off] {
+            let (port, _) = open(config, 1500, offload).unwrap();
+            assert_eq!(port.capabilities().segmentation, 0);
+        }
     }
 }
 
@@ -530,4 +551,10 @@ fn the_summary_says_how_packets_and_runs_are_sent() {
     assert!(runs(Offload::Off).ends_with("offload=off was given"));
     assert!(runs(Offload::Auto).ends_with("offload=on sends them"));
     assert!(runs(Offload::On).starts_with("super-segments of up to 14 KB"));
+    let pipe = |offload| {
+        let (port, _) = SimulatedKernel::open_on_pipe(CONFIG, 1500, offload).unwrap();
+        port.summary().pop().unwrap().1
+    };
+    assert!(pipe(Offload::Auto).ends_with("offload=on sends them"));
+    assert!(pipe(Offload::On).contains("other end of the pipe"));
 }

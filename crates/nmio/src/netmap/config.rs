@@ -37,12 +37,14 @@ impl NetmapConfig {
         let why = match (&self.target, self.offload) {
             (_, Offload::Off) => "offload=off was given",
             (NetmapTarget::Interface(_), _) => "netmap sends only single frames to an interface",
-            (NetmapTarget::Pipe(_), _) => "netmap has no virtio-net headers on pipes",
+            (NetmapTarget::Pipe(_), Offload::Auto) => {
+                "the other end of a pipe may not take them; offload=on sends them"
+            }
             (NetmapTarget::Switch(_), Offload::Auto) => {
                 "a switch cuts super-segments in software, if the receiver does not take them whole; \
                  offload=on sends them"
             }
-            (NetmapTarget::Switch(_), Offload::On) if self.memory.resident_frames > 0 => {
+            (_, Offload::On) if self.memory.resident_frames > 0 => {
                 return Err(DeviceError::Offload {
                     interface: self.target.name().to_owned(),
                     why: "packets are resident (--mode pre-copy), and a received super-segment would \
@@ -50,7 +52,8 @@ impl NetmapConfig {
                         .to_owned(),
                 });
             }
-            (NetmapTarget::Switch(_), Offload::On) => return Ok(Runs::Supers),
+            (NetmapTarget::Switch(_), Offload::On) => return Ok(Runs::ToSwitch),
+            (NetmapTarget::Pipe(_), Offload::On) => return Ok(Runs::ToPipe),
         };
         Ok(Runs::Frames(why))
     }

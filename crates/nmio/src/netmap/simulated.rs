@@ -264,8 +264,31 @@ impl SimulatedKernel {
         mtu: usize,
         offload: Offload,
     ) -> Result<(NetmapPort<Self>, Self), DeviceError> {
-        let kernel = Self::of(&region_for(config, 1), Rings::Device(0));
         let target = NetmapTarget::Switch("simulated".to_owned());
+        Self::open_virtual(config, target, mtu, offload)
+    }
+
+    /// Creates one end of a pipe with this MTU, and returns it with its kernel, which is the other end.
+    /// Otherwise like [`open_on_switch`](Self::open_on_switch).
+    ///
+    /// # Errors
+    /// As for [`open_on_switch`](Self::open_on_switch).
+    pub fn open_on_pipe(
+        config: SimulatedConfig,
+        mtu: usize,
+        offload: Offload,
+    ) -> Result<(NetmapPort<Self>, Self), DeviceError> {
+        let target = NetmapTarget::Pipe("simulated{1".to_owned());
+        Self::open_virtual(config, target, mtu, offload)
+    }
+
+    fn open_virtual(
+        config: SimulatedConfig,
+        target: NetmapTarget,
+        mtu: usize,
+        offload: Offload,
+    ) -> Result<(NetmapPort<Self>, Self), DeviceError> {
+        let kernel = Self::of(&region_for(config, 1), Rings::Device(0));
         let port = kernel.port(config, (target, mtu, offload), None)?;
         Ok((port, kernel))
     }

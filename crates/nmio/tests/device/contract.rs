@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nmio::device::{AnyPort, Interface, MemoryPlan, Offload};
-use nmio::netmap::NetmapPort;
+use nmio::netmap::{NetmapPort, SimulatedKernel};
 use nmio::{Batch, Frame, Port, PortLevels, Resident, SendError};
 
 use self::links::{Link, Netmap, Real, Simulated, SimulatedNetmap};
@@ -387,8 +387,13 @@ fn a_netmap_port_keeps_the_contract_on_a_simulated_kernel() {
             (1500, Offload::On),
             (9000, Offload::On),
         ] {
-            let mut link = SimulatedNetmap::on_switch(mtu, offload, seed);
-            keeps_its_contract(&mut link, seed, true);
+            for open in [
+                SimulatedKernel::open_on_switch,
+                SimulatedKernel::open_on_pipe,
+            ] {
+                let mut link = SimulatedNetmap::with_offload(open, mtu, offload, seed);
+                keeps_its_contract(&mut link, seed, true);
+            }
         }
     }
 }
@@ -425,6 +430,7 @@ fn netmap_ports_of_a_switch_and_of_a_pipe_keep_the_contract() {
         ("netmap:nmio{1", "netmap:nmio}1"),
         ("netmap:nmio}2", "netmap:nmio{2"),
         ("netmap:nmio{3,mtu=9000", "netmap:nmio}3,mtu=9000"),
+        ("netmap:nmio{4,offload=on", "netmap:nmio}4,offload=on"),
     ];
     for (near, far) in pairs.into_iter().filter(|_| has_netmap()) {
         for seed in 1..=2 {

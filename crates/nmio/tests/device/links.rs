@@ -100,6 +100,9 @@ impl Link for Simulated {
     }
 }
 
+/// A simulated netmap port with its kernel, or why it could not be opened.
+type SimulatedNetmapPort = Result<(NetmapPort<SimulatedKernel>, SimulatedKernel), DeviceError>;
+
 /// A netmap port on a simulated kernel.
 pub(super) struct SimulatedNetmap {
     port: NetmapPort<SimulatedKernel>,
@@ -123,23 +126,23 @@ impl SimulatedNetmap {
         Self::over(SimulatedKernel::open(Self::CONFIG), 0, seed)
     }
 
-    /// Opens a port of a switch.
-    pub(super) fn on_switch(mtu: usize, offload: Offload, seed: u64) -> Self {
+    /// Opens a port of a switch, or one end of a pipe, with `open`.
+    pub(super) fn with_offload(
+        open: fn(SimulatedConfig, usize, Offload) -> SimulatedNetmapPort,
+        mtu: usize,
+        offload: Offload,
+        seed: u64,
+    ) -> Self {
         let mut config = Self::CONFIG;
         let mut header = 0;
         if offload == Offload::On {
             config.resident_frames = 0;
             header = 12;
         }
-        let opened = SimulatedKernel::open_on_switch(config, mtu, offload);
-        Self::over(opened, header, seed)
+        Self::over(open(config, mtu, offload), header, seed)
     }
 
-    fn over(
-        opened: Result<(NetmapPort<SimulatedKernel>, SimulatedKernel), DeviceError>,
-        header: usize,
-        seed: u64,
-    ) -> Self {
+    fn over(opened: SimulatedNetmapPort, header: usize, seed: u64) -> Self {
         let (port, kernel) = opened.unwrap();
         Self {
             port,
