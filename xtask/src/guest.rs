@@ -118,6 +118,7 @@ pub(crate) fn probe() -> Command {
 
 fn run_cases(cases: &[Case], options: &Options, folder: &Path) -> Result<Checks> {
     shell::make_folder(folder)?;
+    let begin = Instant::now();
     let mut lab = Lab::open(folder, options)?;
     let mut checks = Checks::default();
     for case in cases {
@@ -140,6 +141,7 @@ fn run_cases(cases: &[Case], options: &Options, folder: &Path) -> Result<Checks>
         checks.add(some);
     }
     print!("{}", lab.costs.table());
+    println!("all guests: {} s", begin.elapsed().as_secs());
     Ok(checks)
 }
 

@@ -92,6 +92,8 @@ impl nmreq_opt_extmem {
 /// switch keeps an offset's position within 64 bytes when it copies a packet. A receiver without
 /// this option does not see where such a packet starts. Therefore a sender should use multiples of
 /// 64 on a switch.
+///
+/// The header of FreeBSD 14 lacks this option.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct nmreq_opt_offsets {

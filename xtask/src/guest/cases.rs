@@ -12,7 +12,7 @@ use crate::e2e::checks::row;
 /// | queues, MTU | those of the network card |
 /// | addresses | whether the server has addresses of its own |
 /// | device | the server's `--device` |
-/// | features | those of the network card, netmap's parameters, or `down` |
+/// | features | those of the network card, netmap's parameters, `wait-block`, `wait-spin`, `down`, or `qdisc` |
 /// | text | text that the start block must have, or the name of a test |
 ///
 /// `!` before the text means that the server must refuse to start with it.
@@ -20,7 +20,7 @@ use crate::e2e::checks::row;
 /// `access` lets the driver map memory for the device (`VIRTIO_F_ACCESS_PLATFORM`). Only with it
 /// `virtio_net` offers zero-copy, and only since Linux 6.13. `admode` is a parameter of netmap: 1
 /// is native mode, and 2 is emulated mode. With `down`, the interface is down for some seconds while
-/// the server runs.
+/// the server runs. With `qdisc`, the interface has a queueing discipline with a limit of its own.
 const CASES: &str = "\
     copy                 | stable | host  | 1 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
     copy-2-queues        | stable | host  | 2 | 1500 | own    | xdp:eth0                           |                                                | one queue allows super-segments
@@ -36,6 +36,8 @@ const CASES: &str = "\
     zero-copy-no-offload | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required,offload=off | access no-offload                              | AF_XDP, zero-copy
     zero-copy-shared     | newest | host  | 1 | 1500 | shared | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
     zero-copy-guests     | newest | guest | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
+    zero-copy-mtu-1766   | newest | host  | 1 | 1766 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
+    zero-copy-mtu-3814   | newest | host  | 1 | 3814 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
     zero-copy-refused    | stable | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | !zero-copy
     zero-copy-contract   | newest | test  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | an_interface_of
     mtu-9000             | newest | host  | 2 | 9000 | own    | xdp:eth0                           | access                                         | one queue allows super-segments
@@ -44,6 +46,8 @@ const CASES: &str = "\
     netmap-emulated      | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
     netmap-checksums     | netmap | host  | 1 | 1500 | own    | netmap:eth0,partial-checksums      | admode=2                                       | partial TCP and UDP checksums
     netmap-2-queues      | netmap | host  | 2 | 1500 | own    | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
+    netmap-block         | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 wait-block                 | buffers are exchanged
+    netmap-spin          | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 wait-spin                  | buffers are exchanged
     netmap-shared        | netmap | host  | 1 | 1500 | shared | netmap:eth0                        | no-offload admode=2                            | buffers are exchanged
     netmap-guests        | netmap | guest | 1 | 1500 | own    | netmap:eth0                        | admode=2                                       | buffers are exchanged
     netmap-vale          | netmap | host  | 1 | 1500 | own    | netmap:vale0:storm                 | no-offload admode=2                            | buffers are exchanged
@@ -51,6 +55,7 @@ const CASES: &str = "\
     netmap-pipe          | netmap | host  | 1 | 1500 | own    | netmap:storm{1                     | no-offload admode=2                            | packets are copied
     netmap-pipe-mtu-9000 | netmap | host  | 1 | 1500 | own    | netmap:storm{1,mtu=9000            | no-offload admode=2                            | packets are copied
     netmap-down          | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 down                       | buffers are exchanged
+    netmap-qdisc         | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 qdisc                      | buffers are exchanged
     netmap-mtu-9000      | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2                            | !MTU
     netmap-large-buffers | netmap | host  | 1 | 9000 | own    | netmap:eth0                        | no-offload admode=2 buf_size=10240 buf_num=8192 | buffers are exchanged
     netmap-few-buffers   | netmap | host  | 1 | 1500 | own    | netmap:eth0                        | no-offload admode=2 buf_num=1500               | !netmap's memory is used up
@@ -144,6 +149,22 @@ impl Case {
     /// Returns true if the interface is down for some seconds while the server runs.
     pub(super) fn has_outage(&self) -> bool {
         self.has("down")
+    }
+
+    /// Returns true if the interface has a queueing discipline with a limit of its own.
+    pub(super) fn has_queueing_discipline(&self) -> bool {
+        self.has("qdisc")
+    }
+
+    /// Returns the server's options that say how an idle worker waits.
+    pub(super) fn wait_options(&self) -> &'static str {
+        if self.has("wait-block") {
+            " --wait block"
+        } else if self.has("wait-spin") {
+            " --wait spin"
+        } else {
+            ""
+        }
     }
 
     /// Returns true if the guest's kernel has the user's netmap module.

@@ -77,6 +77,9 @@ pub(super) fn run(
     // The card needs a moment, and its state is compared later.
     guest.run("until grep -q up /sys/class/net/eth0/operstate; do usleep 10000; done")?;
     guest.run(&case.set_parameters())?;
+    if case.has_queueing_discipline() {
+        guest.run("tc qdisc replace dev eth0 root pfifo limit 77")?;
+    }
     if let Some((program, arguments)) = case.joint() {
         guest.run("ip link set eth0 promisc on")?;
         guest.run(&format!("join {program} {arguments}"))?;
@@ -132,12 +135,13 @@ impl Exchange<'_> {
         checks: &mut Checks,
         ask: impl FnOnce(&Self, &mut Checks) -> Result<()>,
     ) -> Result<()> {
-        let before = interface(self.guest)?;
+        let before = self.interface()?;
         let device = format!("{}{}", self.case.device, self.case.queues_option());
         let addresses = OWN.iter().zip(PREFIXES);
         let addresses = addresses.map(|(address, prefix)| format!(" --address {address}/{prefix}"));
         let addresses: String = addresses.filter(|_| self.case.has_own_addresses).collect();
-        let line = format!("start {program} --device {device}{addresses}");
+        let wait = self.case.wait_options();
+        let line = format!("start {program} --device {device}{wait}{addresses}");
         if let Some(refusal) = self.refusal() {
             let output = self.guest.run(&format!("! {line}"))?;
             checks.check(format_args!("{program} is refused"), || {
@@ -224,10 +228,21 @@ impl Exchange<'_> {
     /// Checks that the interface has the same state as before, and carries the kernel's packets.
     fn expect_interface(&self, before: &str, checks: &mut Checks) {
         checks.check("the interface is as it was", || {
-            let after = interface(self.guest)?;
+            let after = self.interface()?;
             ensure!(before == after, "before:\n{before}\nafter:\n{after}");
             self.ping(KERNEL)
         });
+    }
+
+    /// Returns the state of the guest's interface: XDP programs, queues, and offload features. If the
+    /// case has set a queueing discipline, also its parameters.
+    fn interface(&self) -> Result<String> {
+        let mut line = "ip -details link show eth0; ethtool -l eth0; ethtool -k eth0".to_owned();
+        if self.case.has_queueing_discipline() {
+            // The number of references is none of its parameters.
+            line.push_str("; tc qdisc show dev eth0 | sed 's/ refcnt [0-9]*//'");
+        }
+        self.guest.run(&line)
     }
 
     fn stop(&self, program: &str, checks: &mut Checks) {
@@ -346,11 +361,6 @@ impl Exchange<'_> {
             });
         }
     }
-}
-
-/// Returns the state of the guest's interface: XDP programs, queues, and offload features.
-fn interface(guest: &Guest) -> Result<String> {
-    guest.run("ip -details link show eth0; ethtool -l eth0; ethtool -k eth0")
 }
 
 /// Returns a line that runs `line` several times at once.

@@ -17,7 +17,7 @@ const MODULES: [&str; 3] = ["virtio_pci", "virtio_net", "veth"];
 /// Parameters of a `virtio_net` with native netmap.
 const NATIVE_OPTIONS: &str = " napi_tx=0";
 /// Programs of the host that guests use. busybox lacks them or their features.
-const TOOLS: [&str; 4] = ["ip", "ethtool", "curl", "dig"];
+const TOOLS: [&str; 5] = ["ip", "tc", "ethtool", "curl", "dig"];
 /// The servers' user must exist.
 const USERS: &str = "root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n";
 const GROUPS: &str = "root:x:0:\nnogroup:x:65534:\n";

@@ -464,9 +464,9 @@ pub enum DeviceError {
     },
     /// The kernel's netmap has another API.
     #[error(
-        "the kernel's netmap does not speak version {NETMAP_API} of its API, which the server needs; load \
-         a module that was built from a newer source (docs/netmap.md says how), or use a device without \
-         netmap"
+        "the kernel's netmap does not speak version {NETMAP_API} of its API, which the server needs; if \
+         the module is older, load one that was built from a newer source (docs/netmap.md says how); if it \
+         is newer, update the server; or use a device without netmap"
     )]
     NetmapVersion,
     /// The kernel's netmap refuses a request for a port.
