@@ -398,18 +398,38 @@ impl Pool {
     /// it. No [`Sending`] owns it.
     #[inline(always)]
     pub(crate) unsafe fn complete(&self, index: u32) -> bool {
-        let Some(state) = self.0.state.get(index as usize) else {
-            return false;
-        };
-        // Comparisons cost less than a `match`, which looks the state up in a table.
-        if state.get().is_sending() {
-            self.0.push_free(index);
-        } else if state.get().is_resident_sending() {
-            state.set(State::Resident);
-        } else {
-            return false;
+        // SAFETY: as the caller guarantees.
+        unsafe { self.complete_all(slice::from_ref(&index)) == 0 }
+    }
+
+    /// Takes back sent frames, as [`complete`](Self::complete) does. Returns the number of frames that
+    /// were not being sent.
+    ///
+    /// # Safety
+    /// As for [`complete`](Self::complete).
+    #[inline(always)]
+    pub(crate) unsafe fn complete_all(&self, indices: &[u32]) -> u64 {
+        let shared = &*self.0;
+        let mut free_len = shared.free_len.get();
+        let mut refused = 0;
+        for &index in indices {
+            let Some(state) = shared.state.get(index as usize) else {
+                refused += 1;
+                continue;
+            };
+            // Comparisons cost less than a `match`, which looks the state up in a table.
+            if state.get().is_sending() {
+                state.set(State::Free);
+                shared.free[free_len as usize].set(index);
+                free_len += 1;
+            } else if state.get().is_resident_sending() {
+                state.set(State::Resident);
+            } else {
+                refused += 1;
+            }
         }
-        true
+        shared.free_len.set(free_len);
+        refused
     }
 }
 

@@ -293,6 +293,7 @@ impl<K: Kernel + 'static> NetmapPort<K> {
     fn take_received(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
         // Each received frame needs a free one in its place.
         let mut available = self.device.available()?.min(self.pool.available());
+        let (before, mut bytes) = (batch.len(), 0);
         while available > 0 && batch.len() < limit {
             available -= 1;
             let Some(frame) = self.device.receive(&self.pool) else {
@@ -303,11 +304,12 @@ impl<K: Kernel + 'static> NetmapPort<K> {
                 None => Some(frame),
             };
             if let Some(frame) = kept {
-                self.counters.rx_frames += 1;
-                self.counters.rx_bytes += frame.len() as u64;
+                bytes += frame.len() as u64;
                 batch.push(frame);
             }
         }
+        self.counters.rx_frames += (batch.len() - before) as u64;
+        self.counters.rx_bytes += bytes;
         self.device.publish_rx();
         Ok(())
     }

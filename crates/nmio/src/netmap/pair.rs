@@ -130,12 +130,19 @@ impl<K: Kernel> Pair<K> {
     /// Queues a packet. There must be room.
     #[inline(always)]
     pub(super) fn push(&mut self, packet: Sending) {
-        let len = packet.len();
         if self.copies {
-            self.push_copy(FINISHED, &[&packet]);
-        } else {
-            self.tx.push(packet.into_index(), len);
+            return self.push_copy_of(packet);
         }
+        let len = packet.len();
+        self.tx.push(packet.into_index(), len);
+    }
+
+    /// Queues a copy of a packet. This function takes the packet by value, so that [`push`](Self::push)
+    /// need not have it in memory.
+    #[inline(never)]
+    fn push_copy_of(&mut self, packet: Sending) {
+        self.push_copy(FINISHED, &[&packet]);
+        drop(packet);
     }
 
     /// Queues a resident packet. There must be room.
@@ -172,13 +179,13 @@ impl<K: Kernel> Pair<K> {
     #[inline]
     pub(super) fn reap(&mut self, pool: &Pool) -> io::Result<()> {
         self.tx.update()?;
-        while let Some(buffer) = self.tx.reap() {
-            if !self.copies {
-                // SAFETY: the kernel has returned the slot, so it no longer reads the buffer.
-                let completed = unsafe { pool.complete(buffer) };
-                self.invalid += u64::from(!completed);
+        let (copies, invalid) = (self.copies, &mut self.invalid);
+        self.tx.reap(|buffers| {
+            if !copies {
+                // SAFETY: the kernel has returned the slots, so it no longer reads the buffers.
+                *invalid += unsafe { pool.complete_all(buffers) };
             }
-        }
+        });
         Ok(())
     }
 

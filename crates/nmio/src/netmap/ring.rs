@@ -243,6 +243,8 @@ pub(super) struct TxRing {
     reaped: u32,
     /// `head` when the kernel last learned it.
     published: u32,
+    /// Number of slots that can be filled now.
+    room: u32,
     /// The buffer in each slot, as this side wrote it.
     buffers: Box<[u32]>,
 }
@@ -251,9 +253,11 @@ impl TxRing {
     pub(super) fn new(at: Located, region: Rc<Region>) -> io::Result<Self> {
         let ring = Ring::new(at, region)?;
         let buffers = (0..at.num_slots).map(|slot| ring.read(slot).buf_idx);
+        let reaped = ring.next(ring.tail);
         Ok(Self {
-            reaped: ring.next(ring.tail),
+            reaped,
             published: ring.head,
+            room: at.num_slots - 1 - ring.distance(reaped, ring.head),
             buffers: buffers.collect(),
             ring,
         })
@@ -303,13 +307,13 @@ impl TxRing {
     /// always stays empty, because a full ring would look like an empty one.
     #[inline(always)]
     pub(super) fn room(&self) -> u32 {
-        self.slots() - 1 - self.in_flight()
+        self.room
     }
 
     /// Returns the number of slots that are filled and did not come back yet.
     #[inline(always)]
     pub(super) fn in_flight(&self) -> u32 {
-        self.ring.distance(self.reaped, self.ring.head)
+        self.slots() - 1 - self.room
     }
 
     /// Returns the number of slots that are filled and not published yet.
@@ -335,7 +339,7 @@ impl TxRing {
                 flags: NS_BUF_CHANGED,
             },
         );
-        self.ring.head = self.ring.next(slot);
+        self.advance();
     }
 
     /// Returns the buffer that a slot holds now. The slot is `ahead` slots behind the next to fill.
@@ -365,7 +369,14 @@ impl TxRing {
                 flags: if continues { NS_MOREFRAG } else { 0 },
             },
         );
-        self.ring.head = self.ring.next(slot);
+        self.advance();
+    }
+
+    /// Moves on to the next slot to fill.
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.ring.head = self.ring.next(self.ring.head);
+        self.room -= 1;
     }
 
     /// Hands the filled slots to the kernel with the next call that synchronizes the ring. Asks it
@@ -389,14 +400,20 @@ impl TxRing {
         Ok(())
     }
 
-    /// Returns the buffer of the oldest slot that was sent and not returned yet.
+    /// Takes back all slots that were sent. Passes their buffers to `done`, oldest first, in one or two
+    /// runs.
     #[inline(always)]
-    pub(super) fn reap(&mut self) -> Option<u32> {
-        let slot = self.reaped;
-        if slot == self.ring.next(self.ring.tail) || slot == self.ring.head {
-            return None;
-        }
-        self.reaped = self.ring.next(slot);
-        Some(self.buffers[slot as usize])
+    pub(super) fn reap(&mut self, mut done: impl FnMut(&[u32])) {
+        // Wherever the kernel claims to be, only filled slots come back.
+        let sent = self
+            .ring
+            .distance(self.reaped, self.ring.next(self.ring.tail))
+            .min(self.in_flight());
+        let (first, end) = (self.reaped, self.reaped + sent);
+        let wrapped = end.saturating_sub(self.slots());
+        done(&self.buffers[first as usize..(end - wrapped) as usize]);
+        done(&self.buffers[..wrapped as usize]);
+        self.reaped = end.checked_sub(self.slots()).unwrap_or(end);
+        self.room += sent;
     }
 }
