@@ -1,11 +1,12 @@
 //! Measures how long each workload takes: echoed UDP datagrams, ACKs that release segments, whole
-//! connections, GET requests and DNS answers. TCP, HTTP and DNS run with memcopy and with pre-copy.
-//! DNS runs with turnaround as well.
+//! connections, GET requests, DNS answers, and packets on a netmap port. TCP, HTTP and DNS run with
+//! memcopy and with pre-copy. DNS runs with turnaround as well.
 #![allow(missing_docs)]
 
 use benches::workload::Workload;
 use benches::workload::dns::Zone;
 use benches::workload::http::{KeepAlive, OwnConnection};
+use benches::workload::netmap::{Get, TurnRound};
 use benches::workload::tcp::{AckToSegment, ShortConnection};
 use benches::workload::udp::Reflect;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
@@ -63,5 +64,16 @@ fn dns(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, reflect, tcp, dns);
+/// Each iteration is a batch of 32 packets or requests. Its time includes the simulated kernel, and
+/// the client that makes the requests.
+fn netmap(c: &mut Criterion) {
+    let mut group = c.benchmark_group("netmap, 32 packets");
+    let mut work = TurnRound::new(64);
+    group.bench_function("turned round, 64 B", |b| b.iter(|| work.run()));
+    work.check();
+    group.finish();
+    in_both_modes(c, "netmap, 32 GETs of 1 KB", "", Get::new);
+}
+
+criterion_group!(benches, reflect, tcp, dns, netmap);
 criterion_main!(benches);

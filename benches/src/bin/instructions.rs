@@ -77,6 +77,8 @@ const WORKLOADS: &[Entry] = workloads! {
     "http-not-found" KeepAlive::not_found(SendMode::MemCopy);
     "http-new-1k-memcopy" OwnConnection::new(SendMode::MemCopy);
     "http-new-1k-precopy" OwnConnection::new(SendMode::PreCopy);
+    "netmap-receive-64" netmap::ReceiveOnly::new(64);
+    "netmap-send-64" netmap::SendOnly::new(64);
     "netmap-turn-round-64" netmap::TurnRound::new(64);
     "netmap-get-1k-memcopy" netmap::Get::new(SendMode::MemCopy);
     "netmap-get-1k-precopy" netmap::Get::new(SendMode::PreCopy);

@@ -31,6 +31,85 @@ fn open(resident_frames: u32) -> (NetmapPort<SimulatedKernel>, SimulatedKernel) 
     SimulatedKernel::open(config).expect("buffers of 2 KiB suffice")
 }
 
+/// A workload of received packets that are dropped. It counts the slots of the RX ring.
+pub struct ReceiveOnly {
+    port: NetmapPort<SimulatedKernel>,
+    batch: Batch,
+    runs: u64,
+}
+
+impl ReceiveOnly {
+    /// Creates a workload of frames of `len` bytes.
+    ///
+    /// # Panics
+    /// If a frame does not fit in a buffer.
+    pub fn new(len: usize) -> Self {
+        let (port, kernel) = open(0);
+        kernel.replay(&vec![2; len], BURST as u32);
+        Self {
+            port,
+            batch: Batch::new(),
+            runs: 0,
+        }
+    }
+}
+
+impl Workload for ReceiveOnly {
+    const REQUESTS: u64 = BURST as u64;
+
+    fn run(&mut self) {
+        let received = self.port.receive(&mut self.batch, BURST);
+        received.expect("a simulated kernel never fails");
+        self.batch.clear();
+        self.runs += 1;
+    }
+
+    fn check(&self) {
+        let counters = self.port.counters();
+        assert_eq!(counters.rx_frames, self.runs * Self::REQUESTS);
+        assert_eq!(counters.bad_descriptors, 0);
+    }
+}
+
+/// A workload of scratch frames that are sent without being filled. It counts the slots of the TX ring,
+/// and includes taking the sent buffers back.
+pub struct SendOnly {
+    port: NetmapPort<SimulatedKernel>,
+    len: usize,
+    runs: u64,
+}
+
+impl SendOnly {
+    /// Creates a workload of frames of `len` bytes.
+    pub fn new(len: usize) -> Self {
+        let (port, kernel) = open(0);
+        kernel.keep_sent(false);
+        Self { port, len, runs: 0 }
+    }
+}
+
+impl Workload for SendOnly {
+    const REQUESTS: u64 = BURST as u64;
+
+    fn run(&mut self) {
+        for _ in 0..BURST {
+            // A frame that is missing, or finds the ring full, is found by `check`.
+            if let Some(mut frame) = self.port.pool().take() {
+                frame.set_len(self.len);
+                let _ = self.port.send(frame);
+            }
+        }
+        self.port.flush().expect("a simulated kernel never fails");
+        self.runs += 1;
+    }
+
+    fn check(&self) {
+        let counters = self.port.counters();
+        assert_eq!(counters.tx_frames, self.runs * Self::REQUESTS);
+        assert_eq!((counters.bad_descriptors, counters.tx_ring_full), (0, 0));
+    }
+}
+
 /// A workload of packets that the port sends back in their own buffers. Nothing parses them.
 pub struct TurnRound {
     port: NetmapPort<SimulatedKernel>,
