@@ -306,9 +306,14 @@ fn compare_with_marks(counted: &Counts) -> (String, Vec<String>) {
         let line = format!("{name}: {counted:.0}, at most {mark:.0}");
         (line, counted <= mark)
     }));
-    let lines = marks.iter().map(|(line, _)| format!("{line}\n")).collect();
-    let missed = marks.into_iter().filter(|(_, is_met)| !is_met);
-    (lines, missed.map(|(line, _)| line).collect())
+    let (mut lines, mut missed) = (String::new(), Vec::new());
+    for (line, is_met) in marks {
+        let _ = writeln!(lines, "{line}");
+        if !is_met {
+            missed.push(line);
+        }
+    }
+    (lines, missed)
 }
 
 #[cfg(test)]
