@@ -145,8 +145,12 @@ impl Passage {
     }
 
     /// Removes replies that only the old site has. Their memory is freed when no connection sends
-    /// them any more. Returns true if all are removed.
+    /// them any more. Returns true if all are removed, and the resident packets of those that no
+    /// connection sends are freed.
     fn remove_some(&mut self, removed: usize, contents: &mut Contents) -> bool {
+        if contents.is_freeing() {
+            return false;
+        }
         let Share { next, prepared, .. } = &self.turn.content;
         let leaving = &next.leaving;
         let end = leaving.len().min(removed + REPLIES_IN_A_STEP);
@@ -154,7 +158,7 @@ impl Passage {
             contents.remove(prepared[index as usize].content);
         }
         self.removed = Some(end);
-        end == leaving.len()
+        end == leaving.len() && !contents.is_freeing()
     }
 }
 

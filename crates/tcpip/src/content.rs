@@ -192,10 +192,6 @@ impl Segments {
         self.sums.len()
     }
 
-    fn residents(&self) -> u64 {
-        self.copies.iter().map(|copies| copies.len() as u64).sum()
-    }
-
     #[inline(always)]
     fn sum(&self, segment: u32) -> Option<u16> {
         let sum = *self.sums.get(segment as usize)?;

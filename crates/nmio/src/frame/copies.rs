@@ -41,6 +41,16 @@ impl<N: Default> Copies<N> {
         self.packets.is_empty()
     }
 
+    /// Removes up to `max` copies, and returns how many. A copy in flight is freed when it was sent.
+    ///
+    /// The order of use is then lost. So later calls may create more copies than necessary.
+    pub fn remove_some(&mut self, max: usize) -> usize {
+        let len = self.packets.len();
+        self.packets.truncate(len.saturating_sub(max));
+        self.last = 0;
+        len - self.packets.len()
+    }
+
     /// Returns a copy that is not in flight, for patching and sending, with its note.
     ///
     /// If all copies are in flight, `make` creates another one, whose note has its default value.
@@ -165,6 +175,19 @@ mod tests {
             assert_eq!(*note, Some(nth));
             in_flight.push(packet.send(&pool));
         }
+    }
+
+    #[test]
+    fn copies_are_removed_bit_by_bit_even_in_flight() {
+        let (pool, mut copies) = (pool(), Copies::default());
+        let mut in_flight: Vec<_> = (0..3).map(|_| send(&mut copies, &pool)).collect();
+        assert_eq!(copies.remove_some(2), 2);
+        assert_eq!((copies.len(), pool.residents_left()), (1, RESIDENTS - 1));
+        in_flight.clear();
+        assert!(send(&mut copies, &pool).is_some());
+        assert_eq!(copies.remove_some(2), 1);
+        assert!(copies.is_empty());
+        assert!(send(&mut copies, &pool).is_some());
     }
 
     #[derive(Clone, Copy, Debug)]

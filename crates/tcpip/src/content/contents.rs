@@ -5,7 +5,8 @@ use std::sync::Arc;
 use nmio::{IdleResident, Pool};
 
 use super::{
-    Class, Family, MAX_SLOT_LEN, Rendered, Segments, SendMode, Slot, UNKNOWN, segment_sum,
+    Class, Family, MAX_SLOT_LEN, Rendered, ResidentCopies, Segments, SendMode, Slot, UNKNOWN,
+    segment_sum,
 };
 
 /// Maximum length of a content item in bytes. Offsets in a send stream have 32 bits. The limit
@@ -19,6 +20,10 @@ pub const MAX_CONTENTS: usize = 1 << 30;
 pub const MAX_CLASSES: usize = 32;
 /// Number of permanent classes: one for IPv4 and one for IPv6, each with our own MSS.
 const PINNED_CLASSES: usize = 2;
+
+/// Number of resident packets that one pass of the event loop frees, so that received packets need
+/// not wait long.
+const FREED_IN_A_PASS: usize = 256;
 
 const _: () = assert!(MAX_CLASSES < Contents::NO_CLASS as usize);
 
@@ -111,6 +116,8 @@ pub struct Contents {
     mode: SendMode,
     list: Vec<Content>,
     free: Vec<u32>,
+    /// Resident packets of items that are gone.
+    leaving: Leaving,
     classes: Vec<Class>,
     /// Logical clock that ticks when a connection joins or leaves a class, to find the least
     /// recently used class.
@@ -135,6 +142,7 @@ impl Contents {
             mode,
             list: Vec::new(),
             free: Vec::new(),
+            leaving: Leaving::default(),
             classes: vec![
                 Class::new(Family::V4, mss_v4),
                 Class::new(Family::V6, mss_v6),
@@ -251,7 +259,9 @@ impl Contents {
     }
 
     /// Removes a content item, so that it can no longer be written to a stream. Its memory is freed
-    /// when no stream contains a slice of it. Returns `false` if the item was already removed.
+    /// when no stream contains a slice of it. If it has many resident packets, the stack frees a part
+    /// of them in each pass of the event loop. Those of a [temporary](Self::add_temporary) item are
+    /// freed at once. Returns `false` if the item was already removed.
     pub fn remove(&mut self, id: ContentId) -> bool {
         let Some((index, _)) = self.lookup(id) else {
             return false;
@@ -269,6 +279,21 @@ impl Contents {
     pub fn is_in_use(&self, id: ContentId) -> bool {
         let found = self.lookup(id);
         found.is_some_and(|(index, _)| self.list[index as usize].refs > 0)
+    }
+
+    /// Returns true if resident packets of content items that are gone are not freed yet.
+    #[inline(always)]
+    pub fn is_freeing(&self) -> bool {
+        self.leaving.is_pending()
+    }
+
+    /// Frees some resident packets of content items that are gone. The stack does so once in each pass
+    /// of the event loop, so an application need not.
+    #[inline(always)]
+    pub fn free_some(&mut self) {
+        if self.leaving.needs_pass() {
+            self.totals.residents -= self.leaving.free_some();
+        }
     }
 
     /// Adds a content item for one connection. [`Totals::temporary_bytes`] counts its bytes, so that
@@ -410,19 +435,25 @@ impl Contents {
         }
     }
 
-    /// Frees a content item's segments in one class. Returns `false` if it had no segments in the
-    /// class.
+    /// Frees a content item's segments in one class, and its resident packets now or later. Returns
+    /// `false` if it had no segments in the class.
     fn drop_segments(&mut self, index: u32, class: usize) -> bool {
-        let segments = std::mem::take(&mut self.list[index as usize].segments[class]);
+        let content = &mut self.list[index as usize];
+        let segments = std::mem::take(&mut content.segments[class]);
         if segments.len() == 0 {
             return false;
         }
         self.totals.packets -= segments.len() as u64;
-        self.totals.residents -= segments.residents();
         self.totals.memory -= segments.memory() as u64;
         if class >= PINNED_CLASSES {
             self.on_demand -= segments.memory();
         }
+        self.totals.residents -= if content.is_temporary {
+            // More segments of such items may leave in each pass than a pass frees.
+            segments.copies.iter().map(|one| one.len() as u64).sum()
+        } else {
+            self.leaving.add(segments.copies)
+        };
         true
     }
 
@@ -559,6 +590,92 @@ impl Contents {
             Some(resident)
         })?;
         Some((resident, rendered, content.slot))
+    }
+}
+
+/// The resident packets that are to be freed, and how many of them this pass may still free.
+///
+/// A content item that leaves with few packets is freed at once. If there are more packets, each
+/// [pass](Self::free_some) frees some of them.
+#[derive(Debug)]
+struct Leaving {
+    /// Copies of the resident packets. Each element has the segments of one content item in one
+    /// class.
+    queue: Vec<Vec<ResidentCopies>>,
+    /// Number of packets that may still be freed in this pass. A segment without packets counts as
+    /// one.
+    left: usize,
+}
+
+impl Default for Leaving {
+    fn default() -> Self {
+        Self {
+            queue: Vec::new(),
+            left: FREED_IN_A_PASS,
+        }
+    }
+}
+
+impl Leaving {
+    /// Frees the packets of one content item in one class, or keeps some of them for further passes.
+    /// Returns the number of packets that were freed.
+    fn add(&mut self, copies: Box<[ResidentCopies]>) -> u64 {
+        let mut copies = copies.into_vec();
+        let freed = self.free(&mut copies);
+        if !copies.is_empty() {
+            self.queue.push(copies);
+        }
+        freed
+    }
+
+    /// Whether packets are left to be freed.
+    #[inline(always)]
+    fn is_pending(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether [`free_some`](Self::free_some) has something to do: packets were freed since its last
+    /// call, or are left.
+    #[inline(always)]
+    fn needs_pass(&self) -> bool {
+        self.left != FREED_IN_A_PASS
+    }
+
+    /// Begins a pass, and frees as many packets as one pass may free. Returns their number.
+    #[cold]
+    fn free_some(&mut self) -> u64 {
+        self.left = FREED_IN_A_PASS;
+        let mut freed = 0;
+        while self.left > 0
+            && let Some(mut copies) = self.queue.pop()
+        {
+            freed += self.free(&mut copies);
+            if !copies.is_empty() {
+                self.queue.push(copies);
+            }
+        }
+        if self.queue.is_empty() {
+            self.left = FREED_IN_A_PASS;
+        }
+        freed
+    }
+
+    /// Frees packets from the end of `copies`, as far as this pass may. Returns their number.
+    fn free(&mut self, copies: &mut Vec<ResidentCopies>) -> u64 {
+        let mut freed = 0;
+        while self.left > 0
+            && let Some(last) = copies.last_mut()
+        {
+            let removed = last.remove_some(self.left);
+            freed += removed as u64;
+            self.left -= removed.max(1);
+            if last.is_empty() {
+                copies.pop();
+            }
+        }
+        // The table's memory is given back bit by bit, too: freeing a large one takes long.
+        copies.shrink_to_fit();
+        freed
     }
 }
 

@@ -82,6 +82,87 @@ fn preparing_computes_all_checksums_and_makes_residents_while_there_is_memory() 
     assert_eq!(all.totals(), Totals::default());
 }
 
+/// A worker must not stop for milliseconds when a long content leaves.
+#[test]
+fn a_content_with_many_resident_packets_is_freed_in_passes() {
+    const PACKETS: u32 = 50_000;
+    let pool = Pool::on_heap(PoolLayout {
+        stride: 256,
+        capacity: 256,
+        io_frames: 4,
+        resident_frames: PACKETS + 10,
+    });
+    let mut all = Contents::new(SendMode::PreCopy, 100, 100, 0);
+    let long = add(&mut all, PACKETS as usize * 100);
+    let short = add(&mut all, 10 * 100);
+    assert_eq!(all.prepare(long, &pool, Family::V4), PACKETS);
+    assert_eq!(all.prepare(short, &pool, Family::V4), 10);
+    assert!(all.remove(long));
+    assert!(all.remove(short), "its packets wait, too");
+    assert_eq!((all.totals().contents, all.totals().memory), (0, 0));
+    let mut passes = 0;
+    while all.is_freeing() {
+        let before = all.totals().residents;
+        all.free_some();
+        let freed = before - all.totals().residents;
+        assert!((1..=256).contains(&freed), "{freed}");
+        passes += 1;
+    }
+    assert_eq!(passes, (PACKETS + 10 - 256).div_ceil(256));
+    assert_eq!(all.totals(), Totals::default());
+    assert_eq!(pool.residents_left(), PACKETS + 10);
+}
+
+/// What one pass frees is limited for all contents together.
+#[test]
+fn many_contents_that_leave_in_one_pass_are_freed_in_passes() {
+    let pool = pool(600);
+    let mut all = contents(SendMode::PreCopy, 0);
+    let ids: Vec<_> = (0..200).map(|_| add(&mut all, 3 * 1460)).collect();
+    for id in &ids {
+        assert_eq!(all.prepare(*id, &pool, Family::V4), 3);
+    }
+    for id in ids {
+        all.remove(id);
+    }
+    assert_eq!(all.totals().residents, 600 - 256);
+    all.free_some();
+    assert_eq!(all.totals().residents, 600 - 2 * 256);
+    all.free_some();
+    assert!(!all.is_freeing());
+    // The next pass may free a whole number of packets again.
+    let id = add(&mut all, 256 * 1460);
+    assert_eq!(all.prepare(id, &pool, Family::V4), 256);
+    all.remove(id);
+    assert!(!all.is_freeing());
+}
+
+/// The pieces of downloads can leave faster than passes free packets. A reload waits for what passes
+/// are still to free.
+#[test]
+fn temporary_contents_leave_nothing_for_passes() {
+    for residents in [400, 30, 0] {
+        let pool = pool(residents);
+        let mut all = contents(SendMode::PreCopy, 0);
+        for _ in 0..10 {
+            let add = |_| all.add_temporary(vec![7; 4 * 1460].into()).unwrap();
+            let ids: Vec<_> = (0..100).map(add).collect();
+            let made: u32 = ids
+                .iter()
+                .map(|id| all.prepare(*id, &pool, Family::V4))
+                .sum();
+            assert_eq!(made, residents);
+            for id in ids {
+                assert!(all.remove(id));
+            }
+            assert!(!all.is_freeing());
+            assert_eq!(pool.residents_left(), residents);
+            assert_eq!(all.totals(), Totals::default());
+            all.free_some();
+        }
+    }
+}
+
 #[test]
 fn a_content_is_prepared_for_both_families() {
     let pool = pool(0);

@@ -36,6 +36,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// still waited for, unless the next connection of its TCB has replaced it.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.contents.is_freeing() {
+            return Some(self.now);
+        }
         if !self.blocked.is_empty() {
             // The port gives no notice when its TX ring has room again, so poll it.
             return Some(self.now + BLOCKED_RETRY);
@@ -50,7 +53,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Handles deadlines and timers that have expired at `now`. Resumes connections that wait for
-    /// the TX ring.
+    /// the TX ring. Frees some resident packets of contents that are gone.
     #[inline]
     pub fn handle_timers<P: Port>(&mut self, port: &mut P, now: Instant) {
         self.now = now;
@@ -66,6 +69,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if now >= self.trim_at {
             self.trim(now);
         }
+        self.contents.free_some();
     }
 
     /// Calls `on_timer` for each expired timer of the application. A timer that is set in one of

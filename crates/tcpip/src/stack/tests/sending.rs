@@ -460,6 +460,30 @@ fn a_removed_content_lives_until_it_is_acknowledged() {
     rig.sent(3001, 3, "A", b"");
 }
 
+#[test]
+fn the_last_release_of_a_long_content_frees_its_packets_in_passes() {
+    let mut rig = Rig::serving(&in_mode(SendMode::PreCopy), &noise(1000 * 1460), None);
+    let pool = nmio::Port::pool(&rig.port).clone();
+    let left = pool.residents_left();
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_all();
+    assert!(pool.residents_left() < left);
+    let id = rig.app().content.unwrap();
+    assert!(rig.stack.contents_mut().remove(id));
+    assert!(!rig.stack.contents().is_freeing(), "a connection sends it");
+    rig.recv(2, 1, "R", b"");
+    assert!(rig.stack.contents().is_freeing());
+    let mut passes = 0;
+    while rig.stack.contents().is_freeing() {
+        assert_eq!(rig.stack.poll_timeout(), Some(rig.now));
+        rig.timers();
+        passes += 1;
+    }
+    assert_eq!(passes, 3);
+    assert_eq!(rig.stack.contents().totals().residents, 0);
+    assert_eq!(pool.residents_left(), left);
+}
+
 pub(super) fn too_big(rig: &Rig, mtu: u32, sequence: u32) -> IcmpError {
     IcmpError {
         kind: ErrorKind::TooBig { mtu },
