@@ -1,6 +1,6 @@
 //! The folders that a program serves. A reload replaces the list as a whole.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::report;
@@ -35,15 +35,43 @@ pub(crate) struct Redirecting {
 impl Redirecting {
     /// Makes the sites of such hosts. Their responses have the fields of all responses of `settings`.
     pub(crate) fn all(hosts: &[RedirectHost], settings: &Settings) -> Vec<Self> {
-        let one = |host: &RedirectHost| Self {
-            host: host.clone(),
-            site: host.site(settings),
+        Self::all_after(&[], hosts, settings)
+    }
+
+    /// Same as [`all`](Self::all), but keeps the sites of hosts that `before` sends to the same place.
+    pub(crate) fn all_after(
+        before: &[Self],
+        hosts: &[RedirectHost],
+        settings: &Settings,
+    ) -> Vec<Self> {
+        let known = before.iter().map(|one| (one.host.host_and_place(), one));
+        let known: HashMap<_, _> = known.collect();
+        let one = |host: &RedirectHost| match known.get(&host.host_and_place()) {
+            Some(&kept) => kept.clone(),
+            None => Self {
+                host: host.clone(),
+                site: host.site(settings),
+            },
         };
         hosts.iter().map(one).collect()
     }
 }
 
 impl Served {
+    /// Whether all requests go to where they go with `other`. The order of hosts does not matter.
+    pub(crate) fn has_hosts_of(&self, other: &Self) -> bool {
+        self.host_set() == other.host_set() && self.redirecting_set() == other.redirecting_set()
+    }
+
+    fn host_set(&self) -> HashSet<&HostName> {
+        self.hosts.iter().collect()
+    }
+
+    fn redirecting_set(&self) -> HashSet<(&HostName, &str)> {
+        let all = self.redirecting.iter();
+        all.map(|one| one.host.host_and_place()).collect()
+    }
+
     /// Describes the files and the hosts for the operator.
     pub(crate) fn describe(&self) -> String {
         let hosts: Vec<_> = self.hosts.iter().map(HostName::to_string).collect();
@@ -83,7 +111,7 @@ struct Lists {
 pub(crate) struct Changes {
     new: Vec<String>,
     gone: Vec<String>,
-    /// Whether a part that stays has other hosts.
+    /// Whether a part that stays has other hosts, or hosts that are sent elsewhere.
     other_hosts: bool,
 }
 
@@ -251,7 +279,7 @@ fn changes(before: &[Served], next: &[Served]) -> Option<Changes> {
     };
     let differ = |one: &Served| {
         let mut before = before.iter();
-        before.any(|other| other.is(&one.part) && other.hosts != one.hosts)
+        before.any(|other| other.is(&one.part) && !other.has_hosts_of(one))
     };
     let changes = Changes {
         new: without(next, before),
@@ -323,6 +351,46 @@ mod tests {
         let [first, again] = [(); 2].map(|()| parts.keep_name("b".to_owned()));
         assert_eq!(first, "b");
         assert!(std::ptr::eq(first, again));
+    }
+
+    fn redirecting(before: &[Redirecting], all: &[&str]) -> Vec<Redirecting> {
+        let hosts: Vec<_> = all.iter().map(|one| one.parse().unwrap()).collect();
+        Redirecting::all_after(before, &hosts, &Settings::default())
+    }
+
+    #[test]
+    fn the_order_of_hosts_does_not_matter() {
+        let part = new_part(0, "a");
+        let with = |hosts: &[&str], all: &[&str]| Served {
+            hosts: hosts.iter().map(|one| one.parse().unwrap()).collect(),
+            redirecting: redirecting(&[], all),
+            ..part.clone()
+        };
+        let all = ["c.test=http://a.test", "d.test=http://a.test"];
+        let first = with(&["a.test", "b.test"], &all);
+        let turned = with(&["b.test", "a.test"], &[all[1], all[0]]);
+        assert!(turned.has_hosts_of(&first));
+        for other in [
+            with(&["a.test"], &all),
+            with(&["a.test", "x.test"], &all),
+            with(&["a.test", "b.test"], &all[..1]),
+            with(&["a.test", "b.test"], &[all[0], "d.test=http://b.test"]),
+        ] {
+            assert!(!first.has_hosts_of(&other) && !other.has_hosts_of(&first));
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_sent_to_the_same_place_keep_their_sites() {
+        let [c, d] = ["c.test=http://a.test", "d.test=http://a.test"];
+        let before = redirecting(&[], &[c, d]);
+        let after = redirecting(&before, &[d, "c.test=http://b.test"]);
+        assert!(Arc::ptr_eq(&after[0].site, &before[1].site));
+        assert!(
+            before
+                .iter()
+                .all(|one| !Arc::ptr_eq(&one.site, &after[1].site))
+        );
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl RedirectHost {
         &self.host
     }
 
+    /// The host and the place to which its requests are sent. The rule follows from these.
+    pub(crate) fn host_and_place(&self) -> (&HostName, &str) {
+        (&self.host, &self.to)
+    }
+
     /// Makes the site for this host. Its responses have the fields of all responses of `settings`.
     pub(crate) fn site(&self, settings: &Settings) -> Arc<Site> {
         let settings = Settings {

@@ -41,9 +41,10 @@ const DEFAULT_MEMORY: u64 = 1 << 30;
 
 /// Identifiers of the options of a site that a running server takes over from a changed configuration file.
 /// `root` is the folder.
-pub const APPLIED: [&str; 17] = [
+pub const APPLIED: [&str; 18] = [
     "root",
     "hosts",
+    "redirect_hosts",
     "strict",
     "max_files",
     "memory",

@@ -409,6 +409,10 @@ fn a_single_site_without_hosts_needs_a_restart_for_hosts() {
     assert_eq!(rig.reload_well().as_deref(), Some(note));
     let page = rig.page();
     assert!(page.ends_with("one") && page.contains("X-New"), "{page}");
+    let redirect = "@/one\"\nredirect-hosts = [\"a.test=http://b.test\"]";
+    rig.write(&START.replace("@/one\"", redirect));
+    let note = note.replace("hosts of", "redirect-hosts of");
+    assert_eq!(rig.reload_well(), Some(note));
     rig.server.stop();
 }
 

@@ -126,21 +126,32 @@ impl<A, F, C> Sandstorm<A, F, C> {
         .into())
     }
 
-    /// Returns a part with the hosts of a changed file.
+    /// Returns a part with the hosts of a changed file, also those that are sent elsewhere.
     fn with_next_hosts(
         &self,
         one: Served,
         source: &SiteSource<'_>,
         reading: &mut Reading<'_>,
     ) -> Served {
-        let hosts = source.hosts().to_vec();
+        let settings = one.part.loading().settings.clone();
+        let redirect_hosts = source.redirect_hosts();
+        let next = Served {
+            hosts: source.hosts().to_vec(),
+            redirecting: Redirecting::all_after(&one.redirecting, redirect_hosts, &settings),
+            ..one.clone()
+        };
         // Without hosts, the workers look for none, and count and log for a single site.
-        if hosts != one.hosts && self.site().by_host().is_none() {
-            let what = format!("hosts of {}", source.with_place());
-            reading.taken.restart.push(what);
-            return one;
+        if self.site().by_host().is_some() || next.has_hosts_of(&one) {
+            return next;
         }
-        Served { hosts, ..one }
+        let key = if next.hosts == one.hosts {
+            "redirect-hosts"
+        } else {
+            "hosts"
+        };
+        let what = format!("{key} of {}", source.with_place());
+        reading.taken.restart.push(what);
+        one
     }
 
     /// Makes the part of a new site.

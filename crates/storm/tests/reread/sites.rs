@@ -468,6 +468,62 @@ fn no_two_sites_have_the_same_name() {
 }
 
 #[test]
+fn hosts_that_are_sent_elsewhere_change_with_the_sites() {
+    let to = |host: &str, target: &str| format!("redirect-hosts = [\"{host}=http://{target}\"]\n");
+    let (two, three) = (site("two", ""), site("three", ""));
+    let with = |site: &str, more: &str| format!("{site}{more}");
+    let rig = start(&[ONE, &with(&two, &to("www.two.test", "old.test"))]);
+    let expect = |host: &str, target: &str| {
+        let page = rig.page_of(host);
+        assert!(page.contains(&format!("Location: {target}")), "{page}");
+    };
+    expect("www.two.test", "http://old.test/");
+    let fields = "security-headers = true\n";
+    let said = rig.take(&[ONE, &with(&two, &(to("www.two.test", "new.test") + fields))]);
+    assert!(said.contains("hosts have changed; "), "{said}");
+    expect("www.two.test", "http://new.test/");
+    assert!(rig.page_of("www.two.test").contains("nosniff"));
+    // The host moves to a site that is new, and its former site sends another one elsewhere.
+    rig.take(&[
+        ONE,
+        &with(&two, &to("x.test", "two.test")),
+        &with(&three, &to("www.two.test", "*").replace("http:", "https:")),
+    ]);
+    expect("www.two.test", "https://www.two.test/");
+    expect("x.test", "http://two.test/");
+    // A site gets the first one, and another site serves what was sent elsewhere.
+    let said = rig.take(&[
+        &with(ONE, &to("y.test", "one.test")),
+        &hosted("two", &["two.test", "x.test"], ""),
+        &three,
+    ]);
+    assert!(said.contains("hosts have changed; "), "{said}");
+    expect("y.test", "http://one.test/");
+    rig.expect(&[("x.test", "two"), ("www.two.test", "one"), ("z", "one")]);
+    // What is the same is neither made nor sent anew.
+    let said = rig.take(&[
+        &with(ONE, &to("y.test", "one.test")),
+        &hosted("two", &["x.test", "two.test"], ""),
+        &three,
+    ]);
+    assert!(said.contains("nothing has changed"), "{said}");
+    assert!(!said.contains("hosts have changed"), "{said}");
+    rig.server.stop();
+}
+
+#[test]
+fn a_host_that_two_sites_name_changes_nothing() {
+    let two = site("two", "");
+    let rig = start(&[ONE, &two]);
+    let redirect = "redirect-hosts = [\"two.test=http://x.test\"]\n";
+    rig.write(&file(&[&format!("{ONE}{redirect}"), &two]));
+    let (succeeded, said) = rig.reload(&[]);
+    assert!(!succeeded && said.contains("two.test"), "{said}");
+    rig.expect(&[("two.test", "two"), ("x", "one")]);
+    rig.server.stop();
+}
+
+#[test]
 fn a_site_that_was_never_served_has_the_options_of_the_newest_file() {
     let two = site("two", "");
     let rig = start(&[ONE, &two]);
