@@ -95,8 +95,6 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
 struct AtStart {
     /// What all sites have in common, if a configuration file may add some.
     port: Option<PortOptions>,
-    /// Whether a site has asked for names and passwords.
-    has_realms: bool,
     /// The folders with compressed forms.
     stores: Vec<PathBuf>,
 }
@@ -125,7 +123,6 @@ where
             types: PhantomData,
             at_start: AtStart {
                 port: None,
-                has_realms: !site.settings().realms.is_empty(),
                 stores: store_of(&site).into_iter().collect(),
             },
             parts: Parts::new(Part::new(Arc::clone(&site), folder)),
@@ -231,7 +228,6 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     #[must_use]
     pub fn with_site(mut self, other: Self) -> Self {
         self.parts.extend(&other.parts);
-        self.at_start.has_realms |= other.at_start.has_realms;
         self.at_start.stores.extend(other.at_start.stores);
         self.set_site();
         self
@@ -360,6 +356,13 @@ impl<A, F, C> Sandstorm<A, F, C> {
         Chunks::new(&self.reads, capacity as usize, &context.bell)
     }
 
+    /// Whether a site asks for passwords, or may do so after a reload.
+    fn may_check_passwords(&self) -> bool {
+        let parts = self.parts.now();
+        let mut parts = parts.iter().map(|one| &one.part);
+        parts.any(|part| part.can_reload() || !part.site().realms().is_empty())
+    }
+
     fn packets(&self, context: &WorkerContext) -> PacketTotals {
         packets(&self.site(), &addresses(context), context.mtu)
     }
@@ -447,7 +450,7 @@ where
         let server = server
             .with_chunks(self.chunks(context))
             .with_shared_reports(context.index == 0);
-        let server = if self.at_start.has_realms {
+        let server = if self.may_check_passwords() {
             server.with_logins(Logins::new(&self.checks, &context.bell))
         } else {
             server
@@ -500,7 +503,7 @@ where
         let has_files = self.site().totals().disk_files > 0;
         self.reads.expect_files(has_files);
         let reads = (has_files || self.can_reload()).then_some(&*self.reads as _);
-        let checks = self.at_start.has_realms.then_some(&*self.checks as _);
+        let checks = self.may_check_passwords().then_some(&*self.checks as _);
         reads.into_iter().chain(checks).collect()
     }
 

@@ -152,11 +152,6 @@ impl RuleArgs {
         Ok(settings)
     }
 
-    /// Whether a part of the site needs a name and a password.
-    pub(crate) fn has_realms(&self) -> bool {
-        !self.basic_auth.is_empty()
-    }
-
     /// The folder in which compressed forms are kept, if they are.
     pub(crate) fn store(&self) -> Option<&Path> {
         let store = self.compress_cache.as_deref();

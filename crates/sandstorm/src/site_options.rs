@@ -327,11 +327,6 @@ impl SiteSource<'_> {
         self.options.log()
     }
 
-    /// Whether a part of the site needs a name and a password.
-    pub(crate) fn has_realms(&self) -> bool {
-        self.options.rules.has_realms()
-    }
-
     /// The folder in which compressed forms are kept, if they are.
     pub(crate) fn store(&self) -> Option<&Path> {
         self.options.rules.store()

@@ -307,10 +307,6 @@ fn a_file_with_a_mistake_keeps_all_content() {
             ),
             "contradict each other",
         ),
-        (
-            START.replace("@/one\"\n", "@/one\"\nbasic-auth = [\"/=@/users\"]\n"),
-            "FILE:6:15: the server has asked for no passwords at its start",
-        ),
     ] {
         rig.write(&config);
         // The file is read again until it is right.
@@ -324,6 +320,27 @@ fn a_file_with_a_mistake_keeps_all_content() {
     rig.write(START);
     assert_eq!(rig.reload_well(), None);
     assert!(rig.page().ends_with("new"));
+    rig.server.stop();
+}
+
+#[test]
+fn a_reload_may_bring_the_first_password_of_a_port() {
+    let rig = Rig::start(START);
+    let login = |user: &str| {
+        let url = format!("http://{}/", rig.server.addresses[0]);
+        rig.server
+            .beside(|| run("curl", &["-sSi", "-u", user, &url]))
+            .1
+    };
+    rig.write(&START.replace("@/one\"\n", "@/one\"\nbasic-auth = [\"/=@/users\"]\n"));
+    assert_eq!(rig.reload_well(), None);
+    assert!(rig.page().starts_with("HTTP/1.1 401 "));
+    assert!(login("ali:wrong").starts_with("HTTP/1.1 401 "));
+    let page = login("ali:sesame");
+    assert!(page.ends_with("one"), "{page}");
+    rig.write(START);
+    assert_eq!(rig.reload_well(), None);
+    assert!(rig.page().ends_with("one"));
     rig.server.stop();
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use control::{StartError, config};
+use control::StartError;
 
 use super::Sandstorm;
 use crate::loading::Loading;
@@ -46,7 +46,6 @@ impl<A, F, C> Sandstorm<A, F, C> {
         self.site().by_host().is_some()
             && self.at_start.port.as_ref() == Some(&source.port_options())
             && self.access_logs.suffice_for(source.log())
-            && (self.at_start.has_realms || !source.has_realms())
             && source.store().is_none_or(has_store)
     }
 
@@ -68,7 +67,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         let count = reading.sources.len();
         for (number, source) in reading.sources {
             if let Some(one) = self.part(*number) {
-                let loading = self.next_loading(&one.part, source, count)?;
+                let loading = source.next(&one.part.loading(), count)?;
                 // A site with its old options may keep the old content of a file that changes all the time.
                 if loading != *one.part.loading() {
                     loadings.push((Arc::clone(&one.part), loading));
@@ -101,29 +100,6 @@ impl<A, F, C> Sandstorm<A, F, C> {
             next: known.into_iter().chain(new).chain(staying).collect(),
             loadings,
         })
-    }
-
-    /// Returns how the folder of a part is loaded according to a changed file.
-    fn next_loading(
-        &self,
-        part: &Part,
-        source: &SiteSource<'_>,
-        sites: usize,
-    ) -> Result<Loading, StartError> {
-        let next = source.next(&part.loading(), sites)?;
-        let Some(realm) = next.settings.realms.first() else {
-            return Ok(next);
-        };
-        if self.at_start.has_realms {
-            return Ok(next);
-        }
-        let value = format!("{}={}", realm.path, realm.file.display());
-        let place = config::before(&value);
-        Err(format!(
-            "{place}the server has asked for no passwords at its start, so it has no thread that checks \
-             them; restart it"
-        )
-        .into())
     }
 
     /// Returns a part with the hosts of a changed file, also those that are sent elsewhere.

@@ -204,6 +204,19 @@ fn a_response_of_a_site_that_is_gone_ends_byte_for_byte() {
 }
 
 #[test]
+fn a_new_site_may_be_the_first_one_with_a_password() {
+    let rig = start(&[ONE, &site("two", "")]);
+    rig.take(&[ONE, &site("three", "basic-auth = [\"/=@/users\"]\n")]);
+    assert!(rig.page_of("three.test").starts_with("HTTP/1.1 401 "));
+    let url = format!("http://{}/", rig.server.addresses[0]);
+    let words = ["-sSi", "-u", "ali:sesame", "-H", "Host: three.test", &url];
+    let page = rig.server.beside(|| run("curl", &words)).1;
+    assert!(page.ends_with("three"), "{page}");
+    rig.expect(&[("two.test", "one"), ("x", "one")]);
+    rig.server.stop();
+}
+
+#[test]
 fn a_new_site_with_a_mistake_changes_nothing() {
     let two = site("two", "");
     let rig = start(&[ONE, &two]);
@@ -323,7 +336,6 @@ fn sites_that_need_a_restart_are_named_and_others_come_and_go() {
         "port = 8080\n",
         "port = 8080\naddresses = [\"198.18.0.2\"]\n",
         "access-log = \"@/log\"\n",
-        "basic-auth = [\"/=@/users\"]\n",
         "compress-cache = \"@\"\n",
     ] {
         let new = site("three", more);
