@@ -45,6 +45,8 @@ pub(crate) struct Endpoints {
     listeners: Vec<(Access, Listener)>,
     /// Lines for the start block: a label and a value.
     lines: Vec<(&'static str, String)>,
+    /// Whether each of those that were asked for can be used, by label.
+    states: Vec<(&'static str, bool)>,
 }
 
 /// Labels of the endpoints.
@@ -165,6 +167,7 @@ impl Endpoints {
             (Err(error), _) => format!("none: {address}: {error}"),
         };
         self.lines.push((label, line));
+        self.states.push((label, bound.is_ok()));
         self.listeners
             .extend(bound.ok().map(|bound| (access, bound)));
     }
@@ -174,7 +177,7 @@ impl Endpoints {
         self.lines.iter().cloned()
     }
 
-    /// Serves the endpoints on `runtime`, until the set of tasks is dropped.
+    /// Serves the endpoints of `server` on `runtime`, until the set of tasks is dropped.
     ///
     /// # Errors
     /// If the runtime cannot watch a socket.
@@ -183,6 +186,7 @@ impl Endpoints {
         server: &Arc<Observed>,
         runtime: &Runtime,
     ) -> Result<JoinSet<()>, Error> {
+        server.note_endpoints(self.states.into_iter());
         let _inside = runtime.enter();
         let mut tasks = JoinSet::new();
         for (access, listener) in self.listeners {
@@ -249,6 +253,7 @@ mod tests {
         let why = format!("none: {taken}: Address already in use (os error 98)");
         assert_eq!(lines[0], ("metrics", why));
         assert_eq!(lines[1], ("control", socket.display().to_string()));
+        assert_eq!(endpoints.states, [("metrics", false), ("control", true)]);
     }
 
     #[test]
@@ -288,5 +293,6 @@ mod tests {
         };
         let endpoints = Endpoints::bind(&args, "test");
         assert!(endpoints.listeners.is_empty() && endpoints.lines.is_empty());
+        assert!(endpoints.states.is_empty());
     }
 }

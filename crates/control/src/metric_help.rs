@@ -1,7 +1,7 @@
 //! What metrics mean, for their HELP lines.
 
 /// What the metrics of every program mean. Names are without the program and the unit `total`.
-const OF_ALL: [(&str, &str); 64] = [
+const OF_ALL: [(&str, &str); 66] = [
     ("addresses", "Addresses that are served"),
     ("batch_frames", "Frames in each batch"),
     (
@@ -19,6 +19,10 @@ const OF_ALL: [(&str, &str); 64] = [
     (
         "clock_steps",
         "Times at which the system's clock was set by two seconds or more",
+    ),
+    (
+        "configuration_unread",
+        "Reloads that could not read the configuration file again, by why",
     ),
     ("connections", "TCP connections"),
     (
@@ -67,6 +71,10 @@ const OF_ALL: [(&str, &str); 64] = [
     (
         "dropped_packets",
         "Packets that were not handled, by reason",
+    ),
+    (
+        "endpoint_up",
+        "1 if the server listens at a socket for the operator, 0 if it does without",
     ),
     (
         "entry_lists_reclaimed",

@@ -116,6 +116,10 @@ impl Families {
         self.gauge("serving", Vec::new(), is_serving);
         self.gauge("uptime_seconds", Vec::new(), status.uptime_seconds);
         self.total("clock_steps", Vec::new(), status.clock_steps);
+        for (name, is_up) in &status.endpoints {
+            let value = f64::from(u8::from(*is_up));
+            self.gauge("endpoint_up", vec![label("endpoint", name)], value);
+        }
     }
 
     fn add_interface(&mut self, status: &Status) {
@@ -142,6 +146,15 @@ impl Families {
         ] {
             let labels = vec![("result".to_owned(), result.to_owned())];
             self.total("reloads", labels, count);
+        }
+        let unread = reloads.unread;
+        for (why, count) in [
+            ("forbidden", unread.forbidden),
+            ("hidden", unread.hidden),
+            ("gone", unread.gone),
+        ] {
+            let labels = vec![("why".to_owned(), why.to_owned())];
+            self.total("configuration_unread", labels, count);
         }
         if let Some(last) = &reloads.last {
             self.gauge("last_reload_seconds", Vec::new(), last.seconds);
@@ -276,7 +289,7 @@ mod tests {
     use super::*;
     use crate::live::{Published, snapshot};
     use crate::program::Counted;
-    use crate::status::{InterfaceStatus, LastReload, ReloadResult, Reloads};
+    use crate::status::{InterfaceStatus, LastReload, ReloadResult, Reloads, UnreadCounts};
     use crate::tally::Meanings;
 
     /// What the program in these tests counts.
@@ -323,6 +336,10 @@ mod tests {
                 generation: 4,
                 partial: 1,
                 failed: 1,
+                unread: UnreadCounts {
+                    hidden: 2,
+                    ..UnreadCounts::default()
+                },
                 running: false,
                 last: Some(LastReload {
                     result: ReloadResult::Failed,
@@ -331,6 +348,7 @@ mod tests {
                     unix_time: 1.5,
                 }),
             },
+            endpoints: [("control".to_owned(), true), ("metrics".to_owned(), false)].into(),
             interface: InterfaceStatus {
                 name: "eth0".to_owned(),
                 is_present: true,
@@ -377,6 +395,11 @@ mod tests {
             "storm_reloads_total{result=\"succeeded\"} 2",
             "storm_reloads_total{result=\"partial\"} 1",
             "storm_reloads_total{result=\"failed\"} 1",
+            "storm_configuration_unread_total{why=\"forbidden\"} 0",
+            "storm_configuration_unread_total{why=\"hidden\"} 2",
+            "storm_configuration_unread_total{why=\"gone\"} 0",
+            "storm_endpoint_up{endpoint=\"control\"} 1.0",
+            "storm_endpoint_up{endpoint=\"metrics\"} 0.0",
             "storm_last_reload_seconds 0.25",
             "storm_received_frames_total{worker=\"0\"} 0",
             "storm_received_frames_total{worker=\"1\"} 5",

@@ -1,5 +1,6 @@
 //! A running server as its endpoints see it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,6 +24,8 @@ pub(crate) struct Observed {
     started: Instant,
     phase: Mutex<Phase>,
     facts: OnceLock<Vec<(String, String)>>,
+    /// The sockets for the operator, each with whether it can be used.
+    endpoints: OnceLock<BTreeMap<String, bool>>,
     interface: Arc<InterfaceState>,
     published: Arc<[Published]>,
     reloads: Option<Requests>,
@@ -78,6 +81,7 @@ impl Observed {
             started: Instant::now(),
             phase: Mutex::default(),
             facts: OnceLock::new(),
+            endpoints: OnceLock::new(),
             interface,
             published,
             reloads,
@@ -94,6 +98,13 @@ impl Observed {
         // The workers begin to serve once.
         let _ = self.facts.set(lines.collect());
         self.set_phase(Phase::Serving);
+    }
+
+    /// Notes the sockets for the operator, each with whether it can be used.
+    pub(crate) fn note_endpoints(&self, endpoints: impl Iterator<Item = (&'static str, bool)>) {
+        let endpoints = endpoints.map(|(name, is_up)| (name.to_owned(), is_up));
+        // They are bound once.
+        let _ = self.endpoints.set(endpoints.collect());
     }
 
     /// Notes that the server has been asked to stop.
@@ -201,6 +212,7 @@ impl Observed {
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             clock_steps: self.clock_steps.load(Ordering::Relaxed),
             reloads,
+            endpoints: self.endpoints.get().cloned().unwrap_or_default(),
             interface: self.interface.read(),
             facts: self.facts.get().cloned().unwrap_or_default(),
             workers: Status::workers_of(&self.snapshot(), self.program),

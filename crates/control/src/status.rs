@@ -8,6 +8,7 @@ use std::time::Duration;
 use nmio::{BatchSizes, PortCounters, PortLevels, Times};
 use serde::{Deserialize, Serialize};
 
+use crate::config::Unread;
 use crate::latency::{Latency, QUANTILES, Range};
 use crate::live::{Snapshot, WorkerSnapshot};
 use crate::report::{self, Block, count, counted};
@@ -41,6 +42,10 @@ pub struct Status {
     pub clock_steps: u64,
     /// The reloads so far.
     pub reloads: Reloads,
+    /// The sockets for the operator, `metrics` and `control`, each with whether it can be used. One that is
+    /// switched off is not among them.
+    #[serde(default)]
+    pub endpoints: BTreeMap<String, bool>,
     /// The interface.
     #[serde(default)]
     pub interface: InterfaceStatus,
@@ -151,10 +156,35 @@ pub struct Reloads {
     pub partial: u64,
     /// Number of reloads that kept all of the old content because of an error.
     pub failed: u64,
+    /// Numbers of reloads that could not read the configuration file again.
+    #[serde(default)]
+    pub unread: UnreadCounts,
     /// Whether a reload is running.
     pub running: bool,
     /// The reload that ended last.
     pub last: Option<LastReload>,
+}
+
+/// Numbers of reloads that could not read the configuration file again, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadCounts {
+    /// The file has changed, but the server may not read it.
+    pub forbidden: u64,
+    /// The server may not enter the folder of the file, so it may have changed.
+    pub hidden: u64,
+    /// The file is gone.
+    pub gone: u64,
+}
+
+impl UnreadCounts {
+    /// Counts a file that could not be read.
+    pub(crate) fn count(&mut self, unread: &Unread) {
+        *match unread {
+            Unread::Forbidden(_) => &mut self.forbidden,
+            Unread::Hidden(_) => &mut self.hidden,
+            Unread::Gone(..) => &mut self.gone,
+        } += 1;
+    }
 }
 
 impl Default for Reloads {
@@ -163,6 +193,7 @@ impl Default for Reloads {
             generation: 1,
             partial: 0,
             failed: 0,
+            unread: UnreadCounts::default(),
             running: false,
             last: None,
         }
@@ -568,6 +599,7 @@ mod tests {
             uptime_seconds: 1.0,
             clock_steps: 0,
             reloads: Reloads::default(),
+            endpoints: BTreeMap::new(),
             interface: InterfaceStatus::default(),
             facts: Vec::new(),
             workers: vec![worker.clone(), worker],

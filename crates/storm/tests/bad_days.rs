@@ -127,6 +127,12 @@ fn taken_sockets_are_named_at_start() {
             &["-s", "--unix-socket", socket, "http://localhost/status"],
         )
     });
+    let url = "http://localhost/metrics";
+    let metrics = output("curl", &["-s", "--unix-socket", socket, url]);
+    for (endpoint, is_up) in [("metrics", "0.0"), ("control", "1.0")] {
+        let line = format!("storm_endpoint_up{{endpoint=\"{endpoint}\"}} {is_up}");
+        assert!(metrics.lines().any(|found| found == line), "{metrics}");
+    }
     storm.stop();
 }
 

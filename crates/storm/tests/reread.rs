@@ -107,6 +107,22 @@ impl Rig {
         self.server.beside(|| run("curl", &words)).1
     }
 
+    /// Returns the metrics.
+    fn metrics(&self) -> String {
+        let socket = self.etc.path().join("socket");
+        let socket = socket.to_str().unwrap();
+        let url = "http://localhost/metrics";
+        run("curl", &["-s", "--unix-socket", socket, url]).1
+    }
+
+    /// Returns how many reloads could not read the configuration file for this reason.
+    fn unread(&self, why: &str) -> u64 {
+        let metrics = self.metrics();
+        let name = format!("storm_configuration_unread_total{{why=\"{why}\"}} ");
+        let count = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        count.unwrap().parse().unwrap()
+    }
+
     fn has_zone(&self, name: &str) -> bool {
         let server = format!("@{}", self.server.addresses[0]);
         let name = format!("a.{name}.test");
@@ -215,9 +231,11 @@ fn a_file_that_the_server_may_not_read_does_not_hinder_a_reload() {
     let file = rig.etc.path().join("storm.toml");
     fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
     let (succeeded, said) = rig.reload(&[]);
-    let note = "FILE has changed, but the server may not read it; restart the server to use it";
-    assert!(succeeded && said.contains(note), "{said}");
+    let note = "FILE has changed, but the server may not read it; restart the server to use it; the \
+                rest was reloaded in ";
+    assert!(!succeeded && said.contains(note), "{said}");
     assert!(rig.page().ends_with("new"));
+    assert_eq!(rig.unread("forbidden"), 1);
     rig.server.stop();
 }
 
@@ -234,6 +252,7 @@ fn a_file_in_a_folder_that_the_server_may_not_enter_is_named_by_each_reload() {
         assert!(succeeded && said.contains(note), "{said}");
     }
     assert!(rig.page().ends_with("new"));
+    assert_eq!(rig.unread("hidden"), 2);
     set_mode(0o755).unwrap();
     assert_eq!(rig.reload_well(), None);
     rig.server.stop();
@@ -257,6 +276,7 @@ fn a_reload_fails_without_its_file_and_the_old_content_stays() {
     assert!(succeeded && said.contains(unread), "{said}");
     symlink("nowhere", &file).unwrap();
     fails(gone);
+    assert_eq!(rig.unread("gone"), 2);
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     fails("cannot read FILE: it is a folder, not a file");

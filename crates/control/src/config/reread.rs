@@ -1,5 +1,6 @@
 //! Reads the configuration file of a running server again, and tells what has changed.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -82,6 +83,48 @@ impl<T> Reread<'_, T> {
     }
 }
 
+/// Why a file that has changed, or may have, cannot be read.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// The system forbids it.
+    Forbidden(PathBuf),
+    /// Its folder may not be entered, so nobody knows whether the file has changed.
+    Hidden(PathBuf),
+    /// There is nothing at its path, for this reason.
+    Gone(PathBuf, io::Error),
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forbidden(file) => {
+                let why = "but the server may not read it; restart the server to use it";
+                write!(f, "{} has changed, {why}", file.display())
+            }
+            Self::Hidden(file) => {
+                let why = "so it may have changed; restart the server to use it";
+                write!(f, "the server may not look at {}, {why}", file.display())
+            }
+            Self::Gone(file, error) => {
+                let (file, remedy) = (file.display(), "put it back and reload again");
+                write!(
+                    f,
+                    "the configuration file {file} is gone: {error}; {remedy}"
+                )
+            }
+        }
+    }
+}
+
+/// What reading the configuration file again has told.
+#[derive(Debug, Default)]
+pub(crate) struct FileRead {
+    /// Why the file could not be read.
+    pub(crate) unread: Option<Unread>,
+    /// What else the operator should know.
+    pub(crate) note: Option<String>,
+}
+
 /// What a server takes over from a changed file.
 #[derive(Debug, Default)]
 pub struct TakenOver {
@@ -116,36 +159,38 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
     }
 
     /// Reads the file if it has changed since it was read last, and passes what it says to `apply`.
-    /// Returns what needs a restart, for the operator.
+    /// Returns what needs a restart, and why the file could not be read, if it could not.
     ///
     /// # Errors
-    /// If the file is gone or has mistakes, or if `apply` fails. The file then counts as not read.
+    /// If the file has mistakes, or if `apply` fails. The file then counts as not read.
     pub(crate) fn read(
         &self,
         apply: impl FnOnce(&Reread<'_, T>) -> Result<TakenOver, StartError>,
-    ) -> Result<Option<String>, StartError> {
+    ) -> Result<FileRead, StartError> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = match file_now() {
-            FileNow::Same => return Ok(running.restart.clone()),
-            FileNow::Changed(file) => file,
-            FileNow::Gone(file, error) => {
-                let file = file.display();
-                let remedy = "put it back and reload again";
-                return Err(
-                    format!("the configuration file {file} is gone: {error}; {remedy}").into(),
-                );
+        let unread = match file_now() {
+            FileNow::Same => None,
+            FileNow::Changed(file) if is_forbidden(&file) => Some(Unread::Forbidden(file)),
+            FileNow::Changed(file) => {
+                self.take(&mut running, &file, apply)?;
+                None
             }
-            FileNow::Hidden(file) => {
-                let why = "so it may have changed; restart the server to use it";
-                let note = format!("the server may not look at {}, {why}", file.display());
-                return Ok(Some(running.with_restart(note)));
-            }
+            FileNow::Hidden(file) => Some(Unread::Hidden(file)),
+            FileNow::Gone(file, error) => Some(Unread::Gone(file, error)),
         };
-        if is_forbidden(&file) {
-            let why = "but the server may not read it; restart the server to use it";
-            let note = format!("{} has changed, {why}", file.display());
-            return Ok(Some(running.with_restart(note)));
-        }
+        Ok(FileRead {
+            unread,
+            note: running.restart.clone(),
+        })
+    }
+
+    /// Reads a changed file, and passes what it says to `apply`.
+    fn take(
+        &self,
+        running: &mut Running,
+        file: &Path,
+        apply: impl FnOnce(&Reread<'_, T>) -> Result<TakenOver, StartError>,
+    ) -> Result<(), StartError> {
         let parsed = match self.parsed.line.parse() {
             Ok((parsed, None)) => parsed,
             Ok((_, Some(mistakes))) | Err(Wrong::File(mistakes)) => {
@@ -154,7 +199,7 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
             Err(Wrong::CommandLine(error)) => return Err(first_line(&error).into()),
         };
         let reread = Reread {
-            numbers: self.numbers(&running, &parsed),
+            numbers: self.numbers(running, &parsed),
             parsed: &parsed,
         };
         let kept = origin::remember(parsed.sites().map(|site| &*site.origins), false);
@@ -168,14 +213,16 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
             )
         };
         match applied {
-            Ok(taken) => self.go_on(&mut running, &reread, taken),
+            Ok(taken) => {
+                self.go_on(running, &reread, taken);
+                Ok(())
+            }
             Err(error) => {
                 let message = with_places(&error.to_string());
                 origin::keep(kept);
-                return Err(message.into());
+                Err(message.into())
             }
         }
-        Ok(running.restart.clone())
     }
 
     /// Notes what the server has taken over, and what needs a restart.
@@ -302,16 +349,6 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
 
     fn is_applied(&self, key: &Key<'_>) -> bool {
         self.applied.options.contains(&key.arg.get_id().as_str())
-    }
-}
-
-impl Running {
-    /// Adds what needs a restart since the file was read last to a note about the file.
-    fn with_restart(&self, note: String) -> String {
-        match &self.restart {
-            Some(restart) => format!("{note}; {restart}"),
-            None => note,
-        }
     }
 }
 
@@ -444,21 +481,4 @@ fn numbers<N: ToString + Clone + Send + Sync + 'static>(
 ) -> Option<Vec<String>> {
     let values = matches.try_get_many::<N>(id).ok()??;
     Some(values.map(ToString::to_string).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_may_not_be_read_hides_no_earlier_change() {
-        let running = |restart: Option<&str>| Running {
-            sites: Vec::new(),
-            next_number: 0,
-            restart: restart.map(str::to_owned),
-        };
-        let note = |restart| running(restart).with_restart("hidden".to_owned());
-        assert_eq!(note(None), "hidden");
-        assert_eq!(note(Some("restart: port")), "hidden; restart: port");
-    }
 }

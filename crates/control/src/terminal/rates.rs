@@ -209,6 +209,7 @@ mod tests {
             uptime_seconds,
             clock_steps: 0,
             reloads: crate::status::Reloads::default(),
+            endpoints: [].into(),
             interface: InterfaceStatus::default(),
             facts: Vec::new(),
             workers: workers.collect(),

@@ -52,6 +52,7 @@ fn status(uptime_seconds: f64, answers: u64) -> Status {
         uptime_seconds,
         clock_steps: 0,
         reloads: Reloads::default(),
+        endpoints: [].into(),
         interface: InterfaceStatus::default(),
         facts: Vec::new(),
         workers: vec![worker(answers, 0.0), worker(0, 5.0)],
