@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::package::{self, RELEASE};
 use crate::shell;
 
-/// The program in the image. It serves a folder, zones, or both.
+/// The program in the image. It serves a folder and zones.
 const PROGRAM: &str = "storm";
 /// Debian packages of the image, besides the essential ones: those that the program's package needs.
 const NEEDED: &str = "libelf1,zlib1g,adduser,procps";
