@@ -75,15 +75,19 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether a file has the same responses with both settings, and the same place in memory or on the disk.
-    /// Rules for fields and the key of tags do not count.
-    pub(crate) fn makes_files_of(&self, other: &Self) -> bool {
-        let budget = |settings: &Self| settings.memory.map(MemoryBudget::bytes);
+    /// Whether the responses with a file have the same heads with both settings. Rules for fields and the key
+    /// of tags do not count.
+    pub(crate) fn makes_heads_of(&self, other: &Self) -> bool {
         self.fields == other.fields
             && self.immutable == other.immutable
             && self.media_types == other.media_types
             && self.coder.is_some() == other.coder.is_some()
-            && budget(self) == budget(other)
+    }
+
+    /// Whether a file has the same place with both settings, in memory or on the disk.
+    pub(crate) fn has_memory_of(&self, other: &Self) -> bool {
+        let budget = |settings: &Self| settings.memory.map(MemoryBudget::bytes);
+        budget(self) == budget(other)
     }
 
     /// Adds fields that tell browsers to protect the site against other sites.

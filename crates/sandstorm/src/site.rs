@@ -250,6 +250,12 @@ impl Site {
         }
     }
 
+    /// Whether the file at `path` has coded forms.
+    fn has_forms(&self, path: &[u8]) -> bool {
+        let page = self.replaced.get(path).or_else(|| self.pages.get(path));
+        matches!(page, Some(Page::Negotiated(_)))
+    }
+
     /// Returns the file at this decoded path, if it is on the disk.
     pub(crate) fn disk_file(&self, path: &[u8]) -> Option<&Arc<DiskFile>> {
         self.reply(self.file_at(path)?.first).disk()

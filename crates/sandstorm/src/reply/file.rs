@@ -29,6 +29,35 @@ pub(crate) struct FileFields<'a> {
     pub(crate) tag_key: &'a TagKey,
 }
 
+impl<'a> FileFields<'a> {
+    /// Returns the media type of a file. `is_utf8` tells whether its content is valid UTF-8, and is called only
+    /// if that matters.
+    fn media_type_of(&self, is_utf8: impl FnOnce() -> bool) -> &'a str {
+        match self.media_type_if_not_utf8 {
+            Some(other) if !is_utf8() => other,
+            _ => self.media_type,
+        }
+    }
+}
+
+impl Head {
+    /// Makes the response with a whole file in memory. `bytes` have this head, with this tag, and the file.
+    fn whole(&self, bytes: Arc<[u8]>, tag: Option<ETag>) -> Reply {
+        Reply {
+            bytes,
+            slot_at: self.slot_at,
+            head_len: self.text.len() as u16,
+            status: Status::Ok,
+            is_tagged: tag.is_some(),
+            disk: None,
+        }
+    }
+}
+
+fn is_utf8(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok()
+}
+
 /// The responses for one form of a file: the whole file, and the 304 response. The response to HEAD is
 /// the head of the whole file.
 #[derive(Debug)]
@@ -56,12 +85,7 @@ impl FileReplies {
         read(&mut unshared(&mut bytes)[head_len..])?;
         let tag = Some(fields.tag_key.tag_of(&bytes[head_len..]));
 
-        let mut media_type = fields.media_type;
-        if let Some(other) = fields.media_type_if_not_utf8
-            && std::str::from_utf8(&bytes[head_len..]).is_err()
-        {
-            media_type = other;
-        }
+        let media_type = fields.media_type_of(|| is_utf8(&bytes[head_len..]));
         let head = file_head(media_type, fields, len, tag).finish();
         if head.text.len() != head_len {
             let body = bytes[head_len..].iter().copied();
@@ -71,18 +95,37 @@ impl FileReplies {
         }
         unshared(&mut bytes)[..head.text.len()].copy_from_slice(head.text.as_bytes());
 
-        let whole = Reply {
-            bytes,
-            slot_at: head.slot_at,
-            head_len: head.text.len() as u16,
-            status: Status::Ok,
-            is_tagged: true,
-            disk: None,
-        };
         Ok(Self {
-            replies: [whole, not_modified(fields, tag)],
+            replies: [head.whole(bytes, tag), not_modified(fields, tag)],
             tag,
         })
+    }
+
+    /// Makes the responses for a file in memory whose content and tag are those of another response. The
+    /// content is not even copied if that response has the [same head](Reply::has_head).
+    pub(crate) fn of_same_content(
+        fields: &FileFields<'_>,
+        old: &Reply,
+        tag: Option<ETag>,
+        has_forms: bool,
+    ) -> Self {
+        let body = old.body();
+        let media_type = fields.media_type_of(|| is_utf8(body));
+        let head = file_head(media_type, fields, body.len(), tag).finish();
+        let head_len = head.text.len();
+        let whole = if old.has_head(head.text.as_bytes(), has_forms) {
+            old.clone()
+        } else {
+            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, head_len + body.len()).collect();
+            let (start, rest) = unshared(&mut bytes).split_at_mut(head_len);
+            start.copy_from_slice(head.text.as_bytes());
+            rest.copy_from_slice(body);
+            head.whole(bytes, tag)
+        };
+        Self {
+            replies: [whole, not_modified(fields, tag)],
+            tag,
+        }
     }
 
     /// Makes the responses for a file that is not kept in memory. If nothing has read it yet, it has no
@@ -92,10 +135,8 @@ impl FileReplies {
         file: Arc<DiskFile>,
         digest: Option<Digest>,
     ) -> Self {
-        let is_utf8 = digest.is_some_and(|digest| digest.is_utf8);
         let tag = digest.map(|digest| digest.tag);
-        let otherwise = fields.media_type_if_not_utf8.filter(|_| !is_utf8);
-        let media_type = otherwise.unwrap_or(fields.media_type);
+        let media_type = fields.media_type_of(|| digest.is_some_and(|digest| digest.is_utf8));
         let head = file_head(media_type, fields, file.len(), tag).finish();
         let whole = Reply {
             is_tagged: tag.is_some(),
@@ -195,6 +236,15 @@ impl Reply {
             head_len: self.head_len + VARY.len() as u16,
             ..self.clone()
         })
+    }
+
+    /// Whether the reply has this head. If its file `has_forms`, it may have had it before
+    /// [`with_vary`](Self::with_vary).
+    pub(crate) fn has_head(&self, head: &[u8], has_forms: bool) -> bool {
+        let (start, rest) = self.head().split_at(self.slot_end());
+        let without_vary = rest.strip_prefix(VARY.as_bytes()).filter(|_| has_forms);
+        head == self.head()
+            || without_vary.is_some_and(|rest| head.strip_prefix(start) == Some(rest))
     }
 }
 

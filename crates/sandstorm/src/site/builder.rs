@@ -3,6 +3,7 @@
 mod codings;
 mod digests;
 mod errors;
+mod heads;
 mod next;
 mod realms;
 mod rules;
@@ -16,7 +17,6 @@ use std::time::SystemTime;
 use ahash::RandomState;
 use control::FileVersion;
 
-use super::media_type::MediaType;
 use super::missing_pages::MissingPages;
 use super::page::{FilePage, Page, ReplyId};
 use super::{Fingerprint, MAX_TARGETS, NEW, SHARED, Site, Totals, encoded};
@@ -29,7 +29,7 @@ use crate::finding::Report;
 use crate::listing::{self, Entry};
 use crate::login::{RealmPath, Users};
 use crate::reply::{FileFields, FileReplies, Reply, redirect, status_page};
-use crate::rules::{HeaderRules, Redirect, is_hashed};
+use crate::rules::{HeaderRules, Redirect};
 use crate::settings::Settings;
 use crate::status::Status;
 use crate::tag_key::TagKey;
@@ -40,9 +40,6 @@ pub(crate) const INDEX: &[u8] = b"index.html";
 const LISTING_JSON: &[u8] = b"index.json";
 /// The end of the name of a file that a clean URL leads to.
 const PAGE_SUFFIX: &[u8] = b".html";
-/// The field of a file whose name has a hash of its content. A year is the longest time that caches
-/// take into account.
-const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 /// Builds a [`Site`], file by file.
 #[derive(Debug)]
@@ -60,6 +57,8 @@ pub struct Builder {
     pub(super) origins: Vec<u32>,
     /// For each reply of the previous site, whether it is taken over. The last ones may be missing.
     taken: Vec<bool>,
+    /// For the first reply of each file that has got another head, that of the same file in the previous site.
+    made_again: HashMap<u32, u32>,
     /// Whether coded forms in files are decoded and compared.
     checks_codings: bool,
     /// The paths of files with coded content, which may belong to a file without a coding.
@@ -140,6 +139,7 @@ impl Builder {
             now,
             origins: Vec::new(),
             taken: Vec::new(),
+            made_again: HashMap::new(),
             checks_codings: false,
             coded: Vec::new(),
         };
@@ -161,6 +161,7 @@ impl Builder {
             users: Vec::new(),
             everywhere: Fields::new(),
             now: SystemTime::UNIX_EPOCH,
+            made_again: HashMap::new(),
             checks_codings: false,
             coded: Vec::new(),
         };
@@ -304,7 +305,7 @@ impl Builder {
             headers, settings, ..
         } = &self.site;
         let common = headers.common_for(&settings.fields, &paths_of(path));
-        let (media_type, mut own) = self.fields_of(path);
+        let (media_type, mut own) = self.site.fields_of(path);
         let is_compressible =
             is_worthwhile(&media_type.name, compressible_len) && !own.has("content-encoding");
         if self.site.settings.coder.is_some() && is_compressible {
@@ -360,22 +361,6 @@ impl Builder {
         self.site.aliases.insert(path.into(), Page::File(json));
     }
 
-    /// Returns the media type of the file at `path`, and its other fields.
-    fn fields_of(&self, path: &[u8]) -> (MediaType, Fields) {
-        let settings = &self.site.settings;
-        let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
-        let mut own = self.site.headers.fields_for(&paths_of(path));
-        if settings.immutable && !own.has("cache-control") && is_hashed(name) {
-            // If there is no room for the field, caches decide themselves.
-            let _ = own.add("Cache-Control", IMMUTABLE);
-        }
-        let media_type = match own.take("content-type") {
-            Some(media_type) => MediaType::given(media_type),
-            None => settings.media_types.of(path),
-        };
-        (media_type, own)
-    }
-
     fn add_page(&mut self, path: &[u8], file: FilePage, len: u64) {
         self.note_realm(path, file.first);
         self.site.totals.files += 1;
@@ -402,9 +387,9 @@ impl Builder {
         }
     }
 
-    /// Adds the file at `path` from the `previous` site, without copying it. If `version` is given,
-    /// the file of the previous site must have this version. Returns `false` if it has another one or is
-    /// not there, or if its fields or its tag may have changed.
+    /// Adds the file at `path` from the `previous` site, without reading it. If `version` is given, the file
+    /// of the previous site must have this version. Returns `false` if it has another one or is not there, or if
+    /// its place or its tag may have changed.
     pub(crate) fn keep_file(
         &mut self,
         path: &[u8],
@@ -416,15 +401,20 @@ impl Builder {
         };
         let known = previous.versions[page.first.index()];
         let is_other = version.is_some_and(|version| known != Some(Fingerprint::of(&version)));
-        let has_changed = previous.headers != self.site.headers
-            || previous.tag_key != self.site.tag_key
-            || !previous.settings.makes_files_of(&self.site.settings);
+        let has_changed = previous.tag_key != self.site.tag_key
+            || !previous.settings.has_memory_of(&self.site.settings);
         if is_other || has_changed {
             return false;
         }
         let reply = previous.reply(page.first);
         let (len, is_on_disk) = (reply.body_len() as u64, reply.disk().is_some());
-        let page = self.keep_page(page, previous);
+        let has_same_head = previous.headers == self.site.headers
+            && previous.settings.makes_heads_of(&self.site.settings);
+        let page = if has_same_head {
+            self.keep_page(page, previous)
+        } else {
+            self.make_head_again(path, page, previous)
+        };
         self.add_page(path, page, len);
         if is_on_disk {
             self.site.totals.disk_files += 1;

@@ -10,7 +10,7 @@ use crate::coding::Coding;
 use crate::etag::ETag;
 use crate::reply::{FileReplies, Form, PartialHead, Reply};
 use crate::site::page::{CodedPage, FilePage, Page, Variants};
-use crate::site::{NextSite, Site};
+use crate::site::{NEW, NextSite, Site};
 
 /// The forms of files, by the first reply of the plain form.
 pub(super) type Forms = HashMap<u32, Variants>;
@@ -86,12 +86,14 @@ impl Builder {
         if old.is_none() && !self.is_form(coded_reply, coding, plain_reply) {
             return refuse("is no coded form of the file beside it");
         }
+        let is_kept = self.is_kept(plain);
         self.add_vary(plain);
-        let page = if let Some((old, site)) = old {
-            self.keep_page(old.page, site)
-        } else {
-            let reply = self.site.reply(coded.first).clone();
-            self.make_form(plain, coding, &Form::of(&reply, coded.tag))
+        let page = match old {
+            Some((old, site)) if is_kept => self.keep_page(old.page, site),
+            _ => {
+                let reply = self.site.reply(coded.first).clone();
+                self.make_form(plain, coding, &Form::of(&reply, coded.tag))
+            }
         };
         let one = CodedPage {
             coding,
@@ -167,10 +169,14 @@ impl Builder {
             let old = self
                 .old_form(plain, coding, previous)
                 .filter(|(old, _)| old.is_made);
-            let page = if let Some((old, site)) = old {
-                self.keep_page(old.page, site)
-            } else {
-                match coder.get(whole.body(), coding) {
+            let page = match old {
+                Some((old, site)) if self.is_kept(plain) => self.keep_page(old.page, site),
+                Some((old, site)) => {
+                    self.add_vary(plain);
+                    let form = Form::of(site.reply(old.page.first), old.page.tag);
+                    self.make_form(plain, coding, &form)
+                }
+                None => match coder.get(whole.body(), coding) {
                     Some(Made::Coded(coded)) => {
                         is_any_new = true;
                         self.add_vary(plain);
@@ -182,7 +188,7 @@ impl Builder {
                         are_all_tried = false;
                         continue;
                     }
-                }
+                },
             };
             let one = CodedPage {
                 coding,
@@ -202,8 +208,16 @@ impl Builder {
         previous: &Previous<'s>,
     ) -> Option<(CodedPage, &'s Site)> {
         let (site, forms) = previous.as_ref()?;
-        let forms = forms.get(&self.origins[plain.first.index()])?;
-        Some((*forms.coded(coding)?, site))
+        let old = match self.origins[plain.first.index()] {
+            NEW => *self.made_again.get(&plain.first.0)?,
+            old => old,
+        };
+        Some((*forms.get(&old)?.coded(coding)?, site))
+    }
+
+    /// Whether the replies of a file are those of the previous site.
+    fn is_kept(&self, plain: FilePage) -> bool {
+        self.origins[plain.first.index()] != NEW
     }
 
     /// Makes the replies for the coded form of a file.
