@@ -33,8 +33,9 @@ pub(crate) enum Form {
     /// It is a redirect whose location follows from the request's path, by the rule with this index.
     /// The path begins at `from_end` and is `len` bytes long. It is `/` if `len` is 0.
     ByRule { rule: u16, from_end: u16, len: u16 },
-    /// It has only the bytes of the file from `first` to `end`.
-    Part { first: u32, end: u32 },
+    /// It has only the bytes of the file from `first` to `end`. `recurs` tells that the same request was
+    /// read before. It may be the same one if there was no room for its response.
+    Part { first: u32, end: u32, recurs: bool },
     /// It has several parts of the file, or one that ends beyond 4 GiB. The value of `Range`, which begins at `from_end` and is `len`
     /// bytes long, names them.
     Parts { from_end: u16, len: u16 },
@@ -68,6 +69,14 @@ impl Answer {
         }
     }
 
+    /// Returns the answer to the same request when it comes again.
+    pub(crate) fn for_repeats(mut self) -> Self {
+        if let Form::Part { recurs, .. } = &mut self.form {
+            *recurs = true;
+        }
+        self
+    }
+
     /// Number of bytes to consume: empty lines before the request, and its head. After an invalid
     /// head, the bytes that follow it are also included.
     #[inline(always)]
@@ -84,6 +93,7 @@ impl Answer {
     /// Returns true if the prepared reply is sent unchanged.
     #[inline(always)]
     pub(crate) fn is_whole(&self) -> bool {
-        self.form == Form::Whole
+        // The derived comparison costs more.
+        matches!(self.form, Form::Whole)
     }
 }

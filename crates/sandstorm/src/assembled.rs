@@ -91,7 +91,7 @@ impl Assembler<'_> {
                 let rest = value(from_end);
                 self.by_rule(answer, rule, rest.split_at(usize::from(len)), data)
             }
-            Form::Part { first, end } => self.part(reply, first as usize..end as usize),
+            Form::Part { first, end, .. } => self.part(reply, first as usize..end as usize),
             Form::Parts { from_end, len } => {
                 let (from, len) = (value(from_end), usize::from(len));
                 match Selection::of(&from[..len], reply.body_len()) {

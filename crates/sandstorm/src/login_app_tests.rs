@@ -193,7 +193,7 @@ fn change_site<A: App>(world: &mut World<A>, site: &Arc<Site>) {
         PreparedReply::add(reply, hosted, contents).unwrap()
     });
     let prepared = prepared.collect();
-    web.change_site(Arc::clone(site), prepared);
+    web.change_site(Arc::clone(site), prepared, contents);
 }
 
 /// A request waits for its check when its path loses the password. The next one needs a password.

@@ -400,8 +400,8 @@ fn a_reload_reads_the_users_again_and_workers_forget_the_old_ones() {
     let reloaded = next.site.load_next(&path, &Limits::default(), |_| {});
     // A site with the same users was loaded again, or has another improvement, such as a compressed file.
     for (site, right) in [(&next.site, 1), (&reloaded.unwrap().site, 1)] {
-        let (web, _) = world.server.transports.stack_mut().parts_mut();
-        web.change_site(Arc::clone(site), prepared.clone());
+        let (web, contents) = world.server.transports.stack_mut().parts_mut();
+        web.change_site(Arc::clone(site), prepared.clone(), contents);
         assert_eq!(statuses(&mut world, &of), [401, 200]);
         assert_eq!(counts(&world).right, right);
     }
@@ -447,10 +447,10 @@ fn a_request_that_waits_for_room_is_checked_against_the_users_of_then() {
     }
     let change = world.link.clock.now() + Duration::from_millis(500);
     world.run_until(|_, now| now >= change);
-    let (web, _) = world.server.transports.stack_mut().parts_mut();
+    let (web, contents) = world.server.transports.stack_mut().parts_mut();
     let old = web.prepared();
     let prepared = next.origins.iter().map(|at| old[*at as usize]).collect();
-    web.change_site(Arc::clone(&next.site), prepared);
+    web.change_site(Arc::clone(&next.site), prepared, contents);
     assert!(world.run(|_| false));
     let mut statuses = Vec::new();
     for (index, pages) in (1..).zip(FIRST..=LAST) {

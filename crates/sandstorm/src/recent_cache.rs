@@ -89,6 +89,22 @@ impl<T: Copy, const MAX_LEN: usize> RecentCache<T, MAX_LEN> {
         entry.len = bytes.len() as u16;
         entry.bytes[..bytes.len()].copy_from_slice(bytes);
     }
+
+    /// Changes the value for `bytes`. Returns its entry, or `None` if there is no value.
+    pub(crate) fn replace(&mut self, bytes: &[u8], value: T) -> Option<CachePlace> {
+        self.find(bytes).ok()?;
+        let place = CachePlace(xxh3_64(bytes));
+        self.0[place.index()].value = Some(value);
+        Some(place)
+    }
+
+    /// Forgets the value in this entry, unless the entry has another key meanwhile.
+    pub(crate) fn forget(&mut self, place: CachePlace) {
+        let entry = &mut self.0[place.index()];
+        if entry.hash == place.0 {
+            entry.value = None;
+        }
+    }
 }
 
 impl<T, const MAX_LEN: usize> Debug for RecentCache<T, MAX_LEN> {

@@ -432,6 +432,7 @@ fn with_range(site: &Site, whole: Answer, range: &[u8], accepted: Accepted, data
         Selection::Part(Range { start, end }) if u32::try_from(end).is_ok() => Form::Part {
             first: start as u32,
             end: end as u32,
+            recurs: false,
         },
         Selection::Part(_) | Selection::Parts(_) => {
             let at = range.as_ptr().addr() - data.as_ptr().addr();

@@ -8,7 +8,7 @@ use nmio::Mailbox;
 use tcpip::Contents;
 
 use crate::site::{NEW, NextSite, ReplyId};
-use crate::web::{PreparedReply, Web};
+use crate::web::{MAX_KEPT_PARTS, PreparedReply, Web};
 
 /// Number of replies that one step adds or removes, so that packets need not wait long.
 const REPLIES_IN_A_STEP: usize = 128;
@@ -39,7 +39,7 @@ pub(crate) struct Share {
 
 impl Share {
     fn new(next: &Arc<NextSite>) -> Self {
-        let mut prepared = Vec::with_capacity(next.origins.len());
+        let mut prepared = Vec::with_capacity(next.origins.len() + MAX_KEPT_PARTS);
         // The system provides a page when something is written to it.
         prepared.spare_capacity_mut().fill(MaybeUninit::zeroed());
         Self {
@@ -138,7 +138,7 @@ impl Passage {
             }
         }
         if prepared.len() == next.origins.len() {
-            *prepared = web.change_site(Arc::clone(&next.site), take(prepared));
+            *prepared = web.change_site(Arc::clone(&next.site), take(prepared), contents);
             self.removed = Some(0);
         }
         false

@@ -7,10 +7,13 @@ mod counters;
 mod dialogue;
 mod downloading;
 mod downloads;
+mod keeping;
+mod kept_parts;
 mod logging;
 mod logging_in;
 mod outside;
 mod prepared_reply;
+mod recent;
 mod request_times;
 mod shares;
 mod streaming;
@@ -20,6 +23,7 @@ mod writing;
 pub use self::conversation::Conversation;
 pub use self::core::{ANSWER_TIMEOUT, REQUEST_TIMEOUT, UNREAD_LIMIT};
 pub use self::counters::Counters;
+pub(crate) use self::kept_parts::MAX_KEPT_PARTS;
 pub(crate) use self::prepared_reply::PreparedReply;
 
 use std::sync::Arc;
@@ -40,8 +44,7 @@ use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
 use crate::login::Login;
 use crate::prepared::Replies;
-use crate::recent_cache::CachePlace;
-use crate::session::{RecentAnswers, RecentFields, Session, Step};
+use crate::session::{Session, Step};
 use crate::site::Site;
 use crate::verdict::Sees;
 
@@ -51,20 +54,20 @@ use crate::verdict::Sees;
 pub struct Web<A = SiteOnly> {
     app: A,
     core: Core,
-    answers: RecentAnswers,
-    fields: RecentFields,
     request_times: RequestTimes,
 }
 
 impl<A> Web<A> {
-    /// Serves another site from now on, whose replies are `prepared`. Returns the replies of the
-    /// old site, which responses in flight may still need.
+    /// Serves another site from now on, whose replies are `prepared`. They are among `contents`. Returns the
+    /// replies of the old site, which responses in flight may still need.
     pub(crate) fn change_site(
         &mut self,
         site: Arc<Site>,
         prepared: Vec<PreparedReply>,
+        contents: &mut Contents,
     ) -> Vec<PreparedReply> {
-        self.answers.clear();
+        self.core.recent.clear();
+        self.core.remove_parts(contents);
         if let Some(logins) = &mut self.core.logins {
             logins.change_users(self.core.site.users(), site.users());
         }
@@ -84,7 +87,8 @@ impl<A> Web<A> {
         }
     }
 
-    /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`].
+    /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`]. Parts of
+    /// files that recur follow them.
     pub(crate) fn prepared(&self) -> &[PreparedReply] {
         &self.core.prepared
     }
@@ -106,8 +110,6 @@ impl<A: App> Web<A> {
         Ok(Self {
             app: make(&mut Replies::new(contents, core.site.fields()))?,
             core,
-            answers: RecentAnswers::new(),
-            fields: RecentFields::new(),
             request_times: RequestTimes::default(),
         })
     }
@@ -141,31 +143,10 @@ impl<A: App> Web<A> {
     }
 
     /// Same as [`Session::next`], but uses the caches.
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, session: &mut Session, data: &[u8]) -> Step {
-        if !session.is_fresh() {
-            return session.next(&self.core.site, data);
-        }
-        match self.answers.find(data) {
-            Ok(answer) => Step::Answer(answer),
-            Err(place) => self.next_unknown(session, data, place),
-        }
-    }
-
-    /// Answers a request that is not in the cache of answers. It is not inlined, because it needs
-    /// much space on the stack.
-    #[inline(never)]
-    fn next_unknown(
-        &mut self,
-        session: &mut Session,
-        data: &[u8],
-        place: Option<CachePlace>,
-    ) -> Step {
-        let step = session.next_by(&self.core.site, data, &mut self.fields);
-        if let Step::Answer(answer) = step {
-            self.answers.remember(place, data, answer);
-        }
-        step
+        let Core { recent, site, .. } = &mut self.core;
+        recent.next(site, session, data)
     }
 
     /// Answers the complete requests in `data` from the site, as long as there is room to send.

@@ -1,5 +1,6 @@
-//! Counts the allocations of requests on a warm server. There must be none, except for several ranges of
-//! a file: their text and the list of their parts belong to one response.
+//! Counts the allocations of requests on a warm server. There must be none, with two exceptions. One is
+//! several ranges of a file: their text and the list of their parts belong to one response. The other one is
+//! a short part of a file, when a worker begins to keep it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -65,20 +66,31 @@ fn server(mode: SendMode) -> (Server, Sink) {
 /// Sends a request many times. Each one has other fields, so each one is read anew. Returns the number
 /// of allocations that count.
 fn allocations(mode: SendMode, line: &str, fields: &str) -> u64 {
+    let fields = |n: usize| format!("X-Request: {n:04}\r\n{fields}");
+    allocations_of(mode, line, fields).0
+}
+
+/// Same as [`allocations`], with the fields of each request. Also returns the number of new content items.
+fn allocations_of(mode: SendMode, line: &str, fields: impl Fn(usize) -> String) -> (u64, u64) {
     let (mut server, sink) = server(mode);
+    let contents = |server: &Server| {
+        let stack = server.transports.stack();
+        stack.contents().totals().contents
+    };
+    let before = contents(&server);
     let mut client = Direct::new(sink, START);
     client.connect(|sink, frame, now| server.handle_frame(sink, frame, now));
     let mut count = 0;
     for n in 0..WARM_UP + COUNTED {
-        let request = format!("{line}\r\nHost: a.test\r\nX-Request: {n:04}\r\n{fields}\r\n");
+        let request = format!("{line}\r\nHost: a.test\r\n{}\r\n", fields(n));
         let allocations = client.request(request.as_bytes(), |sink, frame, now| {
             allocation_counter::measure(|| server.handle_frame(sink, frame, now)).count_total
         });
         count += if n < WARM_UP { 0 } else { allocations };
     }
     let served = server.transports.stack().app().counters().requests;
-    assert_eq!(served as usize, WARM_UP + COUNTED, "{line} {fields}");
-    count
+    assert_eq!(served as usize, WARM_UP + COUNTED, "{line}");
+    (count, contents(&server) - before)
 }
 
 #[test]
@@ -109,6 +121,19 @@ fn a_request_allocates_nothing() {
             let count = allocations(mode, line, fields);
             assert_eq!(count, 0, "{mode:?} {line} {fields}");
         }
+    }
+}
+
+/// The second request makes a content item of the part, and later ones get it.
+#[test]
+fn a_range_that_recurs_allocates_nothing_later() {
+    for mode in [SendMode::MemCopy, SendMode::PreCopy] {
+        let range = |_| "Range: bytes=100-5000\r\n".to_owned();
+        assert_eq!(
+            allocations_of(mode, "GET /long.txt HTTP/1.1", range),
+            (0, 1),
+            "{mode:?}"
+        );
     }
 }
 

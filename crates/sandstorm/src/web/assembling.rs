@@ -37,14 +37,18 @@ impl Core {
             return self.write_after_login(conn, answer, data, stamp);
         }
         conn.state().login = Login::Unknown;
-        if let Form::Part { first, end } = answer.form
+        if let Form::Part { first, end, recurs } = answer.form
             && (end - first) as usize <= MAX_JOINED_LEN
-            && !conn.has_unacknowledged()
             && self.site.reply(answer.reply).disk().is_none()
         {
             let part = first as usize..end as usize;
-            let (status, body_len) = self.write_short_part(conn, answer, part, stamp)?;
-            return Ok(Written::Response(status, body_len));
+            if recurs && let Some(kept) = self.keep_part(answer, &part, data, conn.contents_mut()) {
+                return self.write_answer(conn, &kept, data, stamp);
+            }
+            if !conn.has_unacknowledged() {
+                let (status, body_len) = self.write_short_part(conn, answer, part, stamp)?;
+                return Ok(Written::Response(status, body_len));
+            }
         }
         self.response.clear();
         // The request is offered again when the client has acknowledged what it gets now.

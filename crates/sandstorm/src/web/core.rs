@@ -11,7 +11,9 @@ use tcpip::{
 use super::conversation::Conn;
 use super::counters::Counters;
 use super::downloads::Downloads;
+use super::kept_parts::{KeptParts, MAX_KEPT_PARTS};
 use super::prepared_reply::PreparedReply;
+use super::recent::Recent;
 use super::writing::{Continuation, Written, write};
 use crate::access_log::AccessLogSenders;
 use crate::answer::{Answer, Form};
@@ -27,7 +29,7 @@ use crate::request::Request;
 use crate::response::{Response, write_head_with};
 use crate::session;
 use crate::site::{ReplyId, Site};
-use crate::status::{Status, StatusCode};
+use crate::status::Status;
 use crate::verdict::Verdict;
 
 // Even the longest redirect fits one write. It contains path and query at most twice, and
@@ -49,12 +51,15 @@ pub const UNREAD_LIMIT: u64 = 64 << 10;
 /// use [`Http::with_answer_timeout`](crate::Http::with_answer_timeout).
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The parts of [`Web`](super::Web) other than the application and the caches.
+/// The parts of [`Web`](super::Web) other than the application.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) site: Arc<Site>,
-    /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`].
+    /// The site's replies as content items of the TCP stack, in the order of [`Site::replies`]. The parts
+    /// in `kept` follow them.
     pub(super) prepared: Vec<PreparedReply>,
+    pub(super) kept: KeptParts,
+    pub(super) recent: Recent,
     pub(super) slots: SlotWriter,
     /// The buffer in which an answer is assembled.
     pub(super) out: Vec<u8>,
@@ -84,9 +89,10 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn load(site: Arc<Site>, contents: &mut Contents) -> Result<Self, ContentError> {
-        let mut prepared = Vec::with_capacity(site.replies().len());
+        let count = site.replies().len() + MAX_KEPT_PARTS;
+        let mut prepared = Vec::with_capacity(count);
         // A table that grows step by step leaves holes in the memory.
-        contents.reserve(site.replies().len());
+        contents.reserve(count);
         for (index, reply) in site.replies().iter().enumerate() {
             let hosted = site.hosted(ReplyId(index as u32));
             prepared.push(PreparedReply::add(reply, hosted, contents)?);
@@ -95,6 +101,8 @@ impl Core {
             hosted: vec![Counters::default(); site.known().len()],
             site,
             prepared,
+            kept: KeptParts::default(),
+            recent: Recent::new(),
             slots: SlotWriter::new(),
             out: Vec::new(),
             response: Response::new(),
@@ -356,25 +364,6 @@ impl Core {
     pub(super) fn hosted(&self, answer: &Answer) -> HostedId {
         let reply = self.prepared.get(answer.reply.index());
         reply.map_or_else(HostedId::default, |reply| reply.site)
-    }
-
-    /// Counts an answer of a hosted site.
-    #[inline(always)]
-    pub(super) fn count_own(&mut self, site: HostedId, status: Status) {
-        self.counters.count(status);
-        if site != HostedId::default()
-            && let Some(hosted) = self.hosted.get_mut(usize::from(site.0) - 1)
-        {
-            hosted.count(status);
-        }
-    }
-
-    pub(super) fn count(&mut self, status: StatusCode) {
-        self.counters.requests += 1;
-        let class = usize::from(status.code() / 100).wrapping_sub(2);
-        if let Some(count) = self.counters.of_app.get_mut(class) {
-            *count += 1;
-        }
     }
 
     pub(super) fn answer_by_site<S>(

@@ -1,4 +1,4 @@
-//! Logs answers.
+//! Counts and logs answers.
 
 use std::net::SocketAddr;
 
@@ -10,6 +10,25 @@ use crate::request::Request;
 use crate::status::{Status, StatusCode};
 
 impl Core {
+    /// Counts an answer of a hosted site.
+    #[inline(always)]
+    pub(super) fn count_own(&mut self, site: HostedId, status: Status) {
+        self.counters.count(status);
+        if site != HostedId::default()
+            && let Some(hosted) = self.hosted.get_mut(usize::from(site.0) - 1)
+        {
+            hosted.count(status);
+        }
+    }
+
+    fn count(&mut self, status: StatusCode) {
+        self.counters.requests += 1;
+        let class = usize::from(status.code() / 100).wrapping_sub(2);
+        if let Some(count) = self.counters.of_app.get_mut(class) {
+            *count += 1;
+        }
+    }
+
     /// Counts and logs an answer of the application.
     pub(super) fn count_and_log(
         &mut self,

@@ -1,0 +1,83 @@
+//! Keeps short parts of files that recur.
+
+use std::ops::Range;
+
+use tcpip::{Contents, Slot};
+
+use super::core::Core;
+use super::kept_parts::KeptParts;
+use super::prepared_reply::PreparedReply;
+use crate::answer::{Answer, Form};
+use crate::assembled::slice;
+use crate::date::SLOT_LEN;
+use crate::reply::PartialHead;
+use crate::site::ReplyId;
+use crate::status::Status;
+
+impl Core {
+    /// Keeps the answer with a short part of a file. The request in `data` was read before, and its
+    /// answer is remembered. Returns the answer from now on, or `None` if there is no room.
+    #[inline(never)]
+    pub(super) fn keep_part(
+        &mut self,
+        answer: &Answer,
+        part: &Range<usize>,
+        data: &[u8],
+        contents: &mut Contents,
+    ) -> Option<Answer> {
+        let site = self.hosted(answer);
+        let (own, reply) = (self.site.replies().len(), self.site.reply(answer.reply));
+        let at = self.kept.place_of_next(&self.prepared[own..], contents)?;
+        let (head, out) = (PartialHead::of(reply), &mut self.out);
+        out.clear();
+        let slot_at = head.write_single(part, out);
+        out.extend_from_slice(slice(reply.bytes(), &head.slice(part)));
+        let slot = Slot {
+            offset: slot_at as u32,
+            len: SLOT_LEN as u32,
+        };
+        let kept = PreparedReply {
+            content: contents.add(out.as_slice().into(), Some(slot)).ok()?,
+            status: Status::PartialContent,
+            is_on_disk: false,
+            site,
+            body_len: part.len() as u32,
+        };
+        let index = own + at;
+        let answer = Answer {
+            reply: ReplyId(index as u32),
+            form: Form::Whole,
+            ..*answer
+        };
+        let Some(place) = self.recent.replace(data, answer) else {
+            // Cannot happen: the answer came from there.
+            contents.remove(kept.content);
+            return None;
+        };
+        if let Some(old) = self.kept.answer(at) {
+            contents.remove(self.prepared[index].content);
+            // Another answer may have taken the place of the old one.
+            if old != place {
+                self.recent.forget(old);
+            }
+        }
+        self.kept.set(at, place);
+        match self.prepared.get_mut(index) {
+            Some(old) => *old = kept,
+            None => self.prepared.push(kept),
+        }
+        Some(answer)
+    }
+
+    /// Removes all parts, because the site changes.
+    pub(super) fn remove_parts(&mut self, contents: &mut Contents) {
+        for kept in self.prepared.drain(self.site.replies().len()..) {
+            contents.remove(kept.content);
+        }
+        self.kept = KeptParts::default();
+    }
+}
+
+#[cfg(test)]
+#[path = "keeping_tests.rs"]
+mod tests;
