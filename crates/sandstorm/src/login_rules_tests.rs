@@ -73,3 +73,126 @@ fn an_encoded_slash_does_not_lead_past_the_password() {
         assert_eq!(known, [status, 302], "{target}");
     }
 }
+
+/// A site with clean URLs where these parts need a password.
+fn site_of(parts: &[&str], files: &[&str]) -> Arc<Site> {
+    let place = Place::new(&["/rule /secret 200", "/secret /page.html 200"]);
+    let site = place.folder.path().join("site");
+    for file in files {
+        fs::create_dir_all(site.join(file).parent().unwrap()).unwrap();
+        fs::write(site.join(file), "content").unwrap();
+    }
+    let mut settings = place.settings.clone();
+    settings.clean_urls = true;
+    let users = place.folder.path().join("users");
+    for part in parts {
+        let part = format!("{part}={}", users.display());
+        settings.add_basic_auth(&part).unwrap();
+    }
+    let loaded = Site::load_with(&site, &Limits::default(), &settings, |_| {});
+    Arc::new(loaded.unwrap())
+}
+
+/// The statuses of paths without a password, and with it, of a site where these files need one.
+fn of_single_files(parts: &[&str], files: &[&str], paths: &[&str]) -> [Vec<u16>; 2] {
+    let site = site_of(parts, files);
+    ["", "ali:sesame"].map(|pair| {
+        let mut world = world(&site, SiteOnly);
+        let requests: String = paths.iter().map(|path| get(path, pair)).collect();
+        let last = request("GET", "/none", "Connection: close\r\n");
+        world.connect(&(requests + &last));
+        assert!(world.run(|_| false));
+        let mut rest = world.received(0);
+        let status =
+            |_: &&str| take_response(&mut rest, true).0["HTTP/1.1 ".len()..][..3].parse::<u16>();
+        paths.iter().map(status).collect::<Result<_, _>>().unwrap()
+    })
+}
+
+#[test]
+fn all_paths_of_a_single_file_need_its_password_whether_or_not_it_is_there() {
+    let names = [
+        "/secret.html",
+        "/secret",
+        "/secret/",
+        "/%73ecret",
+        "/secret%2F",
+        "/rule",
+    ];
+    let files = [&[][..], &["secret.html"]];
+    for (files, status) in files.into_iter().zip([404, 200]) {
+        let [unknown, known] = of_single_files(&["/secret.html"], files, &names);
+        assert_eq!(unknown, [401; 6], "{files:?}");
+        assert_eq!([known[0], known[5]], [status; 2], "{files:?}");
+    }
+    let names = [
+        "/dir/index.html",
+        "/dir/",
+        "/dir",
+        "/dir/index",
+        "/dir/index/",
+    ];
+    let files = [&["dir/other.txt"][..], &["dir/index.html"]];
+    let known = [vec![404; 5], vec![200, 200, 301, 200, 301]];
+    for (files, known) in files.into_iter().zip(known) {
+        for parts in [&["/dir/index.html"][..], &["/dir/index.html", "/"]] {
+            let of = of_single_files(parts, files, &names);
+            assert_eq!(of, [vec![401; 5], known.clone()], "{files:?}");
+        }
+    }
+}
+
+#[test]
+fn a_path_with_the_page_of_another_file_stays_open() {
+    let names = ["/secret.html", "/secret", "/secret/", "/secret/x.txt"];
+    let files = ["secret/index.html", "secret/x.txt", "secret.html"];
+    for files in [&files[..], &files[..2]] {
+        let [unknown, _] = of_single_files(&["/secret.html"], files, &names);
+        assert_eq!(unknown, [401, 301, 200, 200], "{files:?}");
+    }
+    // The page of a clean URL hides the folder, whose index needs the password.
+    let of = of_single_files(
+        &["/dir/index.html"],
+        &["dir.html", "dir/x.txt"],
+        &["/dir", "/dir/"],
+    );
+    assert_eq!(of, [[200, 401], [200, 301]]);
+}
+
+#[test]
+fn a_path_that_has_a_part_of_its_own_does_not_belong_to_a_single_file() {
+    for (parts, paths) in [
+        (["/secret.html", "/secret"], ["/secret/", "/secret"]),
+        (["/dir/index.html", "/dir"], ["/dir/", "/dir"]),
+    ] {
+        let site = site_of(&parts, &["dir/other.txt"]);
+        for path in paths {
+            let page = site.find(path.as_bytes()).ok();
+            let part = site.realm(path.as_bytes(), page).unwrap();
+            assert_eq!(part.describe(), parts[1], "{path}");
+        }
+    }
+}
+
+/// The answer to such a request belongs to its client.
+#[test]
+fn a_part_of_a_protected_file_is_never_kept() {
+    let mut world = Place::new(&[]).world(SiteOnly);
+    let contents = |world: &World| {
+        let stack = world.server.transports.stack();
+        stack.contents().totals().contents
+    };
+    let before = contents(&world);
+    let of = |path: &str| {
+        let close = "\r\nRange: bytes=1-3\r\nConnection: close\r\n\r\n";
+        get(path, "ali:sesame").replace("\r\n\r\n", close)
+    };
+    for n in 0..4 {
+        world.connect(&of("/private/index.html"));
+        assert!(world.run(|_| false));
+        let mut rest = world.received(n);
+        let (line, _, body) = take_response(&mut rest, true);
+        assert_eq!((line, body), ("HTTP/1.1 206 Partial Content", &b"ont"[..]));
+    }
+    assert_eq!(contents(&world), before);
+}

@@ -72,6 +72,8 @@ pub struct Site {
     realm_files: HashMap<ReplyId, u16, RandomState>,
     /// The paths of links into these parts, each with the index of its part.
     linked: HashMap<Box<[u8]>, u16, RandomState>,
+    /// The other paths that lead to a part with a single page, each with the index of its part.
+    page_names: HashMap<Box<[u8]>, u16, RandomState>,
     /// The known paths from which an earlier rule leads into these parts if there is a page, each with the
     /// index of its part.
     led: HashMap<Box<[u8]>, u16, RandomState>,
@@ -455,7 +457,9 @@ impl Site {
 
     /// Returns the index of the part that a decoded path belongs to.
     fn own_realm(&self, path: &[u8]) -> Option<u16> {
-        Realm::index_of(&self.realms, path).or_else(|| self.linked_realm(path))
+        let named = self.page_names.get(path).copied();
+        let own = named.or_else(|| Realm::index_of(&self.realms, path));
+        own.or_else(|| self.linked_realm(path))
     }
 
     /// Returns the index of the part into which a rewrite leads from a decoded path.
@@ -594,7 +598,7 @@ impl Site {
     /// The paths of files for which no password is needed.
     fn open_paths(&self) -> impl Iterator<Item = &[u8]> {
         let is_file = |page: &Page| matches!(page, Page::File(_) | Page::Negotiated(_));
-        let is_open = |path: &[u8]| Realm::index_of(&self.realms, path).is_none();
+        let is_open = |path: &[u8]| self.own_realm(path).is_none();
         let pages = self.pages.iter().filter(move |(_, page)| is_file(page));
         pages
             .map(|(path, _)| &**path)

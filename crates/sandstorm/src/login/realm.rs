@@ -110,6 +110,23 @@ impl RealmPath {
         has(path) || Coding::of_path(path).is_some_and(|(plain, _)| has(plain))
     }
 
+    /// Returns true if this decoded path is the realm's own one, with or without a slash at its end.
+    pub(crate) fn is_at(&self, path: &[u8]) -> bool {
+        path.strip_suffix(b"/").unwrap_or(path) == &*self.0
+    }
+
+    /// Returns the path of the page that this may be, and the other paths that lead to it. These are its folder,
+    /// and its clean URL if the site has such.
+    pub(crate) fn page_and_names(&self, has_clean_urls: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
+        let stem = self.0.strip_suffix(PAGE_SUFFIX).unwrap_or(&self.0);
+        let folder = stem.strip_suffix(b"/index");
+        let clean = Some(stem).filter(|stem| has_clean_urls && !stem.ends_with(b"/"));
+        let names = folder.into_iter().chain(clean);
+        let names = names.flat_map(|name| [name.to_vec(), [name, b"/"].concat()]);
+        let page = [stem, PAGE_SUFFIX].concat();
+        (page, names.filter(|name| !name.is_empty()).collect())
+    }
+
     /// Returns the index of the one among `paths` that has a decoded path. Of several, it is the longest
     /// one.
     pub(crate) fn index_of<'p>(paths: impl Iterator<Item = &'p Self>, path: &[u8]) -> Option<u16> {

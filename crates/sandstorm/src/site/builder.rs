@@ -116,6 +116,7 @@ impl Builder {
                 realms: Vec::new(),
                 realm_files: HashMap::with_hasher(hash.clone()),
                 linked: HashMap::with_hasher(hash.clone()),
+                page_names: HashMap::with_hasher(hash.clone()),
                 led: HashMap::with_hasher(hash.clone()),
                 replies: Vec::new(),
                 by_host: None,
@@ -519,6 +520,7 @@ impl Builder {
         }
         self.attach_codings(previous);
         self.add_clean_urls();
+        self.note_names_of_pages();
         self.apply_redirects(report);
         self.apply_error_pages(report);
         self.apply_realms(report);

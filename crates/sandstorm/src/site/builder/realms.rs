@@ -7,7 +7,7 @@ use crate::finding::{Finding, Report, Warning, no_target};
 use crate::login::{Realm, RealmPath};
 use crate::reply::challenge;
 use crate::rules::Pattern;
-use crate::site::page::ReplyId;
+use crate::site::page::{Page, ReplyId};
 use crate::site::{Site, encoded};
 use crate::status::Status;
 
@@ -52,9 +52,59 @@ impl Builder {
         }
     }
 
+    /// Notes the other paths that lead to a part with a single page. They belong to the part, so nobody learns
+    /// without a password whether there is a page. A path with a page of another file stays open, and the own
+    /// path of another part stays with that part.
+    pub(super) fn note_names_of_pages(&mut self) {
+        let has_clean_urls = self.site.settings.clean_urls;
+        for (realm, _) in &self.users {
+            let (page, names) = realm.page_and_names(has_clean_urls);
+            let Some(index) = self.realm_of(&page) else {
+                continue;
+            };
+            for name in names.into_iter().filter(|name| !realm.contains(name)) {
+                if !self.may_belong_to(index, &name) {
+                    continue;
+                }
+                if let Some(Page::Redirect { first, .. }) = self.site.pages.get(&*name) {
+                    self.site.realm_files.insert(*first, index);
+                }
+                self.site.page_names.insert(name.into(), index);
+            }
+        }
+    }
+
+    /// Returns true if a path has a page of the part with this index. A path without a page must not be the own
+    /// path of another part.
+    fn may_belong_to(&self, index: u16, path: &[u8]) -> bool {
+        let Site {
+            pages,
+            aliases,
+            variants,
+            realm_files,
+            ..
+        } = &self.site;
+        let first = match pages.get(path).or_else(|| aliases.get(path)) {
+            None => return !self.users.iter().any(|(realm, _)| realm.is_at(path)),
+            Some(Page::File(file)) => file.first,
+            Some(Page::Negotiated(index)) => variants[*index as usize].plain.first,
+            // A folder belongs to the part of its index.
+            Some(_) => {
+                return !path.ends_with(b"/") && self.may_belong_to(index, &[path, b"/"].concat());
+            }
+        };
+        realm_files.get(&first) == Some(&index)
+    }
+
     /// Returns the index of the part that has this path, or to which a link on the way leads.
     pub(super) fn realm_of_path(&self, path: &[u8]) -> Option<u16> {
         self.realm_of(path).or_else(|| self.site.linked_realm(path))
+    }
+
+    /// Same as [`realm_of_path`](Self::realm_of_path), but also knows the other paths of single pages.
+    pub(super) fn realm_of_name(&self, path: &[u8]) -> Option<u16> {
+        let named = self.site.page_names.get(path).copied();
+        named.or_else(|| self.realm_of_path(path))
     }
 
     /// Returns the index of the part that has this path.

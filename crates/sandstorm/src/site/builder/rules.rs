@@ -184,7 +184,7 @@ impl Builder {
         let forced = forced.iter().map(|index| &site.rules[*index]);
         let forced = forced.filter(|rule| is_known && !self.comes_back(rule, path));
         let all = site.rules.iter().filter(|_| !is_known);
-        let own = |path: &[u8]| self.realm_of_path(path);
+        let own = |path: &[u8]| self.realm_of_name(path);
         if let Some(index) = site.realm_behind(forced.chain(all), path, &own) {
             self.site.led.insert(path.into(), index);
         }
@@ -264,7 +264,7 @@ impl Builder {
         if page.is_none() {
             report(no_target(target, &rule.text));
         }
-        let closed = || self.realm_of_path(target).map(|_| Lead::Each);
+        let closed = || self.realm_of_name(target).map(|_| Lead::Each);
         page.map(Lead::Page).or_else(closed)
     }
 
