@@ -304,6 +304,11 @@ impl<'a> Head<'a> {
         })
     }
 
+    /// Returns true if the answer depends on preconditions or ranges, but not on credentials.
+    pub(crate) fn depends_on_version(&self) -> bool {
+        (self.conditional || self.has_range) && !self.has_credentials
+    }
+
     /// Adds the host from the fields that are at the start of `bytes`. `fields` is the cached result for
     /// them.
     pub(crate) fn with_known_host(self, fields: Fields, bytes: &'a [u8]) -> Self {

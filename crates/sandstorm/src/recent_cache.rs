@@ -19,8 +19,19 @@ struct Entry<T, const MAX_LEN: usize> {
     hash: u64,
     /// `None` if the entry is free.
     value: Option<T>,
+    /// Length of the key.
     len: u16,
+    /// Length of the key and of what was remembered with it.
+    end: u16,
     bytes: [u8; MAX_LEN],
+}
+
+impl<T, const MAX_LEN: usize> Entry<T, MAX_LEN> {
+    /// The bytes that were remembered with the key.
+    #[inline(always)]
+    fn more(&self) -> &[u8] {
+        &self.bytes[usize::from(self.len)..usize::from(self.end)]
+    }
 }
 
 /// The cache of one worker, for keys of up to `MAX_LEN` bytes. Each key has one possible entry, and a
@@ -35,7 +46,13 @@ pub(crate) struct RecentCache<T, const MAX_LEN: usize>(Box<[Entry<T, MAX_LEN>]>)
 pub(crate) struct CachePlace(u64);
 
 impl CachePlace {
-    fn index(self) -> usize {
+    /// The entry for a key that [`find`](RecentCache::find) has found.
+    #[cold]
+    pub(crate) fn of(key: &[u8]) -> Self {
+        Self(xxh3_64(key))
+    }
+
+    pub(crate) fn index(self) -> usize {
         self.0 as usize % ENTRIES
     }
 }
@@ -50,6 +67,7 @@ impl<T: Copy, const MAX_LEN: usize> RecentCache<T, MAX_LEN> {
             hash: 0,
             value: None,
             len: 0,
+            end: 0,
             bytes: [0; MAX_LEN],
         };
         Self(vec![none; ENTRIES].into())
@@ -64,6 +82,18 @@ impl<T: Copy, const MAX_LEN: usize> RecentCache<T, MAX_LEN> {
     /// value. Empty and overlong keys have no entry.
     #[inline(always)]
     pub(crate) fn find(&self, bytes: &[u8]) -> Result<T, Option<CachePlace>> {
+        self.find_entry(bytes).map(|(value, _)| value)
+    }
+
+    /// Same as [`find`](Self::find), but also returns the bytes that were remembered with the key.
+    #[inline(always)]
+    pub(crate) fn find_with_more(&self, bytes: &[u8]) -> Result<(T, &[u8]), Option<CachePlace>> {
+        let found = self.find_entry(bytes);
+        found.map(|(value, entry)| (value, entry.more()))
+    }
+
+    #[inline(always)]
+    fn find_entry(&self, bytes: &[u8]) -> Result<(T, &Entry<T, MAX_LEN>), Option<CachePlace>> {
         if !(1..=MAX_LEN).contains(&bytes.len()) {
             return Err(None);
         }
@@ -73,7 +103,7 @@ impl<T: Copy, const MAX_LEN: usize> RecentCache<T, MAX_LEN> {
             Some(value)
                 if entry.hash == place.0 && entry.bytes[..usize::from(entry.len)] == *bytes =>
             {
-                Ok(value)
+                Ok((value, entry))
             }
             _ => Err(Some(place)),
         }
@@ -87,13 +117,37 @@ impl<T: Copy, const MAX_LEN: usize> RecentCache<T, MAX_LEN> {
         entry.hash = place.0;
         entry.value = Some(value);
         entry.len = bytes.len() as u16;
+        entry.end = entry.len;
         entry.bytes[..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Changes the value for `bytes`. Returns its entry, or `None` if there is no value.
-    pub(crate) fn replace(&mut self, bytes: &[u8], value: T) -> Option<CachePlace> {
-        self.find(bytes).ok()?;
-        let place = CachePlace(xxh3_64(bytes));
+    /// Same as [`remember`](Self::remember), but also stores `more` bytes. If there is no room for them,
+    /// stores nothing.
+    pub(crate) fn remember_with_more(
+        &mut self,
+        place: Option<CachePlace>,
+        bytes: &[u8],
+        more: &[u8],
+        value: T,
+    ) {
+        let end = bytes.len() + more.len();
+        let Some(place) = place.filter(|_| end <= MAX_LEN) else {
+            return;
+        };
+        self.remember(Some(place), bytes, value);
+        let entry = &mut self.0[place.index()];
+        entry.end = end as u16;
+        entry.bytes[bytes.len()..end].copy_from_slice(more);
+    }
+
+    /// Changes the value for `bytes`, which was remembered with `more` bytes. Returns its entry, or `None` if
+    /// there is no value.
+    pub(crate) fn replace(&mut self, bytes: &[u8], more: &[u8], value: T) -> Option<CachePlace> {
+        let (_, entry) = self.find_entry(bytes).ok()?;
+        if entry.more() != more {
+            return None;
+        }
+        let place = CachePlace(entry.hash);
         self.0[place.index()].value = Some(value);
         Some(place)
     }
@@ -164,6 +218,28 @@ mod tests {
         let mut recent = RecentCache::new();
         add(&mut recent, b"Cookie: secret", 1);
         assert_eq!(format!("{recent:?}"), "RecentCache { .. }");
+    }
+
+    #[test]
+    fn bytes_that_were_remembered_with_a_key_are_returned_with_its_value() {
+        let mut recent = RecentCache::<usize, MAX_LEN>::new();
+        let place = recent.find(b"key").unwrap_err();
+        recent.remember_with_more(place, b"key", b"more", 1);
+        assert_eq!(recent.find_with_more(b"key"), Ok((1, &b"more"[..])));
+        assert_eq!(
+            recent.find_with_more(b"keymore"),
+            Err(CachePlace(xxh3_64(b"keymore")).into())
+        );
+        assert_eq!(recent.replace(b"key", b"other", 2), None);
+        assert_eq!(recent.replace(b"key", b"more", 2), place);
+        assert_eq!(recent.find(b"key"), Ok(2));
+        let overlong = [b'x'; MAX_LEN - 2];
+        recent.remember_with_more(place, b"key", &overlong, 3);
+        assert_eq!(recent.find(b"key"), Ok(2));
+        recent.remember_with_more(place, b"key", &overlong[1..], 3);
+        assert_eq!(recent.find_with_more(b"key"), Ok((3, &overlong[1..])));
+        recent.forget(place.unwrap());
+        assert_eq!(recent.find(b"key"), Err(place));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::head::{
     line_len, parse, parse_line,
 };
 use crate::ranges::Selection;
-use crate::recent_cache::RecentCache;
+use crate::recent_cache::{CachePlace, RecentCache};
 use crate::site::{ByHost, NoPage, Page, ReplyId, Site};
 use crate::status::Status;
 
@@ -20,10 +20,22 @@ use crate::status::Status;
 /// browsers have. They seldom recur whole, so a second hash and copy would cost more than they save.
 pub(crate) type RecentAnswers = RecentCache<Answer, 472>;
 
-/// A cache of parsed request fields. The longest key is about the longest request in one packet.
-pub(crate) type RecentFields = RecentCache<Fields, 1_504>;
+/// A cache of request fields, by all bytes after the request line. The longest key is about the longest
+/// request in one packet.
+pub(crate) type RecentFields = RecentCache<Known, 1_488>;
 
 const _: () = assert!(RecentAnswers::ENTRY_SIZE == 512 && RecentFields::ENTRY_SIZE == 1_536);
+
+/// What is known of requests with these fields.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Known {
+    /// The parsed fields.
+    Fields(Fields),
+    /// The answer to a long request with preconditions or ranges. It is for the request line that was
+    /// remembered with the fields. Some fields come with many lines, such as `Range: bytes=0-`. Only the
+    /// latest of these lines is known.
+    Answer(Answer),
+}
 
 /// The field that lets other sites use a file.
 const ALLOW_ORIGIN: &str = "access-control-allow-origin";
@@ -78,52 +90,76 @@ impl Session {
     }
 
     /// Same as [`next`](Self::next) for a [fresh](Self::is_fresh) session, but with a cache of
-    /// parsed fields. The cache helps because most requests of a client contain the same fields.
+    /// fields. The cache helps because most requests of a client contain the same fields.
+    /// `keeps_answers` tells whether it also gets the answers to requests with preconditions or ranges.
     #[inline]
-    pub(crate) fn next_by(&mut self, site: &Site, data: &[u8], cache: &mut RecentFields) -> Step {
+    pub(crate) fn next_by(
+        &mut self,
+        site: &Site,
+        data: &[u8],
+        cache: &mut RecentFields,
+        keeps_answers: bool,
+    ) -> Step {
         let Some(line_len) = line_len(data) else {
             return self.next(site, data);
         };
         let (line, fields) = data.split_at(line_len);
-        match cache.find(fields) {
-            Ok(known) => match parse_line(line, known) {
+        let place = match cache.find_with_more(fields) {
+            Ok((Known::Fields(known), _)) => match parse_line(line, known) {
                 Some(request) if site.by_host().is_some() => {
                     let request = request.with_known_host(known, fields);
-                    Step::Answer(answer(site, &request, data))
+                    return Step::Answer(answer(site, &request, data));
                 }
                 Some(request) => {
                     let answer = answer_of(site, &request, data, Visitor::Unknown);
-                    Step::Answer(answer)
+                    return Step::Answer(answer);
                 }
-                None => self.next(site, data),
+                None => return self.next(site, data),
             },
-            Err(place) => self.read(site, data, Visitor::Unknown, |request| {
-                if let Some(value) = request.known_fields(line_len, fields) {
-                    cache.remember(place, fields, value);
-                }
-            }),
-        }
+            Ok((Known::Answer(answer), known)) if known == line => return Step::Answer(answer),
+            Ok(_) => Some(CachePlace::of(fields)),
+            Err(place) => place,
+        };
+        self.read(site, data, Visitor::Unknown, |request, answer| {
+            if let Some(known) = request.known_fields(line_len, fields) {
+                cache.remember(place, fields, Known::Fields(known));
+            } else if keeps_answers && request.depends_on_version() {
+                let known = Known::Answer(answer.for_repeats());
+                cache.remember_with_more(place, fields, line, known);
+            }
+        })
     }
 
-    /// Answers the first request in `data` if it is complete. Passes the request's head to
-    /// `cache_fields` if its fields may be cached.
+    /// Changes the answer to a long request that has come again. Returns the entry with the answer, or `None`
+    /// if there is none.
+    pub(crate) fn replace_answer(
+        cache: &mut RecentFields,
+        data: &[u8],
+        answer: Answer,
+    ) -> Option<CachePlace> {
+        let (line, fields) = data.split_at(line_len(data)?);
+        cache.replace(fields, line, Known::Answer(answer))
+    }
+
+    /// Answers the first request in `data` if it is complete. Passes the request's head and the answer to
+    /// `remember` if they may be remembered.
     #[inline]
     fn read(
         &mut self,
         site: &Site,
         data: &[u8],
         visitor: Visitor,
-        cache_fields: impl FnOnce(&Head<'_>),
+        remember: impl FnOnce(&Head<'_>, &Answer),
     ) -> Step {
         let mut fields = field_buffer();
         match self.find(data, &mut fields) {
             HeadSearch::Head { head, skipped } => {
+                let answer = answer_to(site, &head, &data[skipped..], visitor);
                 // The cache treats everything after the first line as fields. After an empty first
                 // line, the request line would be treated as a field.
                 if skipped == 0 {
-                    cache_fields(&head);
+                    remember(&head, &answer);
                 }
-                let answer = answer_to(site, &head, &data[skipped..], visitor);
                 Step::Answer(answer).skip(skipped)
             }
             HeadSearch::More { consumed } => Step::More { consumed },
@@ -182,8 +218,8 @@ impl Session {
     }
 }
 
-/// Takes no notice of a head.
-fn ignore(_: &Head<'_>) {}
+/// Takes no notice of a head and its answer.
+fn ignore(_: &Head<'_>, _: &Answer) {}
 
 /// The result of looking for a head.
 pub(crate) enum HeadSearch<'f> {

@@ -119,6 +119,40 @@ fn cached_fields_do_not_change_the_answers() {
 }
 
 #[test]
+fn the_answer_to_a_long_request_with_preconditions_is_known_for_its_line_and_fields() {
+    let mut web = web();
+    let fields = format!(
+        "Host: a\r\nCookie: {}\r\nIf-None-Match: *\r\n\r\n",
+        "c".repeat(600)
+    );
+    let request = |path: &str| format!("GET {path} HTTP/1.1\r\n{fields}").into_bytes();
+    let (there, missing) = (request("/a"), request("/b"));
+    let next = |web: &mut Web, data: &[u8]| status(web, &mut Session::default(), data);
+    for _ in 0..2 {
+        assert_eq!(next(&mut web, &there), Some(Status::NotModified));
+    }
+    for _ in 0..2 {
+        assert_eq!(next(&mut web, &missing), Some(Status::NotFound));
+    }
+    assert_eq!(next(&mut web, &there), Some(Status::NotModified));
+    // The cached answer is deliberately wrong, to show that the cache is used.
+    let Step::Answer(mut wrong) = web.next(&mut Session::default(), &get("/none")) else {
+        panic!("the request is whole")
+    };
+    wrong.consumed = there.len() as u32;
+    assert_eq!(web.core.recent.replace(&missing, wrong), None);
+    web.core.recent.replace(&there, wrong).unwrap();
+    assert_eq!(next(&mut web, &there), Some(Status::NotFound));
+    web.core.recent.clear();
+    assert_eq!(next(&mut web, &there), Some(Status::NotModified));
+    // Credentials are checked each time.
+    let login = String::from_utf8(there).unwrap();
+    let login = login.replace("Cookie: ", "Authorization: ").into_bytes();
+    assert_eq!(next(&mut web, &login), Some(Status::NotModified));
+    assert_eq!(web.core.recent.replace(&login, wrong), None);
+}
+
+#[test]
 fn while_the_memory_for_parts_is_used_up_a_client_gets_the_whole_file() {
     let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &vec![b'x'; 100_000]);
     let make = |contents: &mut Contents| {

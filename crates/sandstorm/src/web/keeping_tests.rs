@@ -11,6 +11,7 @@ use super::super::kept_parts::MAX_KEPT_PARTS;
 use super::*;
 use crate::app::SiteOnly;
 use crate::date::{SlotWriter, Stamp};
+use crate::recent_cache::CachePlace;
 use crate::session::{Session, Step};
 use crate::site::{Builder, HostedSite, Site};
 use crate::testing::World;
@@ -100,15 +101,16 @@ fn a_part_is_sent_with_the_same_bytes_again_and_again() {
         let mut world = world(mode);
         let before = contents(&world);
         for range in ["0-", "5-5", "100-2000", "-16384", "0-16384"] {
-            for (fields, count) in [("", 4), ("Connection: close\r\n", 1)] {
+            let long = format!("Cookie: {}\r\n", "c".repeat(800));
+            for (fields, count) in [("", 4), ("Connection: close\r\n", 1), (&*long, 4)] {
                 let requests = vec![get("a", range, fields); count];
                 for _ in 0..4 {
                     check(&mut world, &requests);
                 }
             }
         }
-        // There are two requests for each of the three short parts.
-        assert_eq!(contents(&world) - before, 6, "{mode:?}");
+        // There are three requests for each of the three short parts.
+        assert_eq!(contents(&world) - before, 9, "{mode:?}");
     }
 }
 
@@ -176,4 +178,40 @@ fn a_new_part_replaces_an_old_one_unless_that_is_being_sent() {
     assert_eq!(contents(&world) - before, MAX_KEPT_PARTS);
     assert!(world.run(|_| false));
     assert!(world.received(0) == responses[0]);
+}
+
+#[test]
+fn a_part_whose_answer_was_displaced_takes_its_own_place() {
+    let mut world = world(SendMode::MemCopy);
+    let before = contents(&world);
+    let part = |n: usize| get("a", &format!("{n}-{}", n + 9), "");
+    for n in 0..MAX_KEPT_PARTS {
+        check(&mut world, &[part(n), part(n)]);
+    }
+    assert_eq!(contents(&world) - before, MAX_KEPT_PARTS);
+    let entry = |n: usize| CachePlace::of(part(n).as_bytes()).index();
+    let other = (MAX_KEPT_PARTS..LEN).find(|n| entry(*n) == entry(0));
+    check(&mut world, &[part(other.unwrap())]);
+    // It is read anew, and then tries to take the next place.
+    check(&mut world, &vec![part(0); 10]);
+    assert_eq!(contents(&world) - before, MAX_KEPT_PARTS);
+    let web = world.server.transports.stack().app();
+    let known = web.core.recent.answer(part(0).as_bytes()).unwrap();
+    assert!(known.is_whole(), "the part is not kept");
+}
+
+#[test]
+fn many_new_parts_replace_few_old_ones() {
+    let mut world = world(SendMode::MemCopy);
+    let part = |n: usize| get("a", &format!("{n}-{}", n + 9), "");
+    for n in 0..2 * MAX_KEPT_PARTS {
+        check(&mut world, &[part(n), part(n)]);
+    }
+    let web = world.server.transports.stack().app();
+    let is_kept = |n: &usize| {
+        let answer = web.core.recent.answer(part(*n).as_bytes());
+        answer.is_some_and(|answer| answer.is_whole())
+    };
+    let new = (MAX_KEPT_PARTS..2 * MAX_KEPT_PARTS).filter(is_kept).count();
+    assert!((1..=MAX_KEPT_PARTS / 8).contains(&new), "{new}");
 }

@@ -5,7 +5,8 @@ use crate::recent_cache::CachePlace;
 use crate::session::{RecentAnswers, RecentFields, Session, Step};
 use crate::site::Site;
 
-/// The answers to recent requests, and the recent fields of requests.
+/// The answers to recent requests, and the recent fields of requests. The answers to long requests with
+/// preconditions or ranges, such as those of browsers, are with their fields.
 #[derive(Debug)]
 pub(super) struct Recent {
     answers: RecentAnswers,
@@ -23,6 +24,7 @@ impl Recent {
     /// Forgets all answers, because the site changes.
     pub(super) fn clear(&mut self) {
         self.answers.clear();
+        self.fields.clear();
     }
 
     /// Same as [`Session::next`], but uses the caches.
@@ -47,7 +49,8 @@ impl Recent {
         data: &[u8],
         place: Option<CachePlace>,
     ) -> Step {
-        let step = session.next_by(site, data, &mut self.fields);
+        let is_long = place.is_none();
+        let step = session.next_by(site, data, &mut self.fields, is_long);
         if let Step::Answer(answer) = step {
             self.answers.remember(place, data, answer.for_repeats());
         }
@@ -55,13 +58,21 @@ impl Recent {
     }
 
     /// Changes the answer to a request that has come again. Returns the place of the answer, or `None` if
-    /// it was forgotten meanwhile.
+    /// there is none.
     pub(super) fn replace(&mut self, data: &[u8], answer: Answer) -> Option<CachePlace> {
-        self.answers.replace(data, answer)
+        let place = self.answers.replace(data, &[], answer);
+        place.or_else(|| Session::replace_answer(&mut self.fields, data, answer))
     }
 
-    /// Forgets the answer at a place.
+    /// Returns the remembered answer to a short request.
+    #[cfg(test)]
+    pub(super) fn answer(&self, data: &[u8]) -> Option<Answer> {
+        self.answers.find(data).ok()
+    }
+
+    /// Forgets the answer at a place. It may forget other ones, which does no harm.
     pub(super) fn forget(&mut self, place: CachePlace) {
         self.answers.forget(place);
+        self.fields.forget(place);
     }
 }
