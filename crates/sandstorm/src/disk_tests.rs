@@ -177,51 +177,6 @@ fn clients_that_want_more_memory_than_there_is_take_turns() {
 }
 
 #[test]
-fn a_file_that_has_changed_is_refused_and_one_that_changes_ends_with_a_reset() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.bin");
-    let content = noise(1, 40 * CHUNK_LEN);
-    fs::write(&path, &content).unwrap();
-    let site = Arc::new(load(folder.path()));
-    let mut world = world(&site, SendMode::MemCopy, 0);
-    world.connect(&request("GET", "/a.bin", ""));
-    let has_some = |client: &Client| client.connections[0].received.len() > 2 * CHUNK_LEN;
-    assert!(world.run(has_some));
-    // The time is set, because two versions may otherwise have the same one.
-    let file = fs::File::options().write(true).open(&path).unwrap();
-    file.write_all_at(&noise(2, content.len()), 0).unwrap();
-    file.set_modified(UNIX_EPOCH).unwrap();
-    assert!(world.run(|_| false));
-    let mut rest = world.received(0);
-    let end = rest
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .unwrap()
-        + 4;
-    rest = &rest[end..];
-    assert!(
-        rest.len() < content.len() && content.starts_with(rest),
-        "bytes are mixed"
-    );
-    let aborted = world.server.transports.stack().counters().aborted;
-    assert!(aborted > 0, "the response did not end with a reset");
-
-    // Nothing of this range is in memory.
-    let last = format!(
-        "Range: bytes={}-\r\nConnection: close\r\n",
-        content.len() - 1
-    );
-    world.connect(&request("GET", "/a.bin", &last));
-    assert!(world.run(|_| false));
-    let mut rest = world.received(1);
-    let (line, _, _) = take_response(&mut rest, true);
-    assert_eq!(line, "HTTP/1.1 503 Service Unavailable");
-    let counters = world.server.transports.stack().app().counters();
-    assert_eq!(counters.of(Status::ServiceUnavailable), 1);
-    assert_eq!(counters.of(Status::PartialContent), 0);
-}
-
-#[test]
 fn a_file_that_was_removed_or_made_shorter_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["gone", "short", "renamed"] {
@@ -684,3 +639,6 @@ fn requests_behind_a_file_on_the_disk_are_answered_while_the_server_stops() {
         assert!(rest.is_empty());
     }
 }
+
+#[path = "disk_change_tests.rs"]
+mod changes;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use arrayvec::ArrayVec;
 use control::{FileRead, FileVersion};
@@ -32,6 +32,8 @@ pub(crate) struct DiskFile {
     /// The path below the root, without symbolic links.
     path: Box<Path>,
     version: FileVersion,
+    /// Whether a read has found another version.
+    has_changed: AtomicBool,
 }
 
 /// Why a chunk could not be read.
@@ -66,7 +68,19 @@ impl DiskFile {
             root: Arc::clone(root),
             path: path.into(),
             version,
+            has_changed: AtomicBool::new(false),
         }
+    }
+
+    /// Notes whether the file has another version than the one that is served.
+    pub(crate) fn note_change(&self, has_changed: bool) {
+        self.has_changed.store(has_changed, Ordering::Relaxed);
+    }
+
+    /// Whether a read has found another version than the one that is served. What is in memory of the file
+    /// would then be the start of a response without an end.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.has_changed.load(Ordering::Relaxed)
     }
 
     /// A number that no other file of this process has.
@@ -130,11 +144,12 @@ impl DiskFile {
             len += chunk_len;
         }
         let offset = u64::from(first) * CHUNK_LEN as u64;
-        let is_read = way.read(file, &mut into, len, offset)?;
-        if is_read {
+        let outcome = way.read(file, &mut into, len, offset);
+        if !matches!(outcome, Ok(false)) {
+            // A file that was made shorter cannot be read.
             self.check(file)?;
         }
-        Ok(is_read)
+        Ok(outcome?)
     }
 
     /// Reads the first bytes, at most `len` of them.
@@ -153,8 +168,9 @@ impl DiskFile {
         Ok(bytes)
     }
 
-    /// Fails if the open file has another version than the one that is served. The time of the metadata
-    /// does not count, because a new name or new permissions change it too.
+    /// Fails if the open file has another version than the one that is served, and notes that. The time of the
+    /// metadata does not count, because a new name or new permissions change it too. A file that is absent is not
+    /// noted, because it may come back.
     fn check(&self, file: &File) -> Result<(), ReadError> {
         let now = FileVersion::of(&file.metadata()?);
         let is_same = self.version
@@ -165,6 +181,7 @@ impl DiskFile {
         if is_same {
             Ok(())
         } else {
+            self.note_change(true);
             Err(ReadError::Changed)
         }
     }

@@ -409,6 +409,10 @@ impl Builder {
         }
         let reply = previous.reply(page.first);
         let (len, is_on_disk) = (reply.body_len() as u64, reply.disk().is_some());
+        if let (Some(file), Some(_)) = (reply.disk(), version) {
+            // It may have had another version meanwhile.
+            file.note_change(false);
+        }
         let has_same_head = previous.headers == self.site.headers
             && previous.settings.makes_heads_of(&self.site.settings);
         let page = if has_same_head {

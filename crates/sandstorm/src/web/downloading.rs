@@ -1,7 +1,7 @@
 //! Sends files on the disk as responses.
 
 use nmio::Instant;
-use tcpip::{CongestionControl, Connections};
+use tcpip::{CongestionControl, Connections, WriteError};
 
 use super::Web;
 use super::conversation::{Conn, Conversation};
@@ -58,7 +58,8 @@ impl Core {
     fn continue_download<S>(&mut self, conn: &mut Conn<'_, S>) -> Continuation {
         let place = conn.state().download;
         let had_begun = self.downloads.has_begun(place);
-        if self.downloads.chunks().is_none() {
+        let comes_late = !had_begun && conn.room() > 0 && self.downloads.is_outdated(place);
+        if self.downloads.chunks().is_none() || comes_late {
             return self.fail_download(conn);
         }
         let pumped = self.downloads.pump(conn);
@@ -123,7 +124,8 @@ impl Core {
     }
 
     /// Ends a download whose file cannot be read: with 503 if nothing has been sent, and otherwise with
-    /// a reset. So a client never gets the rest of another version.
+    /// a reset. So a client never gets the rest of another version. Without room for the 503, the download
+    /// waits.
     #[cold]
     fn fail_download<S>(&mut self, conn: &mut Conn<'_, S>) -> Continuation {
         let place = conn.state().download;
@@ -135,13 +137,20 @@ impl Core {
         let (site, closes) = download.map_or_else(<_>::default, |one| (one.site, one.closes));
         let (status, stamp) = (Status::ServiceUnavailable, self.now.or_closing(closes));
         let body_len = self.assemble_page(site, status, false, stamp);
+        match conn.write_bytes(&self.out) {
+            Ok(()) => {}
+            Err(WriteError::Full) => {
+                conn.notify_of_room();
+                return Continuation::Wait;
+            }
+            Err(_) => {
+                conn.abort();
+                return Continuation::End;
+            }
+        }
         self.note_download(conn, Some((status, body_len)));
         self.downloads.release(place);
         conn.state().download = <_>::default();
-        if conn.write_bytes(&self.out).is_err() {
-            conn.abort();
-            return Continuation::End;
-        }
         if stamp.closes() {
             conn.close();
             return Continuation::End;

@@ -237,6 +237,16 @@ impl Downloads {
         self.get(place).is_some_and(|progress| progress.has_begun)
     }
 
+    /// Whether the response needs more of its file, which has changed since it was loaded. While the
+    /// connection waits for a chunk, the arrival of the chunk decides. Otherwise the arrival would meet
+    /// the next response.
+    pub(super) fn is_outdated(&self, place: DownloadPlace) -> bool {
+        let needs_file =
+            |one: &&Progress| one.waits != Waits::ForChunk && one.next_in_file().is_some();
+        let progress = self.get(place).filter(needs_file);
+        progress.is_some_and(|one| one.download.file.has_changed())
+    }
+
     /// Whether all of the response is written.
     pub(super) fn is_done(&self, place: DownloadPlace) -> bool {
         self.get(place).is_none_or(Progress::is_done)
