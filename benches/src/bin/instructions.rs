@@ -73,7 +73,12 @@ const WORKLOADS: &[Entry] = workloads! {
     "http-chromium-strangers" KeepAlive::chromium_strangers(SendMode::MemCopy);
     "httparse-chromium" Httparse::new();
     "http-304" KeepAlive::not_modified(SendMode::MemCopy);
+    "http-200-empty" KeepAlive::empty(SendMode::MemCopy);
     "http-206-1k" KeepAlive::range(SendMode::MemCopy);
+    "http-200-as-206" KeepAlive::as_long_as_range(SendMode::MemCopy);
+    "http-206-strangers" KeepAlive::range_strangers(SendMode::MemCopy);
+    "http-chromium-304" KeepAlive::chromium_not_modified(SendMode::MemCopy);
+    "http-chromium-206" KeepAlive::chromium_range(SendMode::MemCopy);
     "http-not-found" KeepAlive::not_found(SendMode::MemCopy);
     "http-new-1k-memcopy" OwnConnection::new(SendMode::MemCopy);
     "http-new-1k-precopy" OwnConnection::new(SendMode::PreCopy);

@@ -53,11 +53,16 @@ const NOW: Duration = Duration::from_secs(1_795_249_777);
 /// fewer entries, so it does not hold the answers to most requests.
 const PAGES: usize = 1_000;
 
-/// Creates a server on `port` with `/page` and `others` further pages.
-pub(super) fn server_on<P: Port>(port: &P, mode: SendMode, others: usize) -> Server {
+/// Creates a server on `port` with `/page` of 1 KB.
+pub(super) fn server_on<P: Port>(port: &P, mode: SendMode) -> Server {
+    server_of(port, mode, PAGE_LEN, 0)
+}
+
+/// Creates a server on `port` with `/page` of `len` bytes and `others` further pages of 1 KB.
+fn server_of<P: Port>(port: &P, mode: SendMode, len: usize, others: usize) -> Server {
     let now = SystemTime::UNIX_EPOCH + NOW;
     let mut site =
-        Builder::keyed(now, SECRET).file(b"/page", SystemTime::UNIX_EPOCH, &[b'x'; PAGE_LEN]);
+        Builder::keyed(now, SECRET).file(b"/page", SystemTime::UNIX_EPOCH, &vec![b'x'; len]);
     for n in 0..others {
         let path = format!("/{n:04}");
         let content = [b"0123456789"[n % 10]; PAGE_LEN];
@@ -77,10 +82,10 @@ pub(super) fn server_on<P: Port>(port: &P, mode: SendMode, others: usize) -> Ser
     Server::new(host, http)
 }
 
-/// Creates a sink and a server on it, with `/page` and `others` further pages.
-fn server(mode: SendMode, others: usize) -> (Sink, Server) {
+/// Creates a sink and a server on it, with `/page` of `len` bytes and `others` further pages of 1 KB.
+fn server(mode: SendMode, len: usize, others: usize) -> (Sink, Server) {
     let sink = Sink::new(1500, 64, 256);
-    let server = server_on(&sink, mode, others);
+    let server = server_of(&sink, mode, len, others);
     (sink, server)
 }
 
@@ -92,6 +97,12 @@ fn response_len(sink: &mut Sink, server: &mut Server, request: &[u8]) -> u32 {
     let len = numbers(sink.last()).2;
     sink.copy_residents(false);
     len
+}
+
+/// Returns a request with one more field at its end.
+fn with_field(request: &[u8], field: &str) -> Vec<u8> {
+    let end = request.len() - "\r\n".len();
+    [&request[..end], field.as_bytes(), b"\r\n\r\n"].concat()
 }
 
 /// Builds one request like `request` for each of the pages `/0000` to `/0999`. `client` returns what
@@ -194,24 +205,66 @@ impl KeepAlive {
         Self::with_field(mode, "If-None-Match: *", Status::NotModified)
     }
 
+    /// Creates a workload that requests an empty page. Its response is the shortest one with status 200.
+    pub fn empty(mode: SendMode) -> Self {
+        let request = with_field(KEEP_ALIVE, "X-Not-Match: *");
+        Self::on(server(mode, 0, 0), &[request], Status::Ok)
+    }
+
     /// Creates a workload that requests all bytes of the page of 1 KB as a range.
     pub fn range(mode: SendMode) -> Self {
         Self::with_field(mode, "Range: bytes=0-", Status::PartialContent)
     }
 
+    /// Creates a workload that requests a whole page. Its request and its response are as long as those
+    /// of [`range`](Self::range).
+    ///
+    /// # Panics
+    /// Panics if they are not.
+    pub fn as_long_as_range(mode: SendMode) -> Self {
+        let (range, field) = (Self::range(mode), "X-Pad: bytes=0-");
+        let page = Self::with_field(mode, field, Status::Ok);
+        let len = PAGE_LEN + (range.response_len - page.response_len) as usize;
+        let request = with_field(KEEP_ALIVE, field);
+        let new = Self::on(server(mode, len, 0), &[request], Status::Ok);
+        let lens = |one: &Self| (one.request_len, one.response_len);
+        assert_eq!(lens(&new), lens(&range));
+        new
+    }
+
+    /// Creates a workload that requests all bytes of a thousand pages as a range, each with a different
+    /// user agent.
+    pub fn range_strangers(mode: SendMode) -> Self {
+        let request = with_field(KEEP_ALIVE, "Range: bytes=0-");
+        let requests = page_requests(&request, |n| format!("b{n:04}"));
+        Self::new(mode, PAGES, &requests, Status::PartialContent)
+    }
+
+    /// Creates a workload that requests the page of 1 KB with Chromium's fields. The client already has
+    /// the page.
+    pub fn chromium_not_modified(mode: SendMode) -> Self {
+        let request = with_field(CHROMIUM, "If-None-Match: *");
+        Self::new(mode, 0, &[request], Status::NotModified)
+    }
+
+    /// Creates a workload that requests all bytes of the page of 1 KB as a range, with Chromium's fields.
+    pub fn chromium_range(mode: SendMode) -> Self {
+        let request = with_field(CHROMIUM, "Range: bytes=0-");
+        Self::new(mode, 0, &[request], Status::PartialContent)
+    }
+
     fn with_field(mode: SendMode, field: &str, status: Status) -> Self {
-        let request = [
-            &KEEP_ALIVE[..KEEP_ALIVE.len() - 2],
-            field.as_bytes(),
-            b"\r\n\r\n",
-        ];
-        Self::new(mode, 0, &[request.concat()], status)
+        Self::new(mode, 0, &[with_field(KEEP_ALIVE, field)], status)
     }
 
     /// Creates a workload that sends `requests` in turn. All requests must have the same length,
     /// and all responses must have the same length.
     fn new(mode: SendMode, others: usize, requests: &[Vec<u8>], status: Status) -> Self {
-        let (mut sink, mut server) = server(mode, others);
+        Self::on(server(mode, PAGE_LEN, others), requests, status)
+    }
+
+    /// Same as [`new`](Self::new), on a server that exists.
+    fn on((mut sink, mut server): (Sink, Server), requests: &[Vec<u8>], status: Status) -> Self {
         let response_len = response_len(&mut sink, &mut server, &requests[0]);
         let client = Client::open(&mut sink, &mut server, 4096, 65_535);
         let frame = |request: &Vec<u8>| client.segment(ACK | PSH, request);
@@ -367,7 +420,7 @@ pub struct OwnConnection {
 impl OwnConnection {
     /// Creates a workload that requests the page of 1 KB.
     pub fn new(mode: SendMode) -> Self {
-        let (mut sink, mut server) = server(mode, 0);
+        let (mut sink, mut server) = server(mode, PAGE_LEN, 0);
         let len = response_len(&mut sink, &mut server, CLOSE);
         Self {
             open_before: server.transports.stack().connections(),

@@ -209,7 +209,7 @@ impl Get {
     /// Panics if the response is not as long as a head and this page in one segment.
     pub fn new(mode: SendMode) -> Self {
         let (port, kernel) = open(RESIDENTS);
-        let mut server = server_on(&port, mode, 0);
+        let mut server = server_on(&port, mode);
         let mut link = Link {
             port,
             kernel,
