@@ -7,10 +7,12 @@
 use std::io::Write as _;
 use std::ops::Range;
 
+use arrayvec::ArrayVec;
+
 use crate::answer::{Answer, Form};
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::fields::Fields;
-use crate::ranges::Selection;
+use crate::ranges::{MAX_PARTS, Selection};
 use crate::redirect_host::RedirectHost;
 use crate::reply::{PartialHead, Reply, write_query};
 use crate::response::{head_len, write_head_with};
@@ -293,28 +295,31 @@ impl Assembler<'_> {
         let at = self.out.len();
         let head = PartialHead::of(reply);
         let boundary = self.site.boundary();
-        let mut between = Vec::new();
-        let mut ends = Vec::with_capacity(parts.len());
+        let mut ends = ArrayVec::<_, MAX_PARTS>::new();
         for part in parts {
-            head.write_part(boundary, part, &mut between);
-            ends.push(between.len());
+            head.write_part(boundary, part, self.out);
+            ends.push(self.out.len());
         }
-        PartialHead::write_end(boundary, &mut between);
-        let body_len = between.len() + parts.iter().map(Range::len).sum::<usize>();
+        PartialHead::write_end(boundary, self.out);
+        let head_at = self.out.len();
+        let body_len = head_at - at + parts.iter().map(Range::len).sum::<usize>();
         if body_len >= reply.body_len() {
+            self.out.truncate(at);
             return None;
         }
         let slot_at = head.write_multipart(boundary, body_len, self.out);
-        self.finish_head(at, slot_at);
+        self.finish_head(head_at, slot_at);
+        // The head tells the length of the text between the parts, but comes before it.
+        let head_len = self.out.len() - head_at;
+        self.out[at..].rotate_right(head_len);
         let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
-        let (mut from, head_end) = (at, self.out.len());
+        let mut from = at;
         for (part, end) in parts.iter().zip(ends) {
-            let to = head_end + end;
+            let to = head_len + end;
             pieces.push(Piece::Assembled(from..to));
             pieces.push(Piece::Prepared(head.slice(part)));
             from = to;
         }
-        self.out.extend_from_slice(&between);
         pieces.push(Piece::Assembled(from..self.out.len()));
         Some(Assembled {
             status: Status::PartialContent,

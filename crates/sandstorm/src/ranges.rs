@@ -38,6 +38,14 @@ impl Selection {
         if !unit.eq_ignore_ascii_case(b"bytes") || len == 0 {
             return Self::Whole;
         }
+        // Nearly all clients ask for one range.
+        if memchr::memchr(b',', ranges).is_none() {
+            return match parse(ranges.trim_ascii(), len) {
+                None => Self::Whole,
+                Some(range) if range.is_empty() => Self::Nothing,
+                Some(range) => Self::Part(range),
+            };
+        }
         let mut parts = Parts::new();
         let mut has_any = false;
         for (number, range) in list(ranges).enumerate() {
