@@ -28,7 +28,7 @@ static SHARES_LINE: AtomicBool = AtomicBool::new(false);
 pub(crate) const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// Values of `--log`: the lowest severity that is logged.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// Log nothing.
     Off,
@@ -99,6 +99,11 @@ pub fn init(level: LogLevel, format: LogFormat) {
             }
         }
     }
+}
+
+/// Same as [`init`], for a command `check`. Some of what it finds are warnings, so it logs them at any level.
+pub fn init_for_check(level: LogLevel, format: LogFormat) {
+    init(level.max(LogLevel::Warn), format);
 }
 
 /// Writes a message to standard error, whatever the level of the log is. It explains why a command

@@ -163,7 +163,7 @@ fn main() -> ExitCode {
         Command::Check(args) => {
             let zones = args.serve.zones.clone().with_zones(&args.files);
             let network = &args.serve.network;
-            log::init(network.log, network.log_format);
+            log::init_for_check(network.log, network.log_format);
             let mut lines = Vec::new();
             let checked = check(&zones, &mut say, &mut lines);
             let found = checked.err().into_iter();

@@ -166,7 +166,7 @@ impl SiteArgs {
     /// does not serve them. The log names what cannot be served. Returns the lines of each in the start
     /// block, or a message for the operator. Messages also name wrong options, such as an unknown user.
     pub fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
-        control::log::init(self.network.log, self.network.log_format);
+        control::log::init_for_check(self.network.log, self.network.log_format);
         let sources = std::iter::once(self.source(0)).chain(Self::sources(more));
         let sources: Vec<_> = sources.collect();
         let mut found = check_sites(&sources, &self.network.addresses);

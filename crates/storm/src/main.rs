@@ -234,7 +234,7 @@ impl Serve {
 
     /// Loads the folders and the zones, and returns the lines about each in the start block.
     fn check(&self, more: &[&Self], dns: &Self) -> Vec<Result<Lines, StartError>> {
-        control::log::init(self.network.log, self.network.log_format);
+        control::log::init_for_check(self.network.log, self.network.log_format);
         let sources: Vec<_> = std::iter::once(self.source(0))
             .chain(Self::sources(more))
             .collect();

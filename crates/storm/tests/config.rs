@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use testkit::cli::run;
 
@@ -14,17 +13,7 @@ const UPDATE: &str = "MESSAGES";
 
 /// Runs the program in `folder`, and returns its exit status and all that it writes.
 fn run_in(folder: &Path, line: &str) -> (i32, String) {
-    let mut command = Command::new(PROGRAM);
-    let output = command
-        .args(line.split_whitespace())
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (
-        output.status.code().unwrap(),
-        String::from_utf8(text).unwrap(),
-    )
+    testkit::cli::run_in(PROGRAM, folder, line)
 }
 
 /// Replaces the default memory of a site, which depends on the machine.

@@ -1,5 +1,6 @@
 //! The command line of a finished program.
 
+use std::path::Path;
 use std::process::Command;
 
 /// Runs a program with the words of a command line. Returns its exit status, and what it writes to
@@ -8,8 +9,19 @@ use std::process::Command;
 /// # Panics
 /// If the program cannot be run, is ended by a signal, or writes something other than UTF-8.
 pub fn run(program: &str, line: &str) -> (i32, String) {
-    let words = line.split_whitespace();
-    let output = Command::new(program).args(words).output();
+    run_in(program, Path::new("."), line)
+}
+
+/// Same as [`run`], in this folder. `program` is an absolute path.
+///
+/// # Panics
+/// Same as [`run`].
+pub fn run_in(program: &str, folder: &Path, line: &str) -> (i32, String) {
+    let mut command = Command::new(program);
+    let output = command
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let written = [output.stdout, output.stderr].concat();
     let status = output.status.code().expect("no signal ends the program");
