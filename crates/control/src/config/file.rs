@@ -227,7 +227,7 @@ impl Reader<'_, '_> {
     fn section(&mut self, name: &Name<'_>, value: &Spanned<DeValue<'_>>) {
         let word = name.get_ref().as_ref();
         let Some(section) = SECTIONS.into_iter().find(|section| section.name == word) else {
-            return self.unknown_section(name);
+            return self.unknown_section(name, value.get_ref());
         };
         if !self.keys.iter().any(|key| key.section == section) {
             // The section belongs to another program.
@@ -260,22 +260,44 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn unknown_section(&mut self, name: &Name<'_>) {
+    fn unknown_section(&mut self, name: &Name<'_>, value: &DeValue<'_>) {
         let word = name.get_ref().as_ref();
         let shown = word.escape_debug();
-        let known = self.keys.iter().find(|key| key.name() == word);
-        let message = if let Some(key) = known {
-            format!("{shown} belongs to the section {}", key.section.header())
-        } else {
-            let near = nearest(word, SECTIONS.map(|section| section.name));
-            let near = SECTIONS.iter().find(|section| Some(section.name) == near);
-            let hint = near.map_or_else(
-                || format!("sections are {}", self.headers().join(", ")),
-                |near| format!("did you mean {}?", near.header()),
-            );
-            format!("there is no section {shown}; {hint}")
+        let message = match self.nearest_key(word) {
+            Some(key) if key == word => self.belongs(word),
+            Some(key) if !is_section(value) => format!(
+                "{shown} stands before all sections; did you mean {key} of {}?",
+                self.sections_of(&key)
+            ),
+            _ => {
+                let near = nearest(word, SECTIONS.map(|section| section.name));
+                let near = SECTIONS.iter().find(|section| Some(section.name) == near);
+                let hint = near.map_or_else(
+                    || format!("sections are {}", self.headers().join(", ")),
+                    |near| format!("did you mean {}?", near.header()),
+                );
+                format!("there is no section {shown}; {hint}")
+            }
         };
         self.fail(name.span(), message);
+    }
+
+    /// Returns the key of any section that is most similar to `word`, if one is similar at all.
+    fn nearest_key(&self, word: &str) -> Option<String> {
+        let names: Vec<_> = self.keys.iter().map(Key::name).collect();
+        nearest(word, names.iter().map(String::as_str)).map(str::to_owned)
+    }
+
+    /// Names the sections that have this key, such as `[[web]] or [[dns]]`.
+    fn sections_of(&self, name: &str) -> String {
+        let keys = self.keys.iter().filter(|key| key.name() == name);
+        let headers: Vec<_> = keys.map(|key| key.section.header()).collect();
+        headers.join(" or ")
+    }
+
+    /// Says which sections a key belongs to that stands elsewhere.
+    fn belongs(&self, name: &str) -> String {
+        format!("{name} belongs to the section {}", self.sections_of(name))
     }
 
     /// The headers of the sections that have keys.
@@ -347,20 +369,19 @@ impl Reader<'_, '_> {
 
     fn unknown_key(&self, section: Section, word: &str) -> String {
         let (header, shown) = (section.header(), word.escape_debug());
-        let names: Vec<_> = self
-            .keys
-            .iter()
-            .map(|key| (key.section, key.name()))
-            .collect();
+        let elsewhere = self.nearest_key(word);
+        if elsewhere.as_deref() == Some(word) {
+            return self.belongs(word);
+        }
         let here = self.keys.iter().filter(|key| key.is_in(section));
         let here: Vec<_> = here.map(Key::name).collect();
-        if let Some(near) = nearest(word, here.iter().map(String::as_str)) {
-            return format!("{header} has no key {shown}; did you mean {near}?");
-        }
-        match names.iter().find(|(_, name)| name == word) {
-            Some((other, _)) => format!("{shown} belongs to the section {}", other.header()),
-            None => format!("{header} has no key {shown}"),
-        }
+        let near = nearest(word, here.iter().map(String::as_str)).map(str::to_owned);
+        let near = near.or_else(|| {
+            let key = elsewhere?;
+            Some(format!("{key} of {}", self.sections_of(&key)))
+        });
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        format!("{header} has no key {shown}{hint}")
     }
 
     /// Returns the words of a key's value that the option's own check accepts, if there are any.
@@ -461,6 +482,15 @@ fn check(command: &Command, words: &[Word]) -> Result<(), String> {
             Err(reason.unwrap_or_default())
         }
         _ => Ok(()),
+    }
+}
+
+/// Returns true if a value is a table or an array of tables.
+fn is_section(value: &DeValue<'_>) -> bool {
+    let is_table = |value: &DeValue<'_>| matches!(value, DeValue::Table(_));
+    match value {
+        DeValue::Array(list) => list.iter().any(|one| is_table(one.get_ref())),
+        value => is_table(value),
     }
 }
 
