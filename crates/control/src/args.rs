@@ -234,7 +234,10 @@ impl ServeArgs {
         owners: &[PortOwner],
     ) -> Vec<Result<Lines, StartError>> {
         let lines = self.endpoints.check();
-        let plan = self.plan(program).err();
+        let user = match &self.user {
+            Some(user) => user.check(),
+            None => self.plan(program).err().into_iter().collect(),
+        };
         let services = owners.iter().flat_map(|one| one.services.clone());
         let interface = self.interface(program, services.collect()).check();
         let capture = self.pcap.as_ref().and_then(|path| {
@@ -242,7 +245,7 @@ impl ServeArgs {
             Some(PcapError::Create { path, source }.into())
         });
         let interface = interface.into_iter().map(Into::into);
-        let errors = plan.into_iter().chain(wrong_ports(owners));
+        let errors = user.into_iter().chain(wrong_ports(owners));
         let errors = errors.chain(interface).chain(capture);
         let errors = errors.map(|error| Err(self.message(&error).into()));
         std::iter::once(Ok(lines)).chain(errors).collect()

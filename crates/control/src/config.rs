@@ -16,9 +16,9 @@
 //! environment does not matter.
 //!
 //! [`parse`] replaces [`clap::Parser::parse`]. If the command line contains `--config FILE`, it
-//! inserts the file's keys before the other options. The errors in a file, at most 100, are reported at
-//! once, each with line, column and the nearest known key. [`show`] and [`example`] print files. A running
-//! server reads a changed file again with [`Rereading`].
+//! inserts the file's keys before the other options. The errors in a file are reported at once, each with line,
+//! column and the nearest known key. A server names at most 100, and a command `check` names all. [`show`] and
+//! [`example`] print files. A running server reads a changed file again with [`Rereading`].
 
 mod command;
 mod example;

@@ -81,33 +81,27 @@ impl QueryLogArgs {
     /// Checks the options, and that the logs can be opened, without making their files. `program` is the
     /// name that the system's log shows. Returns all errors, each a message for the operator.
     pub fn check(&self, program: &str) -> Vec<StartError> {
-        let options = self.check_options().err().map(Into::into);
+        let options = self.check_options().map(Into::into);
         let lines = self.to.as_ref();
         let lines = lines.and_then(|to| RecordLog::check(NAME, program, to).err());
         let tap = self.dnstap.as_ref();
         let tap = tap.and_then(|to| RecordLog::check_frames(dnstap::NAME, to).err());
         let logs = lines.into_iter().chain(tap).map(Into::into);
-        options.into_iter().chain(logs).collect()
+        options.chain(logs).collect()
     }
 
-    /// Checks that no option is without effect.
-    fn check_options(&self) -> Result<(), OptionError> {
-        let (option, of) = match self {
-            Self {
-                sample: 2..,
-                to: None,
-                dnstap: None,
-                ..
-            } => ("--query-log-sample", "--query-log or --dnstap"),
-            Self {
-                format: QueryFormat::Json,
-                to: None,
-                ..
-            } => ("--query-log-format", "--query-log"),
-            _ => return Ok(()),
-        };
-        let error = format!("{option} has no effect without {of}; give both, or neither");
-        Err(OptionError::new(error))
+    /// Returns an error for each option that is without effect.
+    fn check_options(&self) -> impl Iterator<Item = OptionError> {
+        let has_lines = self.to.is_some();
+        let samples = self.sample > 1 && !has_lines && self.dnstap.is_none();
+        let formats = self.format == QueryFormat::Json && !has_lines;
+        let sample = samples.then_some(("--query-log-sample", "--query-log or --dnstap"));
+        let format = formats.then_some(("--query-log-format", "--query-log"));
+        let wrong = sample.into_iter().chain(format);
+        wrong.map(|(option, of)| {
+            let error = format!("{option} has no effect without {of}; give both, or neither");
+            OptionError::new(error)
+        })
     }
 }
 
@@ -130,7 +124,9 @@ impl QueryLog {
         program: &str,
         version: &str,
     ) -> Result<Option<Self>, StartError> {
-        args.check_options()?;
+        if let Some(error) = args.check_options().next() {
+            return Err(error.into());
+        }
         let form = args.format;
         let format = move |record: &[u8], line: &mut Vec<u8>| {
             write(form, SystemTime::now(), record, line);

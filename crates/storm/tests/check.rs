@@ -59,3 +59,50 @@ fn the_level_of_the_log_hides_no_finding() {
         );
     }
 }
+
+#[test]
+fn a_check_names_all_mistakes_and_a_server_the_first_hundred() {
+    let mut file = "[network]\naddresses = [\n".to_owned();
+    file += &"  \"x\",\n".repeat(150);
+    file += "]\n[[web]]\nroot = \"www\"\n[[dns]]\nzones = [\"a.test.zone\"]\n";
+    let folder = content(&file);
+    let (_, told) = check(&folder);
+    assert_eq!(told.matches("addresses is wrong").count(), 150, "{told}");
+    let (status, told) = run_in(PROGRAM, folder.path(), "serve --config f");
+    assert_eq!(status, 2, "{told}");
+    assert_eq!(told.matches("addresses is wrong").count(), 100, "{told}");
+    says(&told, &["f: and 50 more mistakes"]);
+    let file = format!(
+        "[network]\nworkers = 0\n{}",
+        file.replace("[network]\n", "")
+    );
+    write(&folder, "f", file + "[connections]\nidle-timeout = \"x\"\n");
+    let (_, told) = run_in(PROGRAM, folder.path(), "serve --config f");
+    says(
+        &told,
+        &["f:2:11: workers is wrong", "f: and 52 more mistakes"],
+    );
+}
+
+/// Each of two mistakes is told, and each with its own remedy only.
+#[test]
+fn no_mistake_hides_another_of_its_option() {
+    let folder = content(
+        "[privileges]\nuser = \"no-user:no-group\"\n\
+         [logs]\nquery-log-sample = 9\nquery-log-format = \"json\"\naccess-log = \"link\"\n\
+         [[web]]\nroot = \"www\"\n[[dns]]\nzones = [\"a.test.zone\"]\n",
+    );
+    symlink("nowhere", folder.path().join("link")).unwrap();
+    let (status, told) = check(&folder);
+    assert_eq!(status, 1, "{told}");
+    says(
+        &told,
+        &[
+            "there is no user \"no-user\"",
+            "there is no group \"no-group\"",
+            "query-log-sample (f:4:1) has no effect without",
+            "query-log-format (f:5:1) has no effect without",
+            "f:6:14: access log: link: it is a symbolic link to a file that does not exist; make that file first\n",
+        ],
+    );
+}

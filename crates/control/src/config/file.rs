@@ -11,13 +11,10 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::keys::{Key, SECTIONS, Section, is_of_another, keys};
 use super::position::{Position, TextLines};
-use super::problem::{Problem, Problems, nearest};
+use super::problem::{Problems, nearest};
 use super::value::toml_value;
 use crate::file_version::FileVersion;
 use crate::ordinary_file::open_ordinary;
-
-/// Maximum number of errors that are reported.
-const MAX_PROBLEMS: usize = 100;
 
 /// A key in the file, with its place.
 type Name<'t> = Spanned<DeString<'t>>;
@@ -102,27 +99,29 @@ pub(super) struct Word {
     pub(super) position: Position,
 }
 
-/// Reads the file for `command`, whose options `given` are on the command line. What belongs to
-/// other programs is skipped, so that programs can share a file. With `has_sites`, `[[web]]` may stand there
-/// several times.
+/// What a file is read for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Purpose<'c> {
+    pub(super) command: &'c Command,
+    /// Identifiers of the options on the command line.
+    pub(super) given: &'c [String],
+    /// Whether `[[web]]` may stand there several times.
+    pub(super) has_sites: bool,
+    /// Maximum number of errors that are named. Further ones are only counted.
+    pub(super) max_problems: usize,
+}
+
+/// Reads a file for a command. What belongs to other programs is skipped, so that programs can share a file.
 ///
 /// Returns what is right in the file, and a message for the operator with a line for each error.
 ///
 /// # Errors
 /// A message for the operator, if the file cannot be read or is not valid TOML.
-pub(super) fn read(
-    path: &Path,
-    command: &Command,
-    given: &[String],
-    has_sites: bool,
-) -> Result<(File, Option<String>), String> {
+pub(super) fn read(path: &Path, purpose: Purpose<'_>) -> Result<(File, Option<String>), String> {
     let version = FileVersion::at(path).ok();
     let text = text_of(path)?;
-    let told = |list| {
-        let (file, text) = (path, &*text);
-        Problems { file, text, list }.to_string()
-    };
-    let (mut tables, problems) = settings(&text, command, given, has_sites).map_err(told)?;
+    let told = |problems: Problems| problems.told(path, &text);
+    let (mut tables, problems) = settings(&text, purpose).map_err(told)?;
     let file = File {
         path: path.to_owned(),
         version,
@@ -169,33 +168,25 @@ fn remedy(error: &io::Error) -> &'static str {
 ///
 /// # Errors
 /// Everything that is wrong with its form, if it is not valid TOML.
-fn settings(
-    text: &str,
-    command: &Command,
-    given: &[String],
-    has_sites: bool,
-) -> Result<(Tables, Vec<Problem>), Vec<Problem>> {
+fn settings(text: &str, purpose: Purpose<'_>) -> Result<(Tables, Problems), Problems> {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let span = |error: &toml::de::Error| error.span().unwrap_or_default();
-    let problems: Vec<_> = errors
-        .iter()
-        .map(|error| {
-            let here = text.get(span(error)).unwrap_or_default();
-            match error.message() {
-                "duplicate key" => Problem::new(span(error), format!("{here} stands here twice")),
-                message => Problem::new(span(error), message),
-            }
-        })
-        .collect();
+    let mut problems = Problems::new(purpose.max_problems);
+    for error in &errors {
+        let span = error.span().unwrap_or_default();
+        let here = text.get(span.clone()).unwrap_or_default();
+        match error.message() {
+            "duplicate key" => problems.add(span, format!("{here} stands here twice")),
+            message => problems.add(span, message),
+        }
+    }
     if !problems.is_empty() {
         return Err(problems);
     }
     let mut reader = Reader {
         lines: TextLines::new(text),
-        command: command.clone().args_override_self(true),
-        keys: keys(command),
-        given,
-        has_sites,
+        command: purpose.command.clone().args_override_self(true),
+        keys: keys(purpose.command),
+        purpose,
         settings: vec![Vec::new()],
         problems,
     };
@@ -208,20 +199,16 @@ fn settings(
 
 struct Reader<'t, 'c> {
     lines: TextLines<'t>,
+    purpose: Purpose<'c>,
     command: Command,
     keys: Vec<Key<'c>>,
-    /// Identifiers of the options on the command line.
-    given: &'c [String],
-    has_sites: bool,
     settings: Tables,
-    problems: Vec<Problem>,
+    problems: Problems,
 }
 
 impl Reader<'_, '_> {
     fn fail(&mut self, span: Range<usize>, message: impl Into<String>) {
-        if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(Problem::new(span, message));
-        }
+        self.problems.add(span, message);
     }
 
     fn section(&mut self, name: &Name<'_>, value: &Spanned<DeValue<'_>>) {
@@ -240,7 +227,7 @@ impl Reader<'_, '_> {
                     let span = table.span();
                     match table.get_ref() {
                         DeValue::Table(table) if n == 0 => self.table(section, table, span, 0),
-                        DeValue::Table(table) if section.is_site && self.has_sites => {
+                        DeValue::Table(table) if section.is_site && self.purpose.has_sites => {
                             self.settings.push(Vec::new());
                             self.table(section, table, span, self.settings.len() - 1);
                         }
@@ -309,7 +296,7 @@ impl Reader<'_, '_> {
 
     /// Returns the keys of a section that the command requires, except those on the command line.
     fn required(&self, section: Section) -> Vec<String> {
-        let is_given = |key: &Key<'_>| self.given.iter().any(|id| key.arg.get_id() == id);
+        let is_given = |key: &Key<'_>| self.purpose.given.iter().any(|id| key.arg.get_id() == id);
         let keys = self.keys.iter().filter(|key| key.section == section);
         let keys = keys.filter(|key| key.arg.is_required_set() && !is_given(key));
         keys.map(Key::name).collect()

@@ -13,6 +13,10 @@ use super::keys::{Key, keys};
 use super::origin::{self, Origins};
 use crate::log::tell;
 
+/// Maximum number of errors in a file that a server names before it ends, or that a reload names. A command
+/// `check` names all.
+const MAX_PROBLEMS: usize = 100;
+
 /// A parsed command line, with the origin of each value.
 #[derive(Debug)]
 pub struct Parsed<T> {
@@ -90,7 +94,6 @@ fn parse_process<T: FromArgMatches>(
 ) -> Parsed<T> {
     let name = command.get_name().to_owned();
     let words: Vec<_> = std::env::args_os().collect();
-    let is_check = words.get(1).is_some_and(|word| word == "check");
     let say = |message| {
         tell(format_args!(
             "{name}: the configuration is wrong\n{message}"
@@ -101,6 +104,7 @@ fn parse_process<T: FromArgMatches>(
         words,
         has_sites,
     });
+    let is_check = line.is_check();
     let parsed = line.parse().and_then(|(parsed, mistakes)| match mistakes {
         Some(message) if !(is_check && checks_rest) => Err(Wrong::File(message)),
         mistakes => Ok((parsed, mistakes)),
@@ -130,6 +134,11 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// Whether the command is `check`.
+    fn is_check(&self) -> bool {
+        self.words.get(1).is_some_and(|word| word == "check")
+    }
+
     /// Same as [`parse`] or [`parse_sites`], for this line. Also returns what is wrong with the file, a line
     /// for each error, if the rest of the file has all that is required.
     pub(super) fn parse<T: FromArgMatches>(
@@ -140,8 +149,17 @@ impl Line {
         let first = FirstLook::new(&command, &self.words);
         let (file, mistakes) = match &first.config {
             Some(path) => {
-                let read = file::read(path, &first.command, &first.given, self.has_sites);
-                read.map_err(Wrong::File)?
+                let purpose = file::Purpose {
+                    command: &first.command,
+                    given: &first.given,
+                    has_sites: self.has_sites,
+                    max_problems: if self.is_check() {
+                        usize::MAX
+                    } else {
+                        MAX_PROBLEMS
+                    },
+                };
+                file::read(path, purpose).map_err(Wrong::File)?
             }
             None => (File::default(), None),
         };

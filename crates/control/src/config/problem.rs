@@ -1,55 +1,59 @@
 //! What is wrong with a configuration file.
 
-use std::fmt;
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 
 use strsim::jaro_winkler;
 
 use super::position::TextLines;
+use crate::report::counted;
 
-/// One error in a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
-    /// Offset in the file, in bytes.
-    pub(super) at: usize,
-    /// What is wrong, and what to write instead.
-    pub(super) message: String,
+/// Errors in a file.
+#[derive(Debug)]
+pub(super) struct Problems {
+    /// The offset of each in the file, and what to write instead.
+    all: Vec<(usize, String)>,
+    /// Maximum number of errors that are named.
+    max: usize,
 }
 
-impl Problem {
-    pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+impl Problems {
+    /// Names the first `max` errors, and counts the others.
+    pub(super) fn new(max: usize) -> Self {
         Self {
-            at: span.start,
-            message: message.into(),
+            all: Vec::new(),
+            max,
         }
     }
-}
 
-/// All errors in a file, in the order of their places.
-#[derive(Debug)]
-pub(super) struct Problems<'f> {
-    pub(super) file: &'f Path,
-    pub(super) text: &'f str,
-    pub(super) list: Vec<Problem>,
-}
+    /// Adds an error. The message says what is wrong, and what to write instead.
+    pub(super) fn add(&mut self, span: Range<usize>, message: impl Into<String>) {
+        self.all.push((span.start, message.into()));
+    }
 
-impl fmt::Display for Problems<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut list: Vec<_> = self.list.iter().collect();
-        list.sort_by_key(|problem| problem.at);
-        let mut lines = TextLines::new(self.text);
-        for (n, problem) in list.into_iter().enumerate() {
-            let end = if n == 0 { "" } else { "\n" };
-            write!(
-                f,
-                "{end}{}:{}: {}",
-                self.file.display().to_string().escape_debug(),
-                lines.position(problem.at),
-                problem.message
-            )?;
+    /// Returns true if nothing is wrong.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Returns a line for each error, in the order of their places. `text` is the text of `file`.
+    pub(super) fn told(mut self, file: &Path, text: &str) -> String {
+        self.all.sort_by_key(|(at, _)| *at);
+        let more = self.all.len().saturating_sub(self.max);
+        let file = file.display().to_string();
+        let file = file.escape_debug();
+        let (mut lines, mut told) = (TextLines::new(text), String::new());
+        for (at, message) in self.all.into_iter().take(self.max) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(told, "{file}:{}: {message}", lines.position(at));
         }
-        Ok(())
+        if more > 0 {
+            let more = counted(more as u64, "more mistake");
+            let _ = writeln!(told, "{file}: and {more}");
+        }
+        told.truncate(told.trim_end().len());
+        told
     }
 }
 
@@ -71,6 +75,23 @@ pub(super) fn nearest<'n>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_beyond_the_limit_are_counted() {
+        let told = |max| {
+            let mut problems = Problems::new(max);
+            assert!(problems.is_empty());
+            problems.add(2..3, "second");
+            problems.add(4..5, "third");
+            problems.add(0..1, "first");
+            assert!(!problems.is_empty());
+            problems.told(Path::new("f"), "a\nb\nc\n")
+        };
+        let first = "f:1:1: first\nf:2:1: second";
+        assert_eq!(told(3), format!("{first}\nf:3:1: third"));
+        assert_eq!(told(2), format!("{first}\nf: and 1 more mistake"));
+        assert_eq!(told(1), "f:1:1: first\nf: and 2 more mistakes");
+    }
 
     #[test]
     fn only_a_similar_name_is_the_nearest() {

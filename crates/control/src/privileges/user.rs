@@ -37,6 +37,16 @@ impl FromStr for UserSpec {
     }
 }
 
+impl UserSpec {
+    /// Looks up the user and the group. Returns the errors about both.
+    pub(crate) fn check(&self) -> Vec<Error> {
+        let user = find_user(&self.user).err();
+        let group = self.group.as_ref();
+        let group = group.and_then(|group| find_group(group).err());
+        user.into_iter().chain(group).collect()
+    }
+}
+
 /// A user and a group, with the user's name and the numeric IDs of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
@@ -102,31 +112,34 @@ impl NewUser {
 }
 
 fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
-    let failed = |errno: nix::Error| Error::System {
-        what: "looking up a user",
-        source: errno.into(),
-    };
-    let entry = unknown_if_missing(User::from_name(user)).map_err(failed)?;
-    let entry = entry.ok_or_else(|| Error::UnknownUser {
-        kind: "user",
-        name: user.to_owned(),
-    })?;
+    let user = find_user(user)?;
     let gid = match group {
-        None => entry.gid,
-        Some(name) => {
-            let group = unknown_if_missing(Group::from_name(name)).map_err(failed)?;
-            let group = group.ok_or_else(|| Error::UnknownUser {
-                kind: "group",
-                name: name.to_owned(),
-            })?;
-            group.gid
-        }
+        None => user.gid,
+        Some(group) => find_group(group)?.gid,
     };
     Ok(Account {
-        name: entry.name,
-        uid: Uid::from_raw(entry.uid.as_raw()),
+        name: user.name,
+        uid: Uid::from_raw(user.uid.as_raw()),
         gid: Gid::from_raw(gid.as_raw()),
     })
+}
+
+fn find_user(name: &str) -> Result<User, Error> {
+    found("user", name, User::from_name(name))
+}
+
+fn find_group(name: &str) -> Result<Group, Error> {
+    found("group", name, Group::from_name(name))
+}
+
+/// Returns the user or group that was looked up.
+fn found<T>(kind: &'static str, name: &str, entry: nix::Result<Option<T>>) -> Result<T, Error> {
+    let entry = unknown_if_missing(entry).map_err(|errno| Error::System {
+        what: "looking up a user",
+        source: errno.into(),
+    })?;
+    let name = || name.to_owned();
+    entry.ok_or_else(|| Error::UnknownUser { kind, name: name() })
 }
 
 /// Returns `None` also if the system has no table of users, as in a container with nothing but the
@@ -186,6 +199,23 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(message.contains("no-such"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_check_finds_a_wrong_user_and_a_wrong_group() {
+        for (text, wrong) in [
+            ("root:daemon", &[][..]),
+            ("no-user:daemon", &["no-user"]),
+            ("root:no-group", &["no-group"]),
+            ("no-user:no-group", &["no-user", "no-group"]),
+        ] {
+            let errors = spec(text).check();
+            let names = errors.iter().map(|error| match error {
+                Error::UnknownUser { name, .. } => name.as_str(),
+                error => panic!("{error}"),
+            });
+            assert_eq!(names.collect::<Vec<_>>(), wrong, "{text}");
         }
     }
 

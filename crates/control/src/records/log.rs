@@ -12,7 +12,7 @@ use rustix::process::{Gid, Uid};
 use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink};
 use super::frame::append_frame;
 use super::frames::{FrameDestination, FrameStream, has_frames};
-use super::log_file::{check_log, is_pipe};
+use super::log_file::{Refused, check_log};
 use super::ring::{Lost, RecordReader, RecordSender, ring_for};
 use super::unwritten::{RETRY, Unwritten, is_full};
 use crate::config::before;
@@ -394,39 +394,36 @@ fn place(destination: &LogDestination) -> String {
 
 /// Names a log that cannot be opened, and the remedy.
 fn not_open(name: &str, destination: &LogDestination, error: &io::Error) -> io::Error {
-    let (place, remedy) = (place(destination), remedy(destination));
+    let remedy = match destination {
+        LogDestination::File(path) => remedy_of_file(path, error),
+        _ => "; start it, or send the lines to a file or to stdout",
+    };
     let before = match destination {
         LogDestination::File(path) => before(&path.to_string_lossy()),
         _ => String::new(),
     };
-    let message = format!("{before}{name}: {place}: {error}; {remedy}");
+    let message = format!("{before}{name}: {}: {error}{remedy}", place(destination));
     io::Error::new(error.kind(), message)
 }
 
 /// Names a log with frames that cannot be opened, and the remedy.
 fn frames_not_open(name: &str, destination: &FrameDestination, error: &io::Error) -> io::Error {
     let (FrameDestination::Unix(path) | FrameDestination::File(path)) = destination;
-    let (before, remedy) = (before(&destination.to_string()), remedy_of_file(path));
-    let message = format!("{before}{name}: {destination}: {error}; {remedy}");
+    let (before, remedy) = (before(&destination.to_string()), remedy_of_file(path, error));
+    let message = format!("{before}{name}: {destination}: {error}{remedy}");
     io::Error::new(error.kind(), message)
 }
 
-/// Says what to do if the destination cannot be opened.
-fn remedy(destination: &LogDestination) -> &'static str {
-    match destination {
-        LogDestination::File(path) => remedy_of_file(path),
-        _ => "start it, or send the lines to a file or to stdout",
-    }
-}
-
-/// Says what to do if a file cannot be opened.
-fn remedy_of_file(path: &Path) -> &'static str {
-    if path.is_dir() {
-        "name a file in this folder"
-    } else if is_pipe(path) {
-        "start the program that reads it first"
+/// Says what to do if a file cannot be opened, unless the error says so.
+fn remedy_of_file(path: &Path, error: &io::Error) -> &'static str {
+    if let Some(refused) = error.get_ref()
+        && refused.is::<Refused>()
+    {
+        ""
+    } else if path.is_dir() {
+        "; name a file in this folder"
     } else {
-        "make its folder, or give a file that can be written"
+        "; make its folder, or give a file that can be written"
     }
 }
 

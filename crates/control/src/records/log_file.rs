@@ -11,6 +11,24 @@ use rustix::process::geteuid;
 
 use crate::writable::check_file;
 
+/// Why a log's file is not opened, although the system would open it or has another reason. The message has the
+/// remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("it is a symbolic link of another user; give the path of the file itself")]
+    LinkOfAnother,
+    #[error("it is a symbolic link to a file that does not exist; make that file first")]
+    LinkToNothing,
+    #[error("nobody reads this pipe; start the program that reads it first")]
+    NoReader,
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        Self::other(refused)
+    }
+}
+
 /// Opens a file with these options and flags. Does not wait for the reader of a pipe, but writes to the file
 /// will wait.
 ///
@@ -23,7 +41,7 @@ pub(super) fn open_at_once(path: &Path, options: &OpenOptions, flags: OFlags) ->
     let file = opened.map_err(|error| {
         let has_no_reader = error.raw_os_error() == Some(Errno::NXIO.raw_os_error());
         if has_no_reader && is_pipe(path) {
-            io::Error::other("nobody reads this pipe")
+            Refused::NoReader.into()
         } else {
             error
         }
@@ -33,7 +51,7 @@ pub(super) fn open_at_once(path: &Path, options: &OpenOptions, flags: OFlags) ->
 }
 
 /// Returns true if there is a pipe at this path.
-pub(super) fn is_pipe(path: &Path) -> bool {
+fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
@@ -73,14 +91,11 @@ fn open_old(path: &Path, options: &OpenOptions) -> io::Result<File> {
     if !found.is_symlink() {
         flags = OFlags::NOFOLLOW;
     } else if ![0, geteuid().as_raw()].contains(&found.uid()) {
-        let message = "it is a symbolic link of another user; give the path of the file itself";
-        return Err(io::Error::other(message));
+        return Err(Refused::LinkOfAnother.into());
     }
     match open_at_once(path, options, flags) {
         Err(error) if error.kind() == ErrorKind::NotFound && found.is_symlink() => {
-            let message =
-                "it is a symbolic link to a file that does not exist; make that file first";
-            Err(io::Error::other(message))
+            Err(Refused::LinkToNothing.into())
         }
         opened => opened,
     }
@@ -94,6 +109,10 @@ mod tests {
 
     use super::*;
 
+    fn refused(error: &io::Error) -> Option<Refused> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+
     #[test]
     fn a_pipe_without_a_reader_is_no_file_to_wait_for() {
         let folder = tempfile::tempdir().unwrap();
@@ -101,7 +120,7 @@ mod tests {
         let mode = Mode::RUSR | Mode::WUSR;
         mkfifoat(CWD, &path, mode).unwrap();
         let open = || open_or_make(&path, OpenOptions::new().append(true));
-        assert_eq!(open().unwrap_err().to_string(), "nobody reads this pipe");
+        assert_eq!(refused(&open().unwrap_err()), Some(Refused::NoReader));
         let mut both = File::options();
         let _reader = both.read(true).write(true).open(&path).unwrap();
         let (file, is_new) = open().unwrap();
@@ -135,16 +154,16 @@ mod tests {
         assert_eq!(is_new("log"), Some(true));
         assert_eq!(is_new("log"), Some(false));
         symlink(at("target"), at("link")).unwrap();
-        let refused = open("link").unwrap_err().to_string();
-        assert!(refused.contains("make that file first"), "{refused}");
+        let error = open("link").unwrap_err();
+        assert_eq!(refused(&error), Some(Refused::LinkToNothing));
         assert!(!at("target").exists());
         fs::write(at("target"), "").unwrap();
         assert_eq!(is_new("link"), Some(false));
         // Only root can give the link away.
         if geteuid().is_root() {
             lchown(at("link"), Some(1), Some(1)).unwrap();
-            let refused = open("link").unwrap_err().to_string();
-            assert!(refused.contains("link of another user"), "{refused}");
+            let error = open("link").unwrap_err();
+            assert_eq!(refused(&error), Some(Refused::LinkOfAnother));
         }
     }
 }
