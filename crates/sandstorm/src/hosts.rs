@@ -12,6 +12,8 @@ use crate::host::is_host;
 
 /// Maximum length of a host name (RFC 1035, section 2.3.4).
 const MAX_LEN: usize = 255;
+/// Maximum length of a name between dots (RFC 1035, section 2.3.4).
+const MAX_LABEL_LEN: usize = 63;
 
 /// A host for which a site is served: `example.org`, or `*.example.org` for all names below it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,8 +25,9 @@ pub struct HostName {
 /// Why a host name was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a host; write it as in example.org, *.example.org or [2001:db8::1], without a port; \
-     write other letters as browsers send them, beginning with xn--"
+    "{0:?} is not a host; write it as in example.org, *.example.org or [2001:db8::1], without a port. \
+     Between the dots are 1 to 63 letters, digits, hyphens or underscores, with no hyphen at either end. \
+     Write other letters as browsers send them, beginning with xn--"
 )]
 pub struct NotAHost(String);
 
@@ -37,12 +40,10 @@ impl FromStr for HostName {
             Some(rest) => (rest, &name[1..]),
             None => (name, name),
         };
-        let is_valid = !rest.is_empty()
-            && name.len() <= MAX_LEN
+        let is_valid = name.len() <= MAX_LEN
             && is_host(rest.as_bytes())
             && without_port(rest.as_bytes()).len() == rest.len()
-            && !rest.contains(['*', '%'])
-            && !rest.starts_with('.');
+            && is_reachable(rest.as_bytes());
         if is_valid {
             let mut lower = ArrayVec::new();
             // Cannot fail: the name is short enough.
@@ -124,6 +125,26 @@ fn write_lower(name: &[u8], lower: &mut ArrayVec<u8, MAX_LEN>) -> Option<()> {
     Some(())
 }
 
+/// Returns true if clients can reach a valid host without a port: an address in brackets, or a name that DNS
+/// can have (RFC 1123, section 2.1). Underscores are in use, too.
+pub(crate) fn is_reachable(host: &[u8]) -> bool {
+    match host {
+        // There are no addresses of future versions.
+        [b'[', b'v' | b'V', ..] => false,
+        [b'[', ..] => true,
+        name => name.split(|b| *b == b'.').all(is_label),
+    }
+}
+
+/// Returns true if a name may stand between two dots of a host.
+fn is_label(label: &[u8]) -> bool {
+    let is_part = |b: &u8| b.is_ascii_alphanumeric() || b"-_".contains(b);
+    (1..=MAX_LABEL_LEN).contains(&label.len())
+        && label.iter().all(is_part)
+        && !label.starts_with(b"-")
+        && !label.ends_with(b"-")
+}
+
 /// Removes the port from a valid host.
 pub(crate) fn without_port(host: &[u8]) -> &[u8] {
     let from = match host {
@@ -151,6 +172,7 @@ mod tests {
             "[2001:db8::1]",
             "a",
             "xn--dne-hoa.test",
+            "_a.b-c.test",
         ] {
             assert_eq!(host(text).to_string(), text);
         }
@@ -171,10 +193,22 @@ mod tests {
             "d\u{fc}ne.test",
             "*..a",
             ".a",
+            "-a",
+            "a-.test",
+            "a..b",
+            "a..",
+            "*.-a",
+            "a!b",
+            "a%41",
+            "[v1.a]",
         ] {
             assert!(wrong.parse::<HostName>().is_err(), "{wrong}");
         }
-        assert!("a".repeat(MAX_LEN + 1).parse::<HostName>().is_err());
+        let (label, dots) = ("a".repeat(MAX_LABEL_LEN), "a.".repeat(MAX_LEN / 2));
+        for (longest, longer) in [(label.clone(), label + "a"), (dots.clone() + "a", dots + "aa")] {
+            assert!(longest.parse::<HostName>().is_ok(), "{longest}");
+            assert!(longer.parse::<HostName>().is_err(), "{longer}");
+        }
     }
 
     #[test]

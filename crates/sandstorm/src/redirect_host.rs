@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use crate::head::field_buffer;
 use crate::host::is_host;
-use crate::hosts::{HostName, NotAHost, without_port};
+use crate::hosts::{HostName, NotAHost, is_reachable, without_port};
 use crate::rules::{Redirect, RuleError};
 use crate::session::{HeadSearch, Session, as_http_1_1};
 use crate::settings::Settings;
@@ -53,8 +53,10 @@ impl FromStr for RedirectHost {
         let is_valid = |one: &str| {
             // The same host without HTTPS would lead to itself.
             let is_https = to.starts_with("https://");
-            let is_own = without_port(one.as_bytes()) == [OWN_HOST] && is_https;
-            !one.is_empty() && is_host(one.as_bytes()) && (is_own || !one.contains('*'))
+            let host = without_port(one.as_bytes());
+            let is_own = host == [OWN_HOST] && is_https;
+            let host = host.strip_suffix(b".").unwrap_or(host);
+            is_host(one.as_bytes()) && (is_own || is_reachable(host))
         };
         if !authority.is_some_and(is_valid) {
             return Err(NotARedirectHost::Target(to.to_owned()));
@@ -222,6 +224,11 @@ mod tests {
             "a=https://*.b",
             "a=https://b*",
             "a=https://**",
+            "a=https://[v1.*]",
+            "a=https://-b",
+            "a=https://b..c",
+            "a=https://b!c:80",
+            "-a=https://b",
         ] {
             let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains("write it as in"), "{wrong}: {error}");
