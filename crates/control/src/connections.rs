@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use tcpip::{Config, SynCookies, WhenFull};
 
-use crate::config::OwnDefaults;
+use crate::config::{self, OwnDefaults};
 use crate::error::StartError;
 use crate::report;
 use crate::units::{number, seconds, size};
@@ -162,6 +162,14 @@ impl ConnectionArgs {
     pub fn request_timeout(&self, default: Duration) -> Duration {
         let seconds = self.request_timeout;
         seconds.map_or(default, |seconds| Duration::from_secs(seconds.into()))
+    }
+
+    /// Returns true if the configuration file has a wrong value of one of these options for the site with this
+    /// number, as [`config::is_wrong`] does.
+    pub fn are_wrong(site: usize) -> bool {
+        let command = Self::augment_args(Command::new(""));
+        let mut options = command.get_arguments();
+        options.any(|option| config::is_wrong(site, option.get_id().as_str()))
     }
 }
 

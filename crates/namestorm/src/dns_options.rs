@@ -1,6 +1,6 @@
 //! The options of a DNS server, as the command lines of several programs have them.
 
-use control::{ConnectionArgs, Named as _, PortOwner, StartError};
+use control::{ConnectionArgs, Named as _, PortOwner, StartError, config};
 use nmio::device::{Device, Transport};
 
 use crate::defence::DefenceArgs;
@@ -78,12 +78,18 @@ impl DnsOptions<'_> {
     }
 }
 
-/// Returns the ports of a DNS server on `port`, or on the default one. `option` sets the port.
+/// Returns the ports of a DNS server on `port`, or on the default one, if the port is known. `option` sets the
+/// port.
 pub fn port_owner(option: &str, port: Option<u16>) -> PortOwner {
     let port = port.unwrap_or(NoHook::PORT);
+    let is_known = !config::is_wrong(0, option.trim_start_matches('-'));
+    let transports = [Transport::Udp, Transport::Tcp].into_iter();
     PortOwner {
         program: NoHook::NAME,
         option: option.to_owned(),
-        services: vec![(Transport::Udp, port), (Transport::Tcp, port)],
+        services: transports
+            .filter(|_| is_known)
+            .map(|transport| (transport, port))
+            .collect(),
     }
 }

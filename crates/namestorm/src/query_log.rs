@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use control::units::number;
 use control::{
     CLIENT_LEN, FrameDestination, LogDestination, OptionError, RecordLog, RecordSender, StartError,
-    client_from_bytes, client_to_bytes,
+    client_from_bytes, client_to_bytes, config,
 };
 use nmio::Instant;
 
@@ -92,8 +92,10 @@ impl QueryLogArgs {
 
     /// Returns an error for each option that is without effect.
     fn check_options(&self) -> impl Iterator<Item = OptionError> {
-        let has_lines = self.to.is_some();
-        let samples = self.sample > 1 && !has_lines && self.dnstap.is_none();
+        // An option with a wrong value is given, too.
+        let has_lines = self.to.is_some() || config::is_wrong(0, "query_log");
+        let has_tap = self.dnstap.is_some() || config::is_wrong(0, "dnstap");
+        let samples = self.sample > 1 && !has_lines && !has_tap;
         let formats = self.format == QueryFormat::Json && !has_lines;
         let sample = samples.then_some(("--query-log-sample", "--query-log or --dnstap"));
         let format = formats.then_some(("--query-log-format", "--query-log"));

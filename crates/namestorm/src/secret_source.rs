@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use control::config::before;
+use control::config::{before, is_wrong};
 use control::report::counted;
 use control::{Handover, OptionError, StartError, Turn};
 use nmio::{Bell, Mailbox};
@@ -180,6 +180,10 @@ fn read_keys(path: Option<&Path>, needed: &NeededKeys) -> Result<TsigKeys, Vec<S
         TsigKeys::read(path).map_err(unusable)
     };
     let keys = path.map(read).transpose()?.unwrap_or_default();
+    // An option with a wrong value names a file, too.
+    if path.is_none() && is_wrong(0, "tsig_keys") {
+        return Ok(keys);
+    }
     let missing = needed.missing(&keys);
     if missing.is_empty() {
         Ok(keys)

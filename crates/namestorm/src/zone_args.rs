@@ -123,7 +123,8 @@ impl ZoneArgs {
                 Err(error) => wrong.push(error),
             }
         }
-        if specs.is_empty() && wrong.is_empty() {
+        let is_given = ZONE_OPTIONS.iter().any(|option| config::is_wrong(0, option));
+        if specs.is_empty() && wrong.is_empty() && !is_given {
             wrong.push(NoZones::Given);
         }
         (specs, wrong)

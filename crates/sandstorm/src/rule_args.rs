@@ -227,6 +227,11 @@ impl RuleArgs {
         true
     }
 
+    /// Leaves out the texts for passwords.
+    pub(crate) fn leave_out_realm_texts(&mut self) {
+        self.basic_auth_realm.clear();
+    }
+
     /// Returns what makes compressed forms. `None`: the options want none. A site's responses have
     /// about `max_bytes` together with them.
     pub(crate) fn coder(&self, max_bytes: u64) -> Result<Option<Coder>, NotLoaded> {

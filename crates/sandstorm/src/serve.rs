@@ -191,9 +191,10 @@ impl SiteArgs {
     }
 }
 
-/// Returns all ports of these sites, as those of one program. `option` sets the port.
+/// Returns all known ports of these sites, as those of one program. `option` sets the port.
 pub fn port_owner(option: &str, sources: &[SiteSource<'_>]) -> PortOwner {
-    let ports: BTreeSet<_> = sources.iter().map(SiteSource::port).collect();
+    let known = sources.iter().filter(|one| !one.is_wrong("port"));
+    let ports: BTreeSet<_> = known.map(SiteSource::port).collect();
     PortOwner {
         program: SiteOnly::NAME,
         option: option.to_owned(),
@@ -204,14 +205,16 @@ pub fn port_owner(option: &str, sources: &[SiteSource<'_>]) -> PortOwner {
     }
 }
 
-/// Returns the congestion control that all sites of a process have.
+/// Returns the congestion control that all sites of a process have, as far as it is known.
 ///
 /// # Errors
 /// A message for the operator, if two sites have different ones.
 pub fn same_congestion(
     all: impl IntoIterator<Item = Congestion>,
 ) -> Result<Congestion, &'static str> {
-    let mut all = all.into_iter();
+    let all = all.into_iter().enumerate();
+    let known = all.filter(|(site, _)| !config::is_wrong(*site, "congestion"));
+    let mut all = known.map(|(_, one)| one);
     let first = all.next().unwrap_or_default();
     if all.all(|other| other == first) {
         Ok(first)

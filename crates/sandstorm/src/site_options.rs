@@ -296,6 +296,12 @@ impl SiteSource<'_> {
     pub(crate) fn check(&self, sites: usize) -> (Option<Sandstorm>, Vec<NotLoaded>) {
         let mut options = self.options.clone();
         let mut wrong: Vec<_> = self.contradictions().collect();
+        if self.is_wrong("root") {
+            return (None, wrong);
+        }
+        if self.is_wrong("basic_auth") {
+            options.rules.leave_out_realm_texts();
+        }
         loop {
             let rest = SiteSource {
                 number: self.number,
@@ -315,6 +321,21 @@ impl SiteSource<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the configuration file has a wrong value of this option, so that the value is not known.
+    pub(crate) fn is_wrong(&self, option: &str) -> bool {
+        config::is_wrong(self.number, option)
+    }
+
+    /// Whether the port and the addresses are known.
+    pub(crate) fn has_known_place(&self) -> bool {
+        !self.is_wrong("port") && !self.is_wrong("web_addresses")
+    }
+
+    /// Whether the site is only for certain hosts. They may be wrong.
+    pub(crate) fn is_for_hosts(&self) -> bool {
+        !self.hosts().is_empty() || self.is_wrong("hosts")
     }
 
     /// The name of the site: its folder.
@@ -367,14 +388,16 @@ impl SiteSource<'_> {
         self.options.addresses()
     }
 
-    /// Whether the connections of both sites have the same limits.
+    /// Whether the connections of both sites have the same limits, as far as they are known.
     pub(crate) fn has_limits_of(&self, other: &Self) -> bool {
-        self.connections == other.connections
+        let are_wrong = |site: &Self| ConnectionArgs::are_wrong(site.number);
+        self.connections == other.connections || are_wrong(self) || are_wrong(other)
     }
 
-    /// Whether the packets of both sites are sent in the same way.
+    /// Whether the packets of both sites are sent in the same way, as far as it is known.
     pub(crate) fn has_mode_of(&self, other: &Self) -> bool {
-        self.options.mode == other.options.mode
+        let is_wrong = |site: &Self| site.is_wrong("mode");
+        self.options.mode == other.options.mode || is_wrong(self) || is_wrong(other)
     }
 }
 

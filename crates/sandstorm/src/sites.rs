@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::mem;
 use std::path::PathBuf;
 
-use control::config::TakenOver;
+use control::config::{self, TakenOver};
 use control::report::Lines;
 use control::{Many, Named as _, Program as _, StartError};
 use nmio::device::AddressPrefix;
@@ -61,7 +61,8 @@ pub fn check_sites(
     }
     found.extend(logs.into_iter().map(|error| Err(error.into())));
     let own: Vec<_> = own.iter().map(|one| one.address).collect();
-    let missing = sources.iter().filter(|_| !own.is_empty());
+    let is_known = !own.is_empty() && !config::is_wrong(0, "addresses");
+    let missing = sources.iter().filter(|_| is_known);
     let missing = missing.flat_map(|source| source.missing_addresses(&own));
     let wrong = pair_conflicts(sources).chain(missing);
     let wrong = wrong.chain(check_logs(sources).err());
@@ -93,6 +94,9 @@ fn pair_conflicts<'s>(sources: &'s [SiteSource<'_>]) -> impl Iterator<Item = Not
 
 /// Checks the options for access logs of all sites.
 fn check_logs(sources: &[SiteSource<'_>]) -> Result<(), NotLoaded> {
+    if sources.iter().any(|one| one.is_wrong("access_log")) {
+        return Ok(());
+    }
     Ok(AccessLogArgs::check(sources.iter().map(SiteSource::log))?)
 }
 
@@ -282,8 +286,10 @@ impl<'o, C: CongestionControl> Group<'o, C> {
 /// Returns why these sites cannot share their port and their addresses, if they do so. Two sites that are
 /// not for certain hosts do not share a port: see [`Group::takes`].
 fn conflicts(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Vec<NotLoaded> {
-    let have_hosts = !one.hosts().is_empty() || !other.hosts().is_empty();
-    if !have_hosts || one.port() != other.port() || one.addresses() != other.addresses() {
+    let have_hosts = one.is_for_hosts() || other.is_for_hosts();
+    let are_known = one.has_known_place() && other.has_known_place();
+    let share_port = one.port() == other.port() && one.addresses() == other.addresses();
+    if !(have_hosts && are_known && share_port) {
         return Vec::new();
     }
     let sites = || [one.with_place(), other.with_place()];
@@ -303,9 +309,10 @@ fn same_port(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Option<NotLoaded> 
     let (of_one, of_other) = (one.addresses(), other.addresses());
     let is_for_all = of_one.is_empty() || of_other.is_empty();
     let overlap = is_for_all || of_one.iter().any(|address| of_other.contains(address));
-    let have_hosts = !one.hosts().is_empty() || !other.hosts().is_empty();
+    let are_known = one.has_known_place() && other.has_known_place();
+    let have_hosts = one.is_for_hosts() || other.is_for_hosts();
     let is_told_apart = have_hosts && of_one == of_other;
-    (one.port() == other.port() && overlap && !is_told_apart).then(|| NotLoaded::SamePort {
+    (one.port() == other.port() && are_known && overlap && !is_told_apart).then(|| NotLoaded::SamePort {
         port: one.port(),
         sites: [one.with_place(), other.with_place()],
     })

@@ -106,3 +106,69 @@ fn no_mistake_hides_another_of_its_option() {
         ],
     );
 }
+
+/// Sites without a folder, zones, the network and logs are checked all the same.
+#[test]
+fn a_missing_folder_hides_no_other_mistake() {
+    let folder = content(
+        "[privileges]\nuser = \"no-user\"\n[logs]\nquery-log = \"none/log\"\n\
+         [[web]]\nport = 53\nredirects = [\"/a\"]\n\
+         [[web]]\nroot = 2026-01-01\nport = 81\nhosts = [\"a.test\"]\n\
+         [[web]]\nroot = \"www\"\nport = 81\nhosts = [\"a.test\"]\n\
+         [[dns]]\nzones = [\"a.test.zone\", \"none.zone\"]\n",
+    );
+    let (status, told) = check(&folder);
+    assert_eq!(status, 1, "{told}");
+    says(
+        &told,
+        &[
+            "f:5:1: [[web]] has no key root, which it needs",
+            "f:7:14: redirects is wrong",
+            "f:9:8: root must be a text",
+            "files: 1, 2 B, from www",
+            "there is no user \"no-user\"",
+            "f:4:13: query log: none/log: No such file",
+            "both have TCP port 53",
+            "the host a.test leads to [[web]] (f:9:1) and to www (f:13:8)",
+            "none.zone: cannot read the file, which f:17:25 names",
+        ],
+    );
+    let folder = content("[[dns]]\nzones = [\"none.zone\"]\nport = 80\n");
+    let (_, told) = check(&folder);
+    says(&told, &["there is no [[web]] with the key root", "none.zone: cannot read"]);
+    assert!(!told.contains("both have"), "{told}");
+}
+
+/// A wrong value is replaced by the default. Nothing is concluded from that.
+#[test]
+fn nothing_is_concluded_from_what_is_wrong() {
+    let folder = content(
+        "[network]\naddresses = [\"192.0.2.1/24\", \"192.0.2.9\"]\n\
+         [connections]\nmin-rat = 1\n\
+         [logs]\nquery-log = true\nquery-log-sample = 9\nquery-log-format = \"json\"\n\
+         access-log = true\naccess-log-format = \"json\"\n\
+         [[web]]\nroot = \"www\"\nport = 99999\ncongestion = \"bbr\"\n\
+         [[web]]\nroot = \"www\"\naddresses = [\"192.0.2.9\"]\nport = 82\ncongestion = \"bbr\"\n\
+         [[web]]\nroot = \"www\"\nprot = 81\ncongestion = \"x\"\n\
+         [[web]]\nroot = \"www\"\nhosts = [\"a..b\"]\ncongestion = \"bbr\"\n\
+         basic-auth = [\"x\"]\nbasic-auth-realm = [\"/c=text\"]\n\
+         [[web]]\nroot = \"www\"\nhosts = [\"a.test\"]\nmin-rate = 2\ncongestion = \"bbr\"\n\
+         [[dns]]\nport = 0\nzones-from = [\"***\"]\ntsig-keys = true\nnotify = [\"192.0.2.53 k\"]\n",
+    );
+    let (status, told) = check(&folder);
+    assert_eq!(status, 1, "{told}");
+    for untrue in [
+        "both have TCP port",
+        "is not an address of the server",
+        "must be the same",
+        "have the same limits",
+        "has no effect without",
+        "names /c",
+        "names the key",
+        "no zone is given",
+        "leads to",
+    ] {
+        assert!(!told.contains(untrue), "{untrue}:\n{told}");
+    }
+    says(&told, &["f:35:14: zones-from is wrong"]);
+}

@@ -87,8 +87,18 @@ pub(super) struct Setting {
     pub(super) id: String,
     /// The option as words of a command line, one for each value.
     pub(super) words: Vec<Word>,
-    /// Where the key stands.
+    /// Where the key stands, or where it is missing.
     pub(super) position: Position,
+    /// Whether the value is not what the author of the file means: a part of it is wrong, or all of it, or the
+    /// key itself.
+    pub(super) is_wrong: bool,
+}
+
+impl Setting {
+    /// Whether nothing is known of the value.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_wrong && self.words.is_empty()
+    }
 }
 
 /// A value of a key, as a word of a command line.
@@ -194,6 +204,7 @@ fn settings(text: &str, purpose: Purpose<'_>) -> Result<(Tables, Problems), Prob
         reader.section(name, value);
     }
     reader.missing_sections(table.get_ref(), text.len());
+    reader.stand_in();
     Ok((reader.settings, reader.problems))
 }
 
@@ -206,9 +217,55 @@ struct Reader<'t, 'c> {
     problems: Problems,
 }
 
-impl Reader<'_, '_> {
+impl<'c> Reader<'_, 'c> {
     fn fail(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.problems.add(span, message);
+    }
+
+    /// Notes in the settings at index `to` that nothing is known of the values of these keys.
+    fn lose(&mut self, span: &Range<usize>, to: usize, keys: impl Fn(&Key<'_>) -> bool) {
+        let position = self.lines.position(span.start);
+        let keys = self.keys.iter().filter(|key| keys(key));
+        self.settings[to].extend(keys.map(|key| Setting {
+            section: key.section,
+            is_own: false,
+            id: key.arg.get_id().to_string(),
+            words: Vec::new(),
+            position,
+            is_wrong: true,
+        }));
+    }
+
+    /// Reports a section that is written in another way, and whose keys are lost.
+    fn wrong_form(&mut self, section: Section, span: Range<usize>, to: usize) {
+        self.lose(&span, to, |key| key.section == section);
+        self.fail(span, wrong_form(section));
+    }
+
+    /// Lets the header of their section stand in for required values that are lost, so that the rest of the
+    /// file can be checked.
+    fn stand_in(&mut self) {
+        let required: Vec<_> = self.keys.iter().filter(|key| self.is_required(key)).collect();
+        for settings in &mut self.settings {
+            for key in &required {
+                let is_of_key = |one: &&mut Setting| key.arg.get_id() == &*one.id;
+                let mut lost = None;
+                for setting in settings.iter_mut().filter(is_of_key) {
+                    if !setting.is_lost() {
+                        lost = None;
+                        break;
+                    }
+                    lost.get_or_insert(setting);
+                }
+                if let Some(setting) = lost {
+                    let word = Word {
+                        text: key.words(&key.section.header()),
+                        position: setting.position,
+                    };
+                    setting.words.push(word);
+                }
+            }
+        }
     }
 
     fn section(&mut self, name: &Name<'_>, value: &Spanned<DeValue<'_>>) {
@@ -225,12 +282,18 @@ impl Reader<'_, '_> {
             (DeValue::Array(tables), true) => {
                 for (n, table) in tables.iter().enumerate() {
                     let span = table.span();
+                    let is_further = n > 0 && section.is_site && self.purpose.has_sites;
+                    if is_further {
+                        self.settings.push(Vec::new());
+                    }
+                    let to = if is_further {
+                        self.settings.len() - 1
+                    } else {
+                        0
+                    };
+                    let is_read = n == 0 || is_further;
                     match table.get_ref() {
-                        DeValue::Table(table) if n == 0 => self.table(section, table, span, 0),
-                        DeValue::Table(table) if section.is_site && self.purpose.has_sites => {
-                            self.settings.push(Vec::new());
-                            self.table(section, table, span, self.settings.len() - 1);
-                        }
+                        DeValue::Table(table) if is_read => self.table(section, table, span, to),
                         DeValue::Table(_) => self.fail(
                             span,
                             format!(
@@ -239,23 +302,28 @@ impl Reader<'_, '_> {
                                 section.header()
                             ),
                         ),
+                        _ if is_read => self.wrong_form(section, span, to),
                         _ => self.fail(span, wrong_form(section)),
                     }
                 }
             }
-            _ => self.fail(name.span(), wrong_form(section)),
+            _ => self.wrong_form(section, name.span(), 0),
         }
     }
 
     fn unknown_section(&mut self, name: &Name<'_>, value: &DeValue<'_>) {
-        let word = name.get_ref().as_ref();
+        let (word, span) = (name.get_ref().as_ref(), name.span());
         let shown = word.escape_debug();
         let message = match self.nearest_key(word) {
-            Some(key) if key == word => self.belongs(word),
-            Some(key) if !is_section(value) => format!(
-                "{shown} stands before all sections; did you mean {key} of {}?",
-                self.sections_of(&key)
-            ),
+            Some(key) if key == word || !is_section(value) => {
+                self.lose(&span, 0, |one| one.name() == key);
+                if key == word {
+                    self.belongs(word)
+                } else {
+                    let sections = self.sections_of(&key);
+                    format!("{shown} stands before all sections; did you mean {key} of {sections}?")
+                }
+            }
             _ => {
                 let near = nearest(word, SECTIONS.map(|section| section.name));
                 let near = SECTIONS.iter().find(|section| Some(section.name) == near);
@@ -263,10 +331,11 @@ impl Reader<'_, '_> {
                     || format!("sections are {}", self.headers().join(", ")),
                     |near| format!("did you mean {}?", near.header()),
                 );
+                self.lose(&span, 0, |key| Some(&key.section) == near);
                 format!("there is no section {shown}; {hint}")
             }
         };
-        self.fail(name.span(), message);
+        self.fail(span, message);
     }
 
     /// Returns the key of any section that is most similar to `word`, if one is similar at all.
@@ -294,12 +363,16 @@ impl Reader<'_, '_> {
         sections.map(|section| section.header()).collect()
     }
 
-    /// Returns the keys of a section that the command requires, except those on the command line.
-    fn required(&self, section: Section) -> Vec<String> {
-        let is_given = |key: &Key<'_>| self.purpose.given.iter().any(|id| key.arg.get_id() == id);
+    /// Whether the command requires a key, and the command line does not have it.
+    fn is_required(&self, key: &Key<'_>) -> bool {
+        let is_given = self.purpose.given.iter().any(|id| key.arg.get_id() == id);
+        key.arg.is_required_set() && !is_given
+    }
+
+    /// Returns the required keys of a section.
+    fn required(&self, section: Section) -> Vec<Key<'c>> {
         let keys = self.keys.iter().filter(|key| key.section == section);
-        let keys = keys.filter(|key| key.arg.is_required_set() && !is_given(key));
-        keys.map(Key::name).collect()
+        keys.filter(|key| self.is_required(key)).copied().collect()
     }
 
     /// Reports required keys whose sections are not in the file, which ends at `end`.
@@ -312,20 +385,20 @@ impl Reader<'_, '_> {
             if file.get(section.name).is_some_and(is_there) {
                 continue;
             }
-            for name in self.required(section) {
-                let header = section.header();
-                self.fail(
-                    end..end,
-                    format!("there is no {header} with the key {name}"),
-                );
+            for key in self.required(section) {
+                let (header, name) = (section.header(), key.name());
+                self.lose(&(end..end), 0, |key| key.section == section);
+                self.fail(end..end, format!("there is no {header} with the key {name}"));
             }
         }
     }
 
     /// Reads a table, which has this place, into the settings at index `to`.
     fn table(&mut self, section: Section, table: &DeTable<'_>, span: Range<usize>, to: usize) {
-        for name in self.required(section) {
+        for key in self.required(section) {
+            let name = key.name();
             if !table.contains_key(name.as_str()) {
+                self.lose(&span, to, |one| one.arg.get_id() == key.arg.get_id());
                 let message = format!("{} has no key {name}, which it needs", section.header());
                 self.fail(span.clone(), message);
             }
@@ -335,51 +408,58 @@ impl Reader<'_, '_> {
         for (name, value) in table {
             let word = name.get_ref().as_ref();
             let Some(key) = keys.iter().find(|key| key.name() == word) else {
-                if is_of_another(section, word) {
-                    continue;
+                if !is_of_another(section, word) {
+                    self.unknown_key(section, name, to);
                 }
-                let message = self.unknown_key(section, word);
-                self.fail(name.span(), message);
                 continue;
             };
-            if let Some(words) = self.words(key, value) {
-                self.settings[to].push(Setting {
-                    section,
-                    is_own: key.section != section,
-                    id: key.arg.get_id().to_string(),
-                    words,
-                    position: self.lines.position(name.span().start),
-                });
-            }
+            let (words, is_right) = self.words(key, value);
+            self.settings[to].push(Setting {
+                section,
+                is_own: key.section != section,
+                id: key.arg.get_id().to_string(),
+                words,
+                position: self.lines.position(name.span().start),
+                is_wrong: !is_right,
+            });
         }
     }
 
-    fn unknown_key(&self, section: Section, word: &str) -> String {
+    fn unknown_key(&mut self, section: Section, name: &Name<'_>, to: usize) {
+        let (word, span) = (name.get_ref().as_ref(), name.span());
         let (header, shown) = (section.header(), word.escape_debug());
         let elsewhere = self.nearest_key(word);
-        if elsewhere.as_deref() == Some(word) {
-            return self.belongs(word);
-        }
         let here = self.keys.iter().filter(|key| key.is_in(section));
         let here: Vec<_> = here.map(Key::name).collect();
-        let near = nearest(word, here.iter().map(String::as_str)).map(str::to_owned);
-        let near = near.or_else(|| {
-            let key = elsewhere?;
-            Some(format!("{key} of {}", self.sections_of(&key)))
-        });
-        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        format!("{header} has no key {shown}{hint}")
+        let near = nearest(word, here.iter().map(String::as_str));
+        let message = match (elsewhere, near) {
+            (Some(key), _) if key == word => {
+                self.lose(&span, to, |one| one.name() == key);
+                self.belongs(word)
+            }
+            (_, Some(near)) => {
+                self.lose(&span, to, |key| key.is_in(section) && key.name() == near);
+                format!("{header} has no key {shown}; did you mean {near}?")
+            }
+            (Some(key), None) => {
+                self.lose(&span, to, |one| one.name() == key);
+                let sections = self.sections_of(&key);
+                format!("{header} has no key {shown}; did you mean {key} of {sections}?")
+            }
+            (None, None) => format!("{header} has no key {shown}"),
+        };
+        self.fail(span, message);
     }
 
-    /// Returns the words of a key's value that the option's own check accepts, if there are any.
-    fn words(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Option<Vec<Word>> {
+    /// Returns the words of a key's value that the option's own check accepts, and whether these are all.
+    fn words(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> (Vec<Word>, bool) {
         let name = key.name();
         let values: Vec<_> = match value.get_ref() {
             DeValue::Array(list) if key.is_list() => list.iter().collect(),
             DeValue::Array(_) if !key.is_flag() => {
                 let message = format!("{name} takes one value, not a list");
                 self.fail(value.span(), message);
-                return None;
+                return (Vec::new(), false);
             }
             _ => vec![value],
         };
@@ -406,7 +486,8 @@ impl Reader<'_, '_> {
                 checked.is_ok()
             });
         }
-        (!words.is_empty() || values.is_empty()).then_some(words)
+        let is_right = words.len() == values.len();
+        (words, is_right)
     }
 }
 

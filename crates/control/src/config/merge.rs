@@ -140,7 +140,7 @@ impl Line {
     }
 
     /// Same as [`parse`] or [`parse_sites`], for this line. Also returns what is wrong with the file, a line
-    /// for each error, if the rest of the file has all that is required.
+    /// for each error. Required options that are wrong then have the header of their section as value.
     pub(super) fn parse<T: FromArgMatches>(
         self: &Arc<Self>,
     ) -> Result<(Parsed<T>, Option<String>), Wrong> {

@@ -2,7 +2,7 @@
 //!
 //! The process keeps what comes from its file, for messages after parsing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -42,6 +42,8 @@ pub(super) struct Read {
     places: Places,
     /// For each site, the position of each value. The first one counts.
     values: Vec<HashMap<String, Position>>,
+    /// For each site, the options whose values in the file are wrong.
+    wrong: Vec<HashSet<String>>,
     /// Whether the file has mistakes, and the command checks the rest of it.
     is_wrong: bool,
 }
@@ -63,6 +65,7 @@ pub(super) fn remember<'o>(
         version: sites[0].file.version,
         places: places(&sites),
         values: sites.iter().map(|origins| values(origins)).collect(),
+        wrong: sites.iter().map(|origins| wrong(origins)).collect(),
         is_wrong,
     });
     keep(read.map(Arc::new))
@@ -91,6 +94,13 @@ fn values(origins: &Origins) -> HashMap<String, Position> {
     values
 }
 
+/// Returns the options that come from the file and are wrong there.
+fn wrong(origins: &Origins) -> HashSet<String> {
+    let settings = origins.file.settings.iter();
+    let wrong = settings.filter(|setting| setting.is_wrong && !origins.is_given(&setting.id));
+    wrong.map(|setting| setting.id.clone()).collect()
+}
+
 /// Returns the value in a word of a command line: that of an option, or else the word.
 fn value_of(word: &str) -> &str {
     let of_option = word.split_once('=').filter(|_| word.starts_with("--"));
@@ -107,7 +117,7 @@ fn places(sites: &[&Origins]) -> Places {
             let Some((key, long)) = key.and_then(|key| Some((key, key.arg.get_long()?))) else {
                 continue;
             };
-            if origins.is_given(&setting.id) {
+            if origins.is_given(&setting.id) || setting.is_lost() {
                 continue;
             }
             let option = format!("--{long}");
@@ -134,6 +144,15 @@ fn places(sites: &[&Origins]) -> Places {
 /// `check` then checks the rest of the file, and fails.
 pub fn file_is_wrong() -> bool {
     kept().is_some_and(|read| read.is_wrong)
+}
+
+/// Returns true if the configuration file has a wrong value of this option for the site with this number, from
+/// 0. The option may then have another value than its author means, such as the default. What a check
+/// concludes from that value could be untrue. A required option that the file lacks is wrong, too.
+pub fn is_wrong(site: usize, option: &str) -> bool {
+    let read = kept().filter(|read| read.is_wrong);
+    let wrong = read.as_ref().and_then(|read| read.wrong.get(site));
+    wrong.is_some_and(|wrong| wrong.contains(option))
 }
 
 /// Returns the configuration file of this process, if it has one.
