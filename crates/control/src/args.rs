@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
-use nmio::device::{AddressPrefix, Device, InterfaceConfig, Transport};
+use nmio::device::{AddressPrefix, Device, DeviceError, InterfaceConfig, Transport};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, PcapError, Wait};
 
-use crate::config::{self, ConfigArgs, before, with_places};
+use crate::config::{self, ConfigArgs, before, before_nth, with_places};
 use crate::endpoint::EndpointArgs;
 use crate::error::Error;
 pub use crate::log::{LogFormat, LogLevel};
@@ -256,13 +256,18 @@ impl ServeArgs {
     pub(crate) fn message(&self, error: &Error) -> String {
         let text = error.to_string();
         let message = with_places(&text);
-        let value = match error {
-            Error::Device(_) | Error::Refused(_) => Some(self.device.to_string()),
-            Error::Pcap(_) => self.pcap.as_ref().map(|path| path.display().to_string()),
-            _ => None,
-        };
-        match value {
-            Some(value) if message == text => before(&value) + &message,
+        match error {
+            Error::Device(DeviceError::DuplicateAddress { index, .. }) => {
+                before_nth("addresses", *index) + &message
+            }
+            // No option is named in the message.
+            Error::Device(_) | Error::Refused(_) if message == text => {
+                before("device", &self.device.to_string()) + &message
+            }
+            Error::Pcap(_) if message == text => {
+                let path = self.pcap.as_ref().map(|path| path.display().to_string());
+                before("pcap", &path.unwrap_or_default()) + &message
+            }
             _ => message,
         }
     }

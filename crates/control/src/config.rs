@@ -36,7 +36,10 @@ mod value;
 pub use example::example;
 pub use merge::{Parsed, parse, parse_sites, parse_to_check};
 pub(crate) use origin::{FileNow, file, file_now};
-pub use origin::{before, file_is_wrong, is_wrong, place_from, place_of, with_places};
+pub use origin::{
+    before, before_nth, before_section, file_is_wrong, is_wrong, place_from, place_of,
+    place_of_nth, with_places, with_places_of,
+};
 pub use reread::{Applied, Reread, Rereading, TakenOver, check_allowed};
 pub(crate) use reread::{FileRead, Unread, folders};
 pub use show::{OwnDefaults, show};

@@ -178,7 +178,7 @@ fn port_twice(
 /// different hosts have all their folders in the name, of which the first one counts.
 fn with_place(site: &str) -> String {
     let first = site.split(" + ").next().unwrap_or(site);
-    match place_of(first) {
+    match place_of("root", first) {
         Some(place) => format!("{site} ({place})"),
         None => site.to_owned(),
     }
@@ -224,6 +224,7 @@ mod tests {
     fn a_main_that_returns_the_error_prints_its_message() {
         let error = Error::from(DeviceError::DuplicateAddress {
             address: [192, 0, 2, 1].into(),
+            index: 1,
         });
         let boxed: Box<dyn std::error::Error> = error.into();
         let expected = "--address 192.0.2.1 is given twice; leave one out";

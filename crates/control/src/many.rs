@@ -114,7 +114,8 @@ impl<A> Site<A> {
     /// Returns an error for each address of the site that is not among `own`.
     fn missing<'s>(&'s self, own: &'s [IpAddr]) -> impl Iterator<Item = String> + 's {
         let missing = NotOfServer::among(self.name, &self.addresses, own);
-        missing.map(|error| before(&error.address.to_string()) + &error.to_string())
+        missing
+            .map(|error| before("web_addresses", &error.address.to_string()) + &error.to_string())
     }
 }
 

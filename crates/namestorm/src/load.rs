@@ -241,7 +241,7 @@ impl<'p> Loader<'p> {
                 };
                 let file = self.report.add_file(&spec.file);
                 let place = Place::of_line(file, 0);
-                let by = control::config::place_of(&spec.to_string());
+                let by = control::config::place_of("zones", &spec.to_string());
                 let by = by.map_or(String::new(), |by| format!(", which {by} names"));
                 self.report
                     .error(place, format!("cannot read the file{by}: {reason}"));

@@ -1,11 +1,12 @@
 //! Where the secrets of a server come from: those of its cookies, and the keys that it shares with clients.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use control::config::{before, is_wrong};
+use control::config::{before, before_nth, is_wrong};
 use control::report::counted;
 use control::{Handover, OptionError, StartError, Turn};
 use nmio::{Bell, Mailbox};
@@ -28,19 +29,41 @@ pub(crate) struct SecretFiles {
     pub(crate) keys: Option<PathBuf>,
 }
 
-/// The names of the keys that must be in the file, each with the option that names it.
+/// The keys that must be in the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NeededKeys(Vec<(&'static str, Name)>);
+pub(crate) struct NeededKeys(Vec<NeededKey>);
+
+/// A key that an option names.
+#[derive(Clone, Debug)]
+struct NeededKey {
+    /// The option as it is on the command line, and its identifier.
+    option: [&'static str; 2],
+    /// The index of the option's value, from 0.
+    index: usize,
+    name: Name,
+}
 
 impl NeededKeys {
-    /// Starts with the keys of clients for transfers, and those of secondary servers for NOTIFY.
+    /// Starts with the keys of clients for transfers, and those of secondary servers for NOTIFY. They are
+    /// those of each value of the option.
     pub(crate) fn new<'k>(
-        clients: impl Iterator<Item = &'k Name>,
-        secondaries: impl Iterator<Item = &'k Name>,
+        clients: impl Iterator<Item = Option<&'k Name>>,
+        secondaries: impl Iterator<Item = Option<&'k Name>>,
     ) -> Self {
-        let clients = clients.map(|key| ("--allow-transfer", key.clone()));
-        let secondaries = secondaries.map(|key| ("--notify", key.clone()));
-        Self(clients.chain(secondaries).collect())
+        let clients = clients.enumerate();
+        let clients = clients.map(|one| (["--allow-transfer", "allow_transfers"], one));
+        let secondaries = secondaries.enumerate();
+        let secondaries = secondaries.map(|one| (["--notify", "notify"], one));
+        let all = clients.chain(secondaries);
+        let keys = all.filter_map(|(option, (index, name))| {
+            let name = name?.clone();
+            Some(NeededKey {
+                option,
+                index,
+                name,
+            })
+        });
+        Self(keys.collect())
     }
 
     /// Returns a message for the operator about each one that is not among `keys`.
@@ -50,15 +73,21 @@ impl NeededKeys {
         } else {
             "which is not in the file of --tsig-keys: add it there, or correct the name"
         };
-        let mut messages = Vec::new();
-        for (option, key) in self.0.iter().filter(|(_, key)| keys.find(key).is_none()) {
-            let message = format!("{option} names the key {key}, {why}");
-            if !messages.contains(&message) {
-                messages.push(message);
-            }
-        }
-        let errors = messages.into_iter().map(OptionError::new);
-        errors.map(Into::into).collect()
+        let mut known = HashSet::new();
+        let missing = self.0.iter().filter(|key| keys.find(&key.name).is_none());
+        let missing = missing.filter(|key| known.insert((key.option, key.name.to_string())));
+        let errors = missing.map(
+            |NeededKey {
+                 option,
+                 index,
+                 name,
+             }| {
+                let [option, id] = option;
+                let place = before_nth(id, *index);
+                OptionError::new(format!("{place}{option} names the key {name}, {why}")).into()
+            },
+        );
+        errors.collect()
     }
 }
 
@@ -168,15 +197,15 @@ fn random_cookies() -> io::Result<Cookies> {
 }
 
 fn read_cookies(path: &Path) -> Result<Cookies, StartError> {
-    let secrets =
-        read_secrets(path).map_err(|error| unusable("the cookie secrets", path, &error))?;
+    let secrets = read_secrets(path)
+        .map_err(|error| unusable(("cookie_secret", "the cookie secrets"), path, &error))?;
     Ok(Cookies::new(&secrets, SystemTime::now))
 }
 
 /// Reads the keys of a file, if there is one. The `needed` ones must be among them.
 fn read_keys(path: Option<&Path>, needed: &NeededKeys) -> Result<TsigKeys, Vec<StartError>> {
     let read = |path: &Path| {
-        let unusable = |error| vec![unusable("the TSIG keys", path, &error).into()];
+        let unusable = |error| vec![unusable(("tsig_keys", "the TSIG keys"), path, &error).into()];
         TsigKeys::read(path).map_err(unusable)
     };
     let keys = path.map(read).transpose()?.unwrap_or_default();
@@ -192,9 +221,9 @@ fn read_keys(path: Option<&Path>, needed: &NeededKeys) -> Result<TsigKeys, Vec<S
     }
 }
 
-/// Names a file with secrets that cannot be used.
-fn unusable(what: &str, path: &Path, error: &dyn std::fmt::Display) -> String {
-    let (before, path) = (before(&path.to_string_lossy()), path.display());
+/// Names a file with secrets that cannot be used, which this option names.
+fn unusable((option, what): (&str, &str), path: &Path, error: &dyn std::fmt::Display) -> String {
+    let (before, path) = (before(option, &path.to_string_lossy()), path.display());
     format!("{before}{what} {path} {error}")
 }
 
@@ -268,7 +297,10 @@ mod tests {
         let path = folder.path().join("keys");
         let key = |name| format!("key {name} {{ algorithm hmac-sha256; secret AAAA; }};\n");
         let [one, two] = ["one", "Two"].map(|name| name.parse().unwrap());
-        let needed = NeededKeys::new([&two].into_iter(), [&one, &two].into_iter());
+        let needed = NeededKeys::new(
+            [Some(&two)].into_iter(),
+            [Some(&one), Some(&two)].into_iter(),
+        );
         let open = |keys| {
             let cookies = None;
             SecretSource::open(SecretFiles { cookies, keys }, needed.clone())

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use control::Prefix;
+use control::config::before_nth;
 
 use crate::edns::{MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
 
@@ -57,8 +58,13 @@ impl fmt::Display for UdpSize {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UdpSizeError {
     /// A network has two sizes, or there are two for all clients.
-    #[error("--edns-size gives two sizes for {of}, {first} and {second}: remove one of them")]
+    #[error(
+        "{}--edns-size gives two sizes for {of}, {first} and {second}: remove one of them",
+        before_nth("edns_sizes", *index)
+    )]
     Twice {
+        /// The index of the second size among all values of the option, from 0.
+        index: usize,
         /// The clients.
         of: String,
         /// The first size.
@@ -101,6 +107,7 @@ impl UdpSizes {
             if let Some(first) = sizes[..at].iter().find(is_same) {
                 let of = size.network.map(|network| network.to_string());
                 wrong.push(UdpSizeError::Twice {
+                    index: at,
                     of: of.unwrap_or_else(|| "all clients".to_owned()),
                     first: first.bytes,
                     second: size.bytes,

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, FileType};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,23 +53,29 @@ pub struct ZoneArgs {
 pub enum NoZones {
     /// Neither a zone nor a pattern is given.
     #[error(
-        "no zone is given: use --zone FILE or --zones-from PATTERN, or the keys zones or zones-from in \
-         [[dns]] of a configuration file"
+        "{}no zone is given: use --zone FILE or --zones-from PATTERN, or the keys zones or zones-from in \
+         [[dns]] of a configuration file",
+        config::before_section("dns")
     )]
     Given,
     /// No file matches a pattern.
     #[error(
         "{}no zone file matches {_0}; check the pattern, and that its folders can be read",
-        config::before(_0)
+        config::before("zones_from", _0)
     )]
     Match(String),
     /// A folder or a file that may match cannot be read.
-    #[error("cannot read {}: {reason}", path.display())]
+    #[error(
+        "{}cannot read {}: {reason}; let the server's user read it",
+        config::before("zones_from", pattern.as_deref().unwrap_or_default()), path.display()
+    )]
     Unreadable {
+        /// The pattern, if the folder was searched for files that match it.
+        pattern: Option<String>,
         /// The folder or the file.
         path: PathBuf,
         /// The system's reason.
-        reason: std::io::Error,
+        reason: io::Error,
     },
 }
 
@@ -117,13 +124,16 @@ impl ZoneArgs {
     pub fn found(&self) -> (Vec<ZoneSpec>, Vec<NoZones>) {
         let (mut specs, mut wrong) = (self.zones.clone(), Vec::new());
         for pattern in &self.zones_from {
-            match matching(pattern) {
-                Ok(matching) if matching.is_empty() => wrong.push(NoZones::Match(pattern.clone())),
-                Ok(matching) => add_new(&mut specs, matching),
-                Err(error) => wrong.push(error),
+            let (matching, unreadable) = matching(pattern);
+            if matching.is_empty() && unreadable.is_empty() {
+                wrong.push(NoZones::Match(pattern.clone()));
             }
+            add_new(&mut specs, matching);
+            wrong.extend(unreadable);
         }
-        let is_given = ZONE_OPTIONS.iter().any(|option| config::is_wrong(0, option));
+        let is_given = ZONE_OPTIONS
+            .iter()
+            .any(|option| config::is_wrong(0, option));
         if specs.is_empty() && wrong.is_empty() && !is_given {
             wrong.push(NoZones::Given);
         }
@@ -145,7 +155,7 @@ impl ZoneArgs {
                     warnings.push(format!(
                         "{}no zone file matches {pattern} any more, so it names no zones; add a file, or \
                          leave the pattern out, because the next start will refuse it",
-                        config::before(&pattern)
+                        config::before("zones_from", &pattern)
                     ));
                 }
                 error => return Err(error),
@@ -173,8 +183,8 @@ impl ZoneArgs {
 
     /// Returns the keys that the options name.
     pub(crate) fn needed_keys(&self) -> NeededKeys {
-        let of_clients = self.allow_transfers.iter().filter_map(TransferRule::key);
-        let of_servers = self.notify.iter().filter_map(Secondary::key);
+        let of_clients = self.allow_transfers.iter().map(TransferRule::key);
+        let of_servers = self.notify.iter().map(Secondary::key);
         NeededKeys::new(of_clients, of_servers)
     }
 
@@ -265,12 +275,16 @@ fn pattern(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns the files that match a pattern, sorted by path.
-fn matching(pattern: &str) -> Result<Vec<ZoneSpec>, NoZones> {
+/// Returns the files that match a pattern, sorted by path, and an error for each folder that cannot be read.
+fn matching(pattern: &str) -> (Vec<ZoneSpec>, Vec<NoZones>) {
     let start = if pattern.starts_with('/') { "/" } else { "" };
     let parts: Vec<_> = pattern.split('/').filter(|part| !part.is_empty()).collect();
-    let mut files = Vec::new();
-    find(Path::new(start), &parts, &mut files)?;
+    let mut search = Search::default();
+    search.find(Path::new(start), &parts);
+    let Search {
+        mut files,
+        unreadable,
+    } = search;
     if parts.contains(&"**") {
         // Files are found before those in folders, and perhaps twice.
         files.sort();
@@ -282,69 +296,96 @@ fn matching(pattern: &str) -> Result<Vec<ZoneSpec>, NoZones> {
         file,
         group: Some(Arc::clone(&group)),
     };
-    Ok(files.into_iter().map(spec).collect())
+    let unreadable = unreadable.into_iter().map(|(path, reason)| {
+        let pattern = Some(pattern.to_owned());
+        NoZones::Unreadable {
+            pattern,
+            path,
+            reason,
+        }
+    });
+    (files.into_iter().map(spec).collect(), unreadable.collect())
 }
 
-/// Adds the files below `folder` whose paths match the `parts` of a pattern, sorted by path unless `**`
-/// is among the parts. `**` follows no links to folders, because they may form a circle.
-fn find(folder: &Path, parts: &[&str], files: &mut Vec<PathBuf>) -> Result<(), NoZones> {
-    let Some((&part, rest)) = parts.split_first() else {
-        // A link that leads nowhere matches too, so that its zone is reported.
-        if folder.symlink_metadata().is_ok() && !folder.is_dir() {
-            files.push(folder.to_owned());
+/// A search for the files that match a pattern.
+#[derive(Debug, Default)]
+struct Search {
+    files: Vec<PathBuf>,
+    unreadable: Vec<(PathBuf, io::Error)>,
+}
+
+impl Search {
+    /// Adds the files below `folder` whose paths match the `parts` of a pattern, sorted by path unless `**`
+    /// is among the parts. `**` follows no links to folders, because they may form a circle.
+    fn find(&mut self, folder: &Path, parts: &[&str]) {
+        let Some((&part, rest)) = parts.split_first() else {
+            // A link that leads nowhere matches too, so that its zone is reported.
+            if folder.symlink_metadata().is_ok() && !folder.is_dir() {
+                self.files.push(folder.to_owned());
+            }
+            return;
+        };
+        if !part.contains(['*', '?', '[']) {
+            return self.find(&folder.join(part), rest);
         }
-        return Ok(());
-    };
-    if !part.contains(['*', '?', '[']) {
-        return find(&folder.join(part), rest, files);
-    }
-    let listed = if folder == Path::new("") {
-        Path::new(".")
-    } else {
-        folder
-    };
-    let is_deep = part == "**";
-    if is_deep {
-        find(folder, rest, files)?;
-    } else if !listed.is_dir() {
-        return Ok(());
-    }
-    let pattern = Pattern::new(part).unwrap_or_default();
-    let options = MatchOptions {
-        require_literal_leading_dot: true,
-        ..MatchOptions::default()
-    };
-    let unreadable = |reason| NoZones::Unreadable {
-        path: folder.to_owned(),
-        reason,
-    };
-    // One buffer has all names, because there may be very many.
-    let (mut names, mut entries) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(listed).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        let name = entry.file_name();
-        // A name that is not UTF-8 also matches by its other characters.
-        if pattern.matches_with(&name.to_string_lossy(), options) {
-            let start = names.len();
-            names.extend_from_slice(name.as_bytes());
-            entries.push((start..names.len(), entry.file_type()));
+        let listed = if folder == Path::new("") {
+            Path::new(".")
+        } else {
+            folder
+        };
+        let is_deep = part == "**";
+        if is_deep {
+            self.find(folder, rest);
+        } else if !listed.is_dir() {
+            return;
+        }
+        if let Err(error) = self.find_in(folder, listed, parts) {
+            self.unreadable.push((listed.to_owned(), error));
         }
     }
-    entries.sort_unstable_by_key(|(name, _)| &names[name.clone()]);
-    for (name, kind) in entries {
-        let mut path = PathBuf::with_capacity(folder.as_os_str().len() + 1 + name.len());
-        path.push(folder);
-        path.push(OsStr::from_bytes(&names[name]));
-        // Most entries are files, whose type the folder tells without a system call.
-        if !is_deep && rest.is_empty() && kind.as_ref().is_ok_and(FileType::is_file) {
-            files.push(path);
-        } else if !is_deep {
-            find(&path, rest, files)?;
-        } else if kind.map_err(unreadable)?.is_dir() {
-            find(&path, parts, files)?;
+
+    /// Adds the files of a folder, which is `listed` from the working directory. The first of the `parts` has
+    /// a wildcard.
+    fn find_in(&mut self, folder: &Path, listed: &Path, parts: &[&str]) -> io::Result<()> {
+        let (part, rest) = (parts[0], &parts[1..]);
+        let is_deep = part == "**";
+        let pattern = Pattern::new(part).unwrap_or_default();
+        let options = MatchOptions {
+            require_literal_leading_dot: true,
+            ..MatchOptions::default()
+        };
+        // One buffer has all names, because there may be very many.
+        let (mut names, mut entries) = (Vec::new(), Vec::new());
+        for entry in fs::read_dir(listed)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            // A name that is not UTF-8 also matches by its other characters.
+            if pattern.matches_with(&name.to_string_lossy(), options) {
+                let start = names.len();
+                names.extend_from_slice(name.as_bytes());
+                entries.push((start..names.len(), entry.file_type()));
+            }
         }
+        entries.sort_unstable_by_key(|(name, _)| &names[name.clone()]);
+        for (name, kind) in entries {
+            let mut path = PathBuf::with_capacity(folder.as_os_str().len() + 1 + name.len());
+            path.push(folder);
+            path.push(OsStr::from_bytes(&names[name]));
+            // Most entries are files, whose type the folder tells without a system call.
+            if !is_deep && rest.is_empty() && kind.as_ref().is_ok_and(FileType::is_file) {
+                self.files.push(path);
+            } else if !is_deep {
+                self.find(&path, rest);
+            } else {
+                match kind {
+                    Ok(kind) if kind.is_dir() => self.find(&path, parts),
+                    Ok(_) => {}
+                    Err(error) => self.unreadable.push((path, error)),
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]

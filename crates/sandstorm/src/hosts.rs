@@ -205,7 +205,10 @@ mod tests {
             assert!(wrong.parse::<HostName>().is_err(), "{wrong}");
         }
         let (label, dots) = ("a".repeat(MAX_LABEL_LEN), "a.".repeat(MAX_LEN / 2));
-        for (longest, longer) in [(label.clone(), label + "a"), (dots.clone() + "a", dots + "aa")] {
+        for (longest, longer) in [
+            (label.clone(), label + "a"),
+            (dots.clone() + "a", dots + "aa"),
+        ] {
             assert!(longest.parse::<HostName>().is_ok(), "{longest}");
             assert!(longer.parse::<HostName>().is_err(), "{longer}");
         }

@@ -314,7 +314,7 @@ pub use response::Response;
 pub use root::FollowLinks;
 pub use rules::RuleError;
 pub use serve::{
-    Congestion, SiteArgs, own_defaults, port_of_site, port_owner, same_congestion, serve,
+    Congestion, SiteArgs, own_defaults, port_of_site, port_owners, same_congestion, serve,
 };
 pub use server::{Http, PacketTotals, Server, packets};
 pub use session::{Session, Step};

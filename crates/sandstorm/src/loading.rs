@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use control::{NotOfServer, OptionError, StartError, progress, report};
+use control::{NotOfServer, OptionError, StartError, config, progress, report};
 
 use crate::fields::FieldError;
 use crate::hosts::HostName;
@@ -35,7 +35,7 @@ pub enum NotLoaded {
     #[error("{} and {} contradict each other; leave one of them out", options[0], options[1])]
     Contradiction {
         /// The options.
-        options: [GivenOption; 2],
+        options: Box<[GivenOption; 2]>,
     },
     /// A site is to be served on an address that the server does not have.
     #[error(transparent)]
@@ -48,7 +48,7 @@ pub enum NotLoaded {
     SameHost {
         /// The host.
         host: HostName,
-        /// The folders of the sites.
+        /// The folders of the sites, and the places of the host.
         sites: [String; 2],
     },
     /// Two sites have the same port, and no host tells them apart.
@@ -95,10 +95,12 @@ pub enum NotLoaded {
         source: io::Error,
     },
     /// The folder of a configuration file, or a file that it names, cannot be used.
-    #[error("{place}: {error}")]
+    #[error("{place}: {}", config::with_places_of(*site, &error.to_string()))]
     At {
         /// The file, the line and the column.
         place: String,
+        /// The number of the site, from 0. Its keys are named.
+        site: usize,
         /// The reason.
         error: Box<Self>,
     },
@@ -128,13 +130,26 @@ pub enum NotLoaded {
 }
 
 /// An option with a value, as it is on the command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct GivenOption {
     /// The name, without its dashes.
     pub name: &'static str,
     /// The value.
     pub value: String,
+    /// The option's identifier.
+    pub(crate) id: &'static str,
+    /// The index of the value, from 0.
+    pub(crate) index: usize,
 }
+
+impl PartialEq for GivenOption {
+    /// The place of the value does not count.
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, &self.value) == (other.name, &other.value)
+    }
+}
+
+impl Eq for GivenOption {}
 
 impl fmt::Display for GivenOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,9 +169,9 @@ impl NotLoaded {
     }
 
     /// Adds the place in the configuration file that the error is about.
-    pub(crate) fn at(self, place: String) -> Self {
+    pub(crate) fn at(self, site: usize, place: String) -> Self {
         let error = Box::new(self);
-        Self::At { place, error }
+        Self::At { place, site, error }
     }
 
     /// Returns the error without its place.

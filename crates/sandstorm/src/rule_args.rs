@@ -163,15 +163,22 @@ impl RuleArgs {
         self.follow_links
     }
 
-    /// Returns the value of the option that an error is about, if it is one with the path of a file.
-    pub(crate) fn value_of(&self, error: &NotLoaded) -> Option<String> {
+    /// Returns the option that an error is about and the index of its value, if it is one with the path of a
+    /// file or the text for a password.
+    pub(crate) fn option_of(&self, error: &NotLoaded) -> Option<(&'static str, usize)> {
         match error {
-            NotLoaded::Contradiction { options: [_, last] } => Some(last.value.clone()),
-            NotLoaded::Cache { folder: path, .. }
-            | NotLoaded::Load(LoadError::TagKey { path, .. }) => Some(path.display().to_string()),
+            NotLoaded::Contradiction { options } => Some((options[1].id, options[1].index)),
+            NotLoaded::Cache { .. } => Some(("compress_cache", 0)),
+            NotLoaded::Load(LoadError::TagKey { .. }) => Some(("etag_key", 0)),
             NotLoaded::Load(LoadError::Users { path, .. }) => {
-                let realm = self.basic_auth.iter().find(|realm| realm.file == *path);
-                realm.map(|realm| format!("{}={}", realm.path, path.display()))
+                let mut realms = self.basic_auth.iter();
+                let index = realms.position(|realm| realm.file == *path)?;
+                Some(("basic_auth", index))
+            }
+            NotLoaded::Load(LoadError::NoRealm { path }) => {
+                let mut texts = self.basic_auth_realm.iter();
+                let index = texts.position(|text| text.path.to_string() == *path)?;
+                Some(("basic_auth_realm", index))
             }
             _ => None,
         }
@@ -181,25 +188,23 @@ impl RuleArgs {
     pub(crate) fn keyed(&self) -> impl Iterator<Item = (String, GivenOption)> {
         let realms = self.basic_auth.iter().map(|realm| {
             let file = realm.file.display().to_string();
-            ("basic-auth", realm.path.to_string(), file)
+            (realm.path.to_string(), file)
         });
-        let texts = self.basic_auth_realm.iter().map(|realm| {
-            let text = realm.text.clone();
-            ("basic-auth-realm", realm.path.to_string(), text)
-        });
+        let texts = self.basic_auth_realm.iter();
+        let texts = texts.map(|realm| (realm.path.to_string(), realm.text.clone()));
         let pages = self.error_pages.iter().map(|(status, path)| {
             let path = percent_encode(path, PATH).to_string();
-            ("error-page", status.digits().to_owned(), path)
+            (status.digits().to_owned(), path)
         });
         let types = self.media_types.iter().map(|(extension, media_type)| {
             let extension = extension.to_ascii_lowercase();
-            ("media-type", extension, media_type.clone())
+            (extension, media_type.clone())
         });
-        let all = realms.chain(texts).chain(pages).chain(types);
-        all.map(|(name, key, value)| {
-            let value = format!("{key}={value}");
-            (format!("{name} {key}"), GivenOption { name, value })
-        })
+        let realms = each("basic-auth", "basic_auth", realms);
+        let texts = each("basic-auth-realm", "basic_auth_realm", texts);
+        let pages = each("error-page", "error_pages", pages);
+        let types = each("media-type", "media_types", types);
+        realms.chain(texts).chain(pages).chain(types)
     }
 
     /// Leaves out the option that an error is about. Returns false if it is about something else.
@@ -246,6 +251,23 @@ impl RuleArgs {
             source,
         })
     }
+}
+
+/// Returns each value of an option with its key. The values are `KEY=REST`.
+fn each(
+    name: &'static str,
+    id: &'static str,
+    values: impl Iterator<Item = (String, String)>,
+) -> impl Iterator<Item = (String, GivenOption)> {
+    values.enumerate().map(move |(index, (key, rest))| {
+        let option = GivenOption {
+            name,
+            value: format!("{key}={rest}"),
+            id,
+            index,
+        };
+        (format!("{name} {key}"), option)
+    })
 }
 
 /// Parses the value of `--media-type`.

@@ -1,6 +1,6 @@
 //! A complete program for one folder and one application.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -170,8 +170,8 @@ impl SiteArgs {
         let sources = std::iter::once(self.source(0)).chain(Self::sources(more));
         let sources: Vec<_> = sources.collect();
         let mut found = check_sites(&sources, &self.network.addresses);
-        let owner = port_owner("--port", &sources);
-        found.extend(self.network.check(SiteOnly::NAME, &[owner]));
+        let owners = port_owners("--port", &sources);
+        found.extend(self.network.check(SiteOnly::NAME, &owners));
         found
     }
 
@@ -191,18 +191,18 @@ impl SiteArgs {
     }
 }
 
-/// Returns all known ports of these sites, as those of one program. `option` sets the port.
-pub fn port_owner(option: &str, sources: &[SiteSource<'_>]) -> PortOwner {
-    let known = sources.iter().filter(|one| !one.is_wrong("port"));
-    let ports: BTreeSet<_> = known.map(SiteSource::port).collect();
-    PortOwner {
-        program: SiteOnly::NAME,
-        option: option.to_owned(),
-        services: ports
-            .into_iter()
-            .map(|port| (Transport::Tcp, port))
-            .collect(),
+/// Returns the owner of each known port of these sites. `option` sets the port.
+pub fn port_owners(option: &str, sources: &[SiteSource<'_>]) -> Vec<PortOwner> {
+    let mut ports = BTreeMap::new();
+    for source in sources.iter().filter(|one| !one.is_wrong("port")) {
+        ports.entry(source.port()).or_insert(source);
     }
+    let owners = ports.into_iter().map(|(port, first)| PortOwner {
+        program: SiteOnly::NAME,
+        option: first.option_of_port(option),
+        services: vec![(Transport::Tcp, port)],
+    });
+    owners.collect()
 }
 
 /// Returns the congestion control that all sites of a process have, as far as it is known.

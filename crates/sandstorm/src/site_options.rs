@@ -170,12 +170,17 @@ impl SiteSource<'_> {
 
     /// Adds the place in the configuration file that an error is about, or else the site's place.
     fn at_place(&self, error: NotLoaded) -> NotLoaded {
-        let of_option = self.options.rules.value_of(&error);
-        let of_option = of_option.and_then(|value| config::place_from(self.number, &value));
+        let of_option = self.options.rules.option_of(&error);
+        let of_option = of_option.and_then(|(option, index)| self.place_of_nth(option, index));
         match of_option.or_else(|| self.place()) {
-            Some(place) => error.at(place),
+            Some(place) => error.at(self.number, place),
             None => error,
         }
+    }
+
+    /// The place of a value of an option in the configuration file.
+    fn place_of_nth(&self, option: &str, index: usize) -> Option<String> {
+        config::place_of_nth(self.number, option, index)
     }
 
     /// Same as [`load`](Self::load), without the place in messages.
@@ -206,10 +211,12 @@ impl SiteSource<'_> {
         let name = self.name();
         let missing: Vec<_> = NotOfServer::among(&name, &self.addresses(), own).collect();
         missing.into_iter().map(|error| {
-            let place = config::place_from(self.number, &error.address.to_string());
+            let mut addresses = self.options.web_addresses.iter();
+            let index = addresses.position(|one| *one == error.address);
+            let place = index.and_then(|index| self.place_of_nth("web_addresses", index));
             let error = NotLoaded::Address(error);
             match place.or_else(|| self.place()) {
-                Some(place) => error.at(place),
+                Some(place) => error.at(self.number, place),
                 None => error,
             }
         })
@@ -256,7 +263,7 @@ impl SiteSource<'_> {
         let Self {
             folder, options, ..
         } = *self;
-        config::check_allowed(folder, &self.name())?;
+        config::check_allowed(folder, ("root", &self.name()))?;
         if !folder.is_dir() {
             let path = folder.to_owned();
             return Err(self.at_place(LoadError::Missing { path }.into()).into());
@@ -277,10 +284,10 @@ impl SiteSource<'_> {
         };
         for realm in &settings.realms {
             let value = format!("{}={}", realm.path, realm.file.display());
-            config::check_allowed(&realm.file, &value)?;
+            config::check_allowed(&realm.file, ("basic_auth", &value))?;
         }
         if let Some(file) = &settings.tag_key {
-            config::check_allowed(file, &file.display().to_string())?;
+            config::check_allowed(file, ("etag_key", &file.display().to_string()))?;
         }
         Ok(Loading {
             folder: folder.to_owned(),
@@ -310,11 +317,12 @@ impl SiteSource<'_> {
                 options: &options,
                 connections: self.connections,
             };
-            match rest.load_anyway(sites) {
+            match rest.load_here(sites) {
                 Ok(sandstorm) => return (Some(sandstorm), wrong),
                 Err(error) => {
-                    let is_of_option = options.rules.leave_out(error.cause());
-                    wrong.push(error);
+                    let is_of_option = options.rules.leave_out(&error);
+                    // Places are those of all options.
+                    wrong.push(self.at_place(error));
                     if !is_of_option {
                         return (None, wrong);
                     }
@@ -336,6 +344,15 @@ impl SiteSource<'_> {
     /// Whether the site is only for certain hosts. They may be wrong.
     pub(crate) fn is_for_hosts(&self) -> bool {
         !self.hosts().is_empty() || self.is_wrong("hosts")
+    }
+
+    /// Names what sets the site's port: the key with its place, `option`, or the site if it has the default
+    /// port.
+    pub(crate) fn option_of_port(&self, option: &str) -> String {
+        match (self.port, self.place()) {
+            (None, Some(_)) => self.with_place(),
+            _ => config::with_places_of(self.number, option),
+        }
     }
 
     /// The name of the site: its folder.
@@ -362,9 +379,24 @@ impl SiteSource<'_> {
         }
     }
 
+    /// The name of the site, and the line of the configuration file that has one of its hosts.
+    pub(crate) fn with_place_of(&self, host: &HostName) -> String {
+        let index = self.hosts().iter().position(|one| one == host);
+        let place = index.and_then(|index| self.place_of_nth("hosts", index));
+        let place = place.or_else(|| {
+            let mut redirects = self.redirect_hosts().iter();
+            let index = redirects.position(|one| one.host() == host)?;
+            self.place_of_nth("redirect_hosts", index)
+        });
+        match place {
+            Some(place) => format!("{} ({place})", self.name()),
+            None => self.with_place(),
+        }
+    }
+
     /// The line of the configuration file that has the folder.
     fn place(&self) -> Option<String> {
-        config::place_from(self.number, self.folder.to_str()?)
+        config::place_from(self.number, "root", self.folder.to_str()?)
     }
 
     /// The hosts for which the site is served.
@@ -414,14 +446,24 @@ impl SiteOptions {
 
     /// Returns which options contradict each other.
     pub(crate) fn contradictions(&self) -> Vec<NotLoaded> {
-        let given = |name, value| GivenOption { name, value };
-        let hosts = self.hosts.iter().map(|host| {
-            let key = format!("host {host}");
-            (key, given("host", host.to_string()))
+        let hosts = self.hosts.iter().enumerate().map(|(index, host)| {
+            let option = GivenOption {
+                name: "host",
+                value: host.to_string(),
+                id: "hosts",
+                index,
+            };
+            (format!("host {host}"), option)
         });
-        let redirects = self.redirect_hosts.iter().map(|redirect| {
-            let key = format!("host {}", redirect.host());
-            (key, given("redirect-host", redirect.value()))
+        let redirects = self.redirect_hosts.iter().enumerate();
+        let redirects = redirects.map(|(index, redirect)| {
+            let option = GivenOption {
+                name: "redirect-host",
+                value: redirect.value(),
+                id: "redirect_hosts",
+                index,
+            };
+            (format!("host {}", redirect.host()), option)
         });
         let (mut known, mut found) = (HashMap::new(), Vec::new());
         for (key, option) in self.rules.keyed().chain(hosts).chain(redirects) {
@@ -429,7 +471,7 @@ impl SiteOptions {
                 Entry::Vacant(entry) => _ = entry.insert(option),
                 Entry::Occupied(first) if *first.get() == option => {}
                 Entry::Occupied(first) => found.push(NotLoaded::Contradiction {
-                    options: [first.get().clone(), option],
+                    options: Box::new([first.get().clone(), option]),
                 }),
             }
         }

@@ -299,7 +299,7 @@ fn conflicts(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Vec<NotLoaded> {
     let hosts = other.all_hosts().filter(is_of_one);
     let hosts = hosts.map(|host| NotLoaded::SameHost {
         host: host.clone(),
-        sites: sites(),
+        sites: [one.with_place_of(host), other.with_place_of(host)],
     });
     mode.into_iter().chain(limits).chain(hosts).collect()
 }
@@ -312,9 +312,11 @@ fn same_port(one: &SiteSource<'_>, other: &SiteSource<'_>) -> Option<NotLoaded> 
     let are_known = one.has_known_place() && other.has_known_place();
     let have_hosts = one.is_for_hosts() || other.is_for_hosts();
     let is_told_apart = have_hosts && of_one == of_other;
-    (one.port() == other.port() && are_known && overlap && !is_told_apart).then(|| NotLoaded::SamePort {
-        port: one.port(),
-        sites: [one.with_place(), other.with_place()],
+    (one.port() == other.port() && are_known && overlap && !is_told_apart).then(|| {
+        NotLoaded::SamePort {
+            port: one.port(),
+            sites: [one.with_place(), other.with_place()],
+        }
     })
 }
 

@@ -238,10 +238,8 @@ impl Serve {
         let sources: Vec<_> = std::iter::once(self.source(0))
             .chain(Self::sources(more))
             .collect();
-        let owners = [
-            sandstorm::port_owner("--port", &sources),
-            namestorm::port_owner("--dns-port", Some(self.dns.port())),
-        ];
+        let mut owners = sandstorm::port_owners("--port", &sources);
+        owners.push(namestorm::port_owner("--dns-port", Some(self.dns.port())));
         let mut found = self.network.check(Storm::NAME, &owners);
         found.extend(self.congestion(more).err().map(|error| Err(error.into())));
         found.extend(check_sites(&sources, &self.network.addresses));

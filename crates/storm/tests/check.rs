@@ -1,7 +1,10 @@
 //! Tests that one run of `check` tells all that is wrong, with the right places and remedies.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
 
 use testkit::cli::run_in;
 
@@ -135,7 +138,13 @@ fn a_missing_folder_hides_no_other_mistake() {
     );
     let folder = content("[[dns]]\nzones = [\"none.zone\"]\nport = 80\n");
     let (_, told) = check(&folder);
-    says(&told, &["there is no [[web]] with the key root", "none.zone: cannot read"]);
+    says(
+        &told,
+        &[
+            "there is no [[web]] with the key root",
+            "none.zone: cannot read",
+        ],
+    );
     assert!(!told.contains("both have"), "{told}");
 }
 
@@ -171,4 +180,86 @@ fn nothing_is_concluded_from_what_is_wrong() {
         assert!(!told.contains(untrue), "{untrue}:\n{told}");
     }
     says(&told, &["f:35:14: zones-from is wrong"]);
+}
+
+/// Equal values of several options have places of their own, and so have keys of several sites.
+#[test]
+fn each_mistake_has_its_own_place() {
+    let folder = content(
+        "[[dns]]\nzones = [\"none\"]\ncookie-secret = \"none\"\ntsig-keys = \"none\"\n\
+         [[web]]\nroot = \"www\"\netag-key = \"none\"\n\
+         basic-auth = [\"/a=none\"]\nbasic-auth-realm = [\"/b=text\"]\n\
+         [[web]]\nroot = \"www\"\nport = 81\n\
+         basic-auth = [\"/a=none\"]\nbasic-auth-realm = [\n  \"/a=text\",\n  \"/b=text\",\n]\n\
+         [[web]]\nroot = \"none\"\nport = 82\nhosts = [\"A.test\"]\n\
+         redirect-hosts = [\"b.test=https://c\", \"a.test=https://b\"]\n",
+    );
+    let (status, told) = check(&folder);
+    assert_eq!(status, 1, "{told}");
+    says(
+        &told,
+        &[
+            "none: cannot read the file, which f:2:10 names",
+            "f:3:17: the cookie secrets none",
+            "f:4:13: the TSIG keys none",
+            "f:7:12: none cannot be read",
+            "f:8:15: none cannot be read",
+            "f:9:21: basic-auth-realm (f:9:1) names /b, but basic-auth (f:8:1) does not",
+            "f:13:15: none cannot be read",
+            "f:16:3: basic-auth-realm (f:14:1) names /b, but basic-auth (f:13:1) does not",
+            "f:19:8: there is no folder none",
+            "f:22:39: hosts (f:21:1) a.test and redirect-hosts (f:22:1) a.test=https://b contradict",
+        ],
+    );
+    let folder = content(
+        "[network]\naddresses = [\n\"192.0.2.1/24\",\n\"192.0.2.1/24\",\n\"192.0.2.1/16\",\n]\n\
+         [[web]]\nroot = \"www\"\n[[dns]]\nzones = [\"a.test.zone\"]\n",
+    );
+    let (_, told) = check(&folder);
+    says(&told, &["f:4:1: ", "f:5:1: "]);
+}
+
+/// Each folder that cannot be searched is told with the pattern that leads there.
+#[test]
+fn all_folders_that_cannot_be_searched_are_told_with_their_pattern() {
+    let file = "[[web]]\nroot = \"www\"\n[[dns]]\nzones-from = [\"*.zone\", \"closed*/*\"]\n";
+    let folder = content(file);
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(folder.path(), 0o755);
+    for name in ["closed1", "closed2"] {
+        let closed = folder.path().join(name);
+        fs::create_dir(&closed).unwrap();
+        open(&closed, 0o000);
+    }
+    let is_root = fs::metadata(folder.path()).is_ok_and(|found| found.uid() == 0);
+    let mut command = if is_root {
+        // Root may search all folders, and its program may be where others cannot run it.
+        let copy = folder.path().join("storm");
+        fs::copy(PROGRAM, &copy).unwrap();
+        open(&copy, 0o755);
+        let mut command = Command::new(copy);
+        command.uid(65_534);
+        command
+    } else {
+        Command::new(PROGRAM)
+    };
+    let output = command
+        .args(["check", "--config", "f"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    for name in ["closed1", "closed2"] {
+        // The folder can be removed again.
+        open(&folder.path().join(name), 0o700);
+    }
+    let told = String::from_utf8(output.stderr).unwrap();
+    says(
+        &told,
+        &[
+            "f:4:25: cannot read closed1: Permission denied",
+            "f:4:25: cannot read closed2: Permission denied",
+        ],
+    );
 }

@@ -289,8 +289,8 @@ edns-sizes = ["1232", "1400", "192.0.2.0/24=1000", "192.0.2.0/24=1001"]
 /// What a check says of [`MISTAKES`], each once.
 const TOLD: [&str; 39] = [
     "sandstorm (port (f:30:1)) and namestorm (--dns-port) both have TCP port 53",
-    "addresses (f:3:1) 192.0.2.1 is given twice",
-    "addresses (f:3:1) 192.0.2.2 is given twice",
+    "f:3:30: addresses (f:3:1) 192.0.2.1 is given twice",
+    "f:3:62: addresses (f:3:1) 192.0.2.2 is given twice",
     "there is no user \"no-such-user\"",
     "f:7:14: access log: nodir/access.log: No such file",
     "f:26:14: access log: nodir/other.log: No such file",
@@ -306,7 +306,7 @@ const TOLD: [&str; 39] = [
     "line 1, column 1: there is no colon",
     "line 3, column 5: the hash is neither",
     "f:19:27: nousers cannot be read",
-    "basic-auth-realm (f:20:1) names /c",
+    "f:20:21: basic-auth-realm (f:20:1) names /c",
     "f:21:12: etag has 3 bytes",
     "f:22:18: cannot keep compressed files in nodir",
     "f:24:8: there is no folder none",
@@ -319,14 +319,14 @@ const TOLD: [&str; 39] = [
     "f:35:17: the cookie secrets cookies have 2 mistakes",
     "line 1, column 2: write 32 hexadecimal digits",
     "line 2, column 5: write 32 hexadecimal digits",
-    "notify (f:37:1) has 192.0.2.53:53 twice",
-    "notify (f:37:1) names the key k1.",
-    "notify (f:37:1) names the key k2.",
-    "notify (f:37:1) names the key k3.",
-    "allow-transfers (f:38:1) names the key k4.",
-    "allow-transfers (f:38:1) names the key k5.",
-    "edns-sizes (f:39:1) gives two sizes for all clients",
-    "edns-sizes (f:39:1) gives two sizes for 192.0.2.0/24",
+    "f:37:28: notify (f:37:1) has 192.0.2.53:53 twice",
+    "f:37:11: notify (f:37:1) names the key k1.",
+    "f:37:28: notify (f:37:1) names the key k2.",
+    "f:37:45: notify (f:37:1) names the key k3.",
+    "f:38:20: allow-transfers (f:38:1) names the key k4.",
+    "f:38:37: allow-transfers (f:38:1) names the key k5.",
+    "f:39:23: edns-sizes (f:39:1) gives two sizes for all clients",
+    "f:39:52: edns-sizes (f:39:1) gives two sizes for 192.0.2.0/24",
 ];
 
 /// One run of `check` says all that is wrong, with the place of each mistake.

@@ -260,7 +260,7 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "check",
             web("one", "hosts = [\"a.test\"]\n") + &web("two", "hosts = [\"A.test.\"]\n"),
-            "/two (FILE:5:8); give it to one of them",
+            "/two (FILE:6:10); give it to one of them",
         ),
         (
             "check",
@@ -270,7 +270,7 @@ fn wrong_sites_are_refused_with_their_names() {
         (
             "check",
             web("one", "hosts = [\"a.test\"]\n") + &web("one", "hosts = [\"a.test\"]\n"),
-            "/one (FILE:5:8); give it to one of them",
+            "/one (FILE:6:10); give it to one of them",
         ),
         ("check", web("one", "port = 53\n"), "both have TCP port 53"),
         (
@@ -329,7 +329,7 @@ fn all_wrong_files_of_options_are_told_at_once_with_their_places() {
         "FILE:6:14: the site ",
         "FILE:8:8: there is no folder ",
         "/two (FILE:11:8) both have TCP port 81",
-        "addresses (FILE:14:1) 192.0.2.1 is given twice",
+        "FILE:14:30: addresses (FILE:14:1) 192.0.2.1 is given twice",
         "FILE:17:14: access log: /none/log: ",
         "FILE:20:8: cannot write the capture file /none/pcap",
     ];
@@ -349,8 +349,8 @@ fn all_contradictions_between_sites_are_told_at_once() {
     let messages = [
         "/none; name the folder",
         "the host a.test leads to ",
-        "/one (FILE:6:8) and to ",
-        "/none (FILE:9:8); give it to one of them",
+        "/one (FILE:7:10) and to ",
+        "/none (FILE:10:10); give it to one of them",
         "both have TCP port 80",
     ];
     check_fails(&config, &messages);
@@ -378,7 +378,8 @@ fn a_folder_on_the_command_line_does_not_replace_that_of_every_site() {
     let sites = "[[web]]\nroot = \"one\"\n[[web]]\nroot = \"two\"\nport = 81\n";
     let [config, _] = prepare(folder.path(), sites);
     let (succeeded, said) = run(STORM, &["check", "--config", &config, "--web", "one"]);
-    let message = "there are several [[web]], so root cannot be on the command line";
+    let message = "FILE:3:1: there are several [[web]], so root cannot be on the command line";
+    let said = said.replace(&config, "FILE");
     assert!(!succeeded && said.contains(message), "{said}");
 }
 

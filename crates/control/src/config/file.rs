@@ -19,9 +19,6 @@ use crate::ordinary_file::open_ordinary;
 /// A key in the file, with its place.
 type Name<'t> = Spanned<DeString<'t>>;
 
-/// The settings of all first tables, and then those of each further one.
-type Tables = Vec<Vec<Setting>>;
-
 /// Maximum size of a configuration file in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -34,6 +31,10 @@ pub(super) struct File {
     pub(super) settings: Vec<Setting>,
     /// The settings of each further `[[web]]`.
     pub(super) more: Vec<Vec<Setting>>,
+    /// The name of each section in the file, and the place of its header.
+    pub(super) headers: Vec<(&'static str, Position)>,
+    /// Where the file ends.
+    pub(super) end: Position,
 }
 
 impl File {
@@ -45,7 +46,7 @@ impl File {
             path: self.path.clone(),
             version: self.version,
             settings,
-            more: Vec::new(),
+            ..Self::default()
         })
     }
 
@@ -59,7 +60,7 @@ impl File {
                 path: self.path.clone(),
                 version: self.version,
                 settings: with_own(others.cloned().chain(table).collect()),
-                more: Vec::new(),
+                ..Self::default()
             }
         };
         let further = tables.into_iter().map(file).collect();
@@ -131,12 +132,11 @@ pub(super) fn read(path: &Path, purpose: Purpose<'_>) -> Result<(File, Option<St
     let version = FileVersion::at(path).ok();
     let text = text_of(path)?;
     let told = |problems: Problems| problems.told(path, &text);
-    let (mut tables, problems) = settings(&text, purpose).map_err(told)?;
+    let (file, problems) = parse(&text, purpose).map_err(told)?;
     let file = File {
         path: path.to_owned(),
         version,
-        settings: tables.remove(0),
-        more: tables,
+        ..file
     };
     Ok((file, (!problems.is_empty()).then(|| told(problems))))
 }
@@ -173,12 +173,11 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Returns the settings of a file's text, those of each further table of `[[web]]`, and everything
-/// that is wrong with the file.
+/// Returns what a file's text says, without its path, and everything that is wrong with it.
 ///
 /// # Errors
 /// Everything that is wrong with its form, if it is not valid TOML.
-fn settings(text: &str, purpose: Purpose<'_>) -> Result<(Tables, Problems), Problems> {
+fn parse(text: &str, purpose: Purpose<'_>) -> Result<(File, Problems), Problems> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut problems = Problems::new(purpose.max_problems);
     for error in &errors {
@@ -198,6 +197,7 @@ fn settings(text: &str, purpose: Purpose<'_>) -> Result<(Tables, Problems), Prob
         keys: keys(purpose.command),
         purpose,
         settings: vec![Vec::new()],
+        headers: Vec::new(),
         problems,
     };
     for (name, value) in table.get_ref() {
@@ -205,7 +205,14 @@ fn settings(text: &str, purpose: Purpose<'_>) -> Result<(Tables, Problems), Prob
     }
     reader.missing_sections(table.get_ref(), text.len());
     reader.stand_in();
-    Ok((reader.settings, reader.problems))
+    let file = File {
+        settings: reader.settings.remove(0),
+        more: reader.settings,
+        headers: reader.headers,
+        end: reader.lines.position(text.len()),
+        ..File::default()
+    };
+    Ok((file, reader.problems))
 }
 
 struct Reader<'t, 'c> {
@@ -213,7 +220,9 @@ struct Reader<'t, 'c> {
     purpose: Purpose<'c>,
     command: Command,
     keys: Vec<Key<'c>>,
-    settings: Tables,
+    /// The settings of all first tables, and then those of each further one.
+    settings: Vec<Vec<Setting>>,
+    headers: Vec<(&'static str, Position)>,
     problems: Problems,
 }
 
@@ -245,7 +254,11 @@ impl<'c> Reader<'_, 'c> {
     /// Lets the header of their section stand in for required values that are lost, so that the rest of the
     /// file can be checked.
     fn stand_in(&mut self) {
-        let required: Vec<_> = self.keys.iter().filter(|key| self.is_required(key)).collect();
+        let required: Vec<_> = self
+            .keys
+            .iter()
+            .filter(|key| self.is_required(key))
+            .collect();
         for settings in &mut self.settings {
             for key in &required {
                 let is_of_key = |one: &&mut Setting| key.arg.get_id() == &*one.id;
@@ -276,6 +289,14 @@ impl<'c> Reader<'_, 'c> {
         if !self.keys.iter().any(|key| key.section == section) {
             // The section belongs to another program.
             return;
+        }
+        let spans = match value.get_ref() {
+            DeValue::Array(tables) => tables.iter().map(Spanned::span).collect(),
+            _ => vec![name.span()],
+        };
+        for span in spans {
+            let position = self.lines.position(span.start);
+            self.headers.push((section.name, position));
         }
         match (value.get_ref(), section.is_list) {
             (DeValue::Table(table), false) => self.table(section, table, value.span(), 0),
@@ -388,7 +409,10 @@ impl<'c> Reader<'_, 'c> {
             for key in self.required(section) {
                 let (header, name) = (section.header(), key.name());
                 self.lose(&(end..end), 0, |key| key.section == section);
-                self.fail(end..end, format!("there is no {header} with the key {name}"));
+                self.fail(
+                    end..end,
+                    format!("there is no {header} with the key {name}"),
+                );
             }
         }
     }

@@ -295,9 +295,14 @@ impl FirstLook {
         let key = keys
             .iter()
             .find(|key| key.arg.is_required_set() && is_given(key))?;
-        let (name, section, file) = (key.name(), key.section.header(), file.path.display());
+        let (name, section) = (key.name(), key.section.header());
+        let headers = file.headers.iter();
+        let second = headers.filter(|(name, _)| *name == key.section.name).nth(1);
+        let place = second.map_or(file.end, |(_, position)| *position);
+        let file = file.path.display().to_string();
         Some(format!(
-            "{file}: there are several {section}, so {name} cannot be on the command line; leave it out there"
+            "{}:{place}: there are several {section}, so {name} cannot be on the command line; leave it out there",
+            file.escape_debug()
         ))
     }
 }

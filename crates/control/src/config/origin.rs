@@ -39,18 +39,43 @@ pub(super) struct Read {
     file: PathBuf,
     /// The version that was read, if it could be found out.
     version: Option<FileVersion>,
-    places: Places,
-    /// For each site, the position of each value. The first one counts.
-    values: Vec<HashMap<String, Position>>,
-    /// For each site, the options whose values in the file are wrong.
-    wrong: Vec<HashSet<String>>,
+    sites: Vec<SiteKeys>,
+    /// The header of each section in the file, and its place.
+    headers: Vec<(&'static str, Position)>,
+    /// Where the file ends.
+    end: Position,
     /// Whether the file has mistakes, and the command checks the rest of it.
     is_wrong: bool,
 }
 
-/// The options that come from a file: `--OPTION`, and the key with its places.
+/// What the file says for a site: its own keys, and those of all sites.
 #[derive(Debug, Default)]
-struct Places(Vec<(String, String)>);
+struct SiteKeys {
+    /// Each key that the file has.
+    places: Vec<KeyPlace>,
+    /// The values of each option.
+    values: HashMap<String, Values>,
+    /// The options whose values are wrong.
+    wrong: HashSet<String>,
+}
+
+/// An option that comes from the file.
+#[derive(Debug)]
+struct KeyPlace {
+    /// `--OPTION`, as on the command line.
+    option: String,
+    key: String,
+    position: Position,
+}
+
+/// Where the values of an option stand in the file.
+#[derive(Debug, Default)]
+struct Values {
+    /// In their order.
+    positions: Vec<Position>,
+    /// The index of each value. The first one counts.
+    index: HashMap<String, usize>,
+}
 
 /// Keeps the origins of this process's options, those of each site. Returns the messages that were kept
 /// before.
@@ -59,13 +84,13 @@ pub(super) fn remember<'o>(
     is_wrong: bool,
 ) -> Option<Arc<Read>> {
     let sites: Vec<_> = sites.collect();
-    let file = &sites[0].file.path;
-    let read = (!file.as_os_str().is_empty()).then(|| Read {
-        file: file.clone(),
-        version: sites[0].file.version,
-        places: places(&sites),
-        values: sites.iter().map(|origins| values(origins)).collect(),
-        wrong: sites.iter().map(|origins| wrong(origins)).collect(),
+    let file = &sites[0].file;
+    let read = (!file.path.as_os_str().is_empty()).then(|| Read {
+        file: file.path.clone(),
+        version: file.version,
+        sites: sites.iter().map(|origins| SiteKeys::of(origins)).collect(),
+        headers: file.headers.clone(),
+        end: file.end,
         is_wrong,
     });
     keep(read.map(Arc::new))
@@ -82,62 +107,41 @@ fn kept() -> Option<Arc<Read>> {
     READ.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Returns the position of each value. The first one counts.
-fn values(origins: &Origins) -> HashMap<String, Position> {
-    let mut values = HashMap::new();
-    let settings = origins.file.settings.iter();
-    let settings = settings.filter(|setting| !origins.is_given(&setting.id));
-    for word in settings.flat_map(|setting| &setting.words) {
-        let value = value_of(&word.text).to_owned();
-        values.entry(value).or_insert(word.position);
+impl SiteKeys {
+    fn of(origins: &Origins) -> Self {
+        let keys = keys(&origins.command);
+        let mut this = Self::default();
+        let settings = origins.file.settings.iter();
+        for setting in settings.filter(|setting| !origins.is_given(&setting.id)) {
+            if setting.is_wrong {
+                this.wrong.insert(setting.id.clone());
+            }
+            if setting.is_lost() {
+                continue;
+            }
+            let key = keys.iter().find(|key| key.arg.get_id() == &*setting.id);
+            if let Some((key, long)) = key.and_then(|key| Some((key, key.arg.get_long()?))) {
+                this.places.push(KeyPlace {
+                    option: format!("--{long}"),
+                    key: key.name(),
+                    position: setting.position,
+                });
+            }
+            let values = this.values.entry(setting.id.clone()).or_default();
+            for word in &setting.words {
+                let value = value_of(&word.text).to_owned();
+                values.index.entry(value).or_insert(values.positions.len());
+                values.positions.push(word.position);
+            }
+        }
+        this
     }
-    values
-}
-
-/// Returns the options that come from the file and are wrong there.
-fn wrong(origins: &Origins) -> HashSet<String> {
-    let settings = origins.file.settings.iter();
-    let wrong = settings.filter(|setting| setting.is_wrong && !origins.is_given(&setting.id));
-    wrong.map(|setting| setting.id.clone()).collect()
 }
 
 /// Returns the value in a word of a command line: that of an option, or else the word.
 fn value_of(word: &str) -> &str {
     let of_option = word.split_once('=').filter(|_| word.starts_with("--"));
     of_option.map_or(word, |(_, value)| value)
-}
-
-/// Returns the options that come from the file. A key that several sites have has several places.
-fn places(sites: &[&Origins]) -> Places {
-    let mut places: Vec<(String, String, Vec<Position>)> = Vec::new();
-    for origins in sites {
-        let keys = keys(&origins.command);
-        for setting in &origins.file.settings {
-            let key = keys.iter().find(|key| key.arg.get_id() == &*setting.id);
-            let Some((key, long)) = key.and_then(|key| Some((key, key.arg.get_long()?))) else {
-                continue;
-            };
-            if origins.is_given(&setting.id) || setting.is_lost() {
-                continue;
-            }
-            let option = format!("--{long}");
-            match places.iter_mut().find(|(known, ..)| *known == option) {
-                Some((.., positions)) if positions.contains(&setting.position) => {}
-                Some((.., positions)) => positions.push(setting.position),
-                None => places.push((option, key.name(), vec![setting.position])),
-            }
-        }
-    }
-    let file = sites[0].file.path.display().to_string();
-    let file = file.escape_debug();
-    let place = |(option, key, positions): (_, String, Vec<Position>)| {
-        let places = positions
-            .iter()
-            .map(|position| format!("{file}:{position}"));
-        let places: Vec<_> = places.collect();
-        (option, format!("{key} ({})", places.join(", ")))
-    };
-    Places(places.into_iter().map(place).collect())
 }
 
 /// Returns true if the configuration file of this process has mistakes, which have been told. A command
@@ -151,8 +155,8 @@ pub fn file_is_wrong() -> bool {
 /// concludes from that value could be untrue. A required option that the file lacks is wrong, too.
 pub fn is_wrong(site: usize, option: &str) -> bool {
     let read = kept().filter(|read| read.is_wrong);
-    let wrong = read.as_ref().and_then(|read| read.wrong.get(site));
-    wrong.is_some_and(|wrong| wrong.contains(option))
+    let keys = read.as_ref().and_then(|read| read.sites.get(site));
+    keys.is_some_and(|keys| keys.wrong.contains(option))
 }
 
 /// Returns the configuration file of this process, if it has one.
@@ -194,52 +198,116 @@ fn now(file: &Path, version: FileVersion) -> FileNow {
     }
 }
 
-/// Returns the place in this process's configuration file where a key has this value, such as
-/// `storm.toml:4:8`. The first such place counts.
-pub fn place_of(value: &str) -> Option<String> {
-    place_from(0, value)
+/// Returns the place in this process's configuration file where an option has this value, such as
+/// `storm.toml:4:8`. The option is named by its identifier. The first such place counts.
+pub fn place_of(option: &str, value: &str) -> Option<String> {
+    place_from(0, option, value)
 }
 
-/// Returns what stands in front of a message about this value: its place and a colon. It is empty if the
-/// value is not from the configuration file.
-pub fn before(value: &str) -> String {
-    place_of(value).map_or(String::new(), |place| format!("{place}: "))
+/// Returns what stands in front of a message about this value of an option: its place and a colon. It is empty
+/// if the value is not from the configuration file.
+pub fn before(option: &str, value: &str) -> String {
+    in_front(place_of(option, value))
+}
+
+/// Returns what stands in front of a message about this place, if there is one.
+fn in_front(place: Option<String>) -> String {
+    place.map_or(String::new(), |place| format!("{place}: "))
 }
 
 /// Same as [`place_of`], for a value of the site with this number, from 0, or else of a later one.
-pub fn place_from(site: usize, value: &str) -> Option<String> {
+pub fn place_from(site: usize, option: &str, value: &str) -> Option<String> {
     let read = kept()?;
-    let mut sites = read.values.iter().skip(site);
-    let position = sites.find_map(|values| values.get(value))?;
-    Some(format!("{}:{position}", read.file.display()))
+    let mut sites = read.sites.iter().skip(site);
+    let position = sites.find_map(|keys| {
+        let values = keys.values.get(option)?;
+        values.positions.get(*values.index.get(value)?)
+    });
+    position.map(|position| read.place(*position))
+}
+
+/// Same as [`place_of`], for the value with this index, from 0, of the site with this number.
+pub fn place_of_nth(site: usize, option: &str, index: usize) -> Option<String> {
+    let read = kept()?;
+    let values = read.sites.get(site)?.values.get(option)?;
+    Some(read.place(*values.positions.get(index)?))
+}
+
+/// Same as [`before`], for the value with this index, from 0. The option is one of all sites.
+pub fn before_nth(option: &str, index: usize) -> String {
+    in_front(place_of_nth(0, option, index))
+}
+
+/// Same as [`before`], for what is missing in this section of the configuration file. The place is that of the
+/// section, or the end of the file.
+pub fn before_section(section: &str) -> String {
+    in_front(kept().map(|read| {
+        let mut headers = read.headers.iter();
+        let header = headers.find(|(name, _)| *name == section);
+        read.place(header.map_or(read.end, |(_, position)| *position))
+    }))
 }
 
 /// Names the key and its place instead of each option that comes from the file. The message is that
-/// of a check that runs after parsing, and knows only options.
+/// of a check that runs after parsing, and knows only options. It is about all sites.
 pub fn with_places(message: &str) -> String {
     match kept() {
-        Some(read) => read.places.name_in(message),
+        Some(read) => name_options(message, |option| read.key_of(&read.sites, option)),
         None => message.to_owned(),
     }
 }
 
-impl Places {
-    /// Replaces the options in a message.
-    pub(super) fn name_in(&self, message: &str) -> String {
-        let mut text = String::with_capacity(message.len());
-        let mut rest = message;
-        while let Some(at) = rest.find("--") {
-            let (before, option) = rest.split_at(at);
-            let is_part = |c: char| c == '-' || c.is_ascii_lowercase() || c.is_ascii_digit();
-            let end = option.find(|c| !is_part(c)).unwrap_or(option.len());
-            let (option, after) = option.split_at(end);
-            let found = self.0.iter().find(|(name, _)| name == option);
-            text += before;
-            text += found.map_or(option, |(_, place)| place);
-            rest = after;
+/// Same as [`with_places`], for a message about the site with this number, from 0.
+pub fn with_places_of(site: usize, message: &str) -> String {
+    let read = kept();
+    let keys = read
+        .as_ref()
+        .and_then(|read| Some((read, read.sites.get(site)?)));
+    match keys {
+        Some((read, keys)) => {
+            let keys = std::slice::from_ref(keys);
+            name_options(message, |option| read.key_of(keys, option))
         }
-        text + rest
+        None => message.to_owned(),
     }
+}
+
+impl Read {
+    fn place(&self, position: Position) -> String {
+        let file = self.file.display().to_string();
+        format!("{}:{position}", file.escape_debug())
+    }
+
+    /// Returns the key of an option with its places in these sites, such as `port (storm.toml:3:1)`.
+    fn key_of(&self, sites: &[SiteKeys], option: &str) -> Option<String> {
+        let places = sites.iter().flat_map(|keys| &keys.places);
+        let mut places = places.filter(|place| place.option == option);
+        let first = places.next()?;
+        let mut positions = vec![first.position];
+        for KeyPlace { position, .. } in places {
+            if !positions.contains(position) {
+                positions.push(*position);
+            }
+        }
+        let places: Vec<_> = positions.into_iter().map(|one| self.place(one)).collect();
+        Some(format!("{} ({})", first.key, places.join(", ")))
+    }
+}
+
+/// Replaces the options in a message that have another name.
+fn name_options(message: &str, named: impl Fn(&str) -> Option<String>) -> String {
+    let mut text = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(at) = rest.find("--") {
+        let (before, option) = rest.split_at(at);
+        let is_part = |c: char| c == '-' || c.is_ascii_lowercase() || c.is_ascii_digit();
+        let end = option.find(|c| !is_part(c)).unwrap_or(option.len());
+        let (option, after) = option.split_at(end);
+        text += before;
+        text += &named(option).unwrap_or_else(|| option.to_owned());
+        rest = after;
+    }
+    text + rest
 }
 
 #[cfg(test)]
@@ -280,15 +348,18 @@ mod tests {
 
     #[test]
     fn only_options_of_the_file_are_named_by_their_places() {
-        let place = |option: &str, key: &str| (option.to_owned(), key.to_owned());
-        let places = Places(vec![
-            place("--port", "port (f:2)"),
-            place("--dns-port", "port (f:5)"),
-        ]);
+        let named = |option: &str| match option {
+            "--port" => Some("port (f:2)".to_owned()),
+            "--dns-port" => Some("port (f:5)".to_owned()),
+            _ => None,
+        };
         assert_eq!(
-            places.name_in("web (--port) and dns (--dns-port): give --port, not --ports"),
+            name_options(
+                "web (--port) and dns (--dns-port): give --port, not --ports",
+                named
+            ),
             "web (port (f:2)) and dns (port (f:5)): give port (f:2), not --ports"
         );
-        assert_eq!(places.name_in("a -- b --port"), "a -- b port (f:2)");
+        assert_eq!(name_options("a -- b --port", named), "a -- b port (f:2)");
     }
 }

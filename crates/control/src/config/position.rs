@@ -9,6 +9,13 @@ pub(super) struct Position {
     column: usize,
 }
 
+/// The start of the file.
+impl Default for Position {
+    fn default() -> Self {
+        Self { line: 1, column: 1 }
+    }
+}
+
 /// Prints `LINE:COLUMN`.
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,7 +42,7 @@ impl<'t> TextLines<'t> {
             text,
             starts: std::iter::once(0).chain(ends).collect(),
             at: 0,
-            last: Position { line: 1, column: 1 },
+            last: Position::default(),
         }
     }
 

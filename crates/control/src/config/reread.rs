@@ -385,16 +385,16 @@ fn first_line(error: &clap::Error) -> String {
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-/// Checks that this thread may read content at a path, which an option with this value names.
+/// Checks that this thread may read content at a path, which this value of an option names.
 ///
 /// # Errors
 /// If the system forbids it. Other errors do not count.
-pub fn check_allowed(path: &Path, value: &str) -> Result<(), StartError> {
+pub fn check_allowed(path: &Path, (option, value): (&str, &str)) -> Result<(), StartError> {
     match open(path) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(format!(
             "{}the server may not read {}: since its start it reads only as its user, and only below the \
              folders of its content then; restart it",
-            before(value),
+            before(option, value),
             path.display()
         )
         .into()),

@@ -84,7 +84,8 @@ impl fmt::Debug for RecordLog {
 }
 
 impl RecordLog {
-    /// Opens a log. `name` is its name in messages, and `program` the one that the system's log shows.
+    /// Opens a log. `name` is its name in messages, such as `access log`, and `program` the one that the
+    /// system's log shows. If the option `--access-log` names the destination, messages have its place.
     /// `format` appends a record as one line of text, without a line feed. It must replace line feeds
     /// in the record.
     ///
@@ -399,7 +400,7 @@ fn not_open(name: &str, destination: &LogDestination, error: &io::Error) -> io::
         _ => "; start it, or send the lines to a file or to stdout",
     };
     let before = match destination {
-        LogDestination::File(path) => before(&path.to_string_lossy()),
+        LogDestination::File(path) => before(&option_of(name), &path.to_string_lossy()),
         _ => String::new(),
     };
     let message = format!("{before}{name}: {}: {error}{remedy}", place(destination));
@@ -409,9 +410,15 @@ fn not_open(name: &str, destination: &LogDestination, error: &io::Error) -> io::
 /// Names a log with frames that cannot be opened, and the remedy.
 fn frames_not_open(name: &str, destination: &FrameDestination, error: &io::Error) -> io::Error {
     let (FrameDestination::Unix(path) | FrameDestination::File(path)) = destination;
-    let (before, remedy) = (before(&destination.to_string()), remedy_of_file(path, error));
+    let before = before(&option_of(name), &destination.to_string());
+    let remedy = remedy_of_file(path, error);
     let message = format!("{before}{name}: {destination}: {error}{remedy}");
     io::Error::new(error.kind(), message)
+}
+
+/// Returns the identifier of the option that names the destination of a log.
+fn option_of(name: &str) -> String {
+    name.replace(' ', "_")
 }
 
 /// Says what to do if a file cannot be opened, unless the error says so.

@@ -87,9 +87,9 @@ impl Notifier {
         }))
     }
 
-    /// Returns the names of the keys that messages are signed with.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
-        self.servers.iter().filter_map(Secondary::key)
+    /// Returns the name of the key that messages to each server are signed with.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Option<&Name>> {
+        self.servers.iter().map(Secondary::key)
     }
 
     /// Signs messages with these keys from now on. Servers whose keys are not among them are told nothing.

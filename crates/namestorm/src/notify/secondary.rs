@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use control::config::before_nth;
+
 use crate::name::Name;
 use crate::tsig::split_key;
 
@@ -86,7 +88,10 @@ impl Secondaries {
         }
         let is_twice = |(at, one): &(usize, &SocketAddr)| all[..*at].contains(one);
         let twice = all.iter().enumerate().filter(is_twice);
-        let twice = twice.map(|(_, twice)| format!("--notify has {twice} twice: leave one out"));
+        let twice = twice.map(|(at, twice)| {
+            let place = before_nth("notify", at);
+            format!("{place}--notify has {twice} twice: leave one out")
+        });
         let twice: Vec<_> = twice.collect();
         if !twice.is_empty() {
             return Err(twice.join("\n"));

@@ -47,8 +47,13 @@ where
         let (specs, warnings) = given.zones.specs_again()?;
         let files = known.read(&specs, 1, &mut say);
         if let Some((path, reason)) = files.hidden_since(known) {
-            let path = path.to_owned();
-            return Err(NoZones::Unreadable { path, reason }.into());
+            let (pattern, path) = (None, path.to_owned());
+            return Err(NoZones::Unreadable {
+                pattern,
+                path,
+                reason,
+            }
+            .into());
         }
         self.note(|inventory| inventory.note_stale(files.stale()));
         Ok((files, warnings))

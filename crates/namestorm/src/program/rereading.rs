@@ -39,7 +39,8 @@ impl<H, F> Namestorm<H, F> {
             if is_known(&given) || is_known(&real) || !checked.insert(given) {
                 continue;
             }
-            config::check_allowed(&spec.file, &value_of(spec))?;
+            let (option, value) = value_of(spec);
+            config::check_allowed(&spec.file, (option, &value))?;
         }
         check_new(&specs, &files)?;
         let given = Given {
@@ -59,9 +60,10 @@ fn check_new(specs: &[ZoneSpec], files: &ZoneFiles) -> Result<(), StartError> {
     let is_new = |spec: &&ZoneSpec| spec.group.is_none() && !known.contains(&*spec.file);
     for spec in specs.iter().filter(is_new) {
         if let Err(error) = open_ordinary(&spec.file) {
+            let (option, value) = value_of(spec);
             return Err(format!(
                 "{}the zone file {} cannot be read: {error}; correct its path, or write the file",
-                config::before(&value_of(spec)),
+                config::before(option, &value),
                 spec.file.display()
             )
             .into());
@@ -70,14 +72,15 @@ fn check_new(specs: &[ZoneSpec], files: &ZoneFiles) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Returns the value of the option that names a zone or its pattern, as the configuration file has it.
-fn value_of(spec: &ZoneSpec) -> String {
+/// Returns the option that names a zone or its pattern, and its value, as the configuration file has it.
+fn value_of(spec: &ZoneSpec) -> (&'static str, String) {
     if let Some(pattern) = &spec.group {
-        return pattern.to_string();
+        return ("zones_from", pattern.to_string());
     }
     let full = spec.to_string();
     // The name of a zone needs no final dot.
     let short = full.replacen(".=", "=", 1);
-    let is_written = |value: &String| config::place_of(value).is_some();
-    [short].into_iter().find(is_written).unwrap_or(full)
+    let is_written = |value: &String| config::place_of("zones", value).is_some();
+    let value = [short].into_iter().find(is_written).unwrap_or(full);
+    ("zones", value)
 }

@@ -83,9 +83,9 @@ impl TransferClients {
         self.0.len()
     }
 
-    /// Returns the keys of the rules.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Name> {
-        self.0.iter().filter_map(TransferRule::key)
+    /// Returns the key of each rule.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Option<&Name>> {
+        self.0.iter().map(TransferRule::key)
     }
 }
 

@@ -32,9 +32,9 @@ pub(super) fn refuse_taken(
 /// address belongs to only one network.
 pub(super) fn duplicates(own: &[AddressPrefix]) -> Vec<DeviceError> {
     let mut known = HashSet::new();
-    let addresses = own.iter().map(|one| one.address);
-    let twice = addresses.filter(|address| !known.insert(*address));
-    let errors = twice.map(|address| DeviceError::DuplicateAddress { address });
+    let addresses = own.iter().map(|one| one.address).enumerate();
+    let again = addresses.filter(|(_, address)| !known.insert(*address));
+    let errors = again.map(|(index, address)| DeviceError::DuplicateAddress { address, index });
     errors.collect()
 }
 
@@ -59,5 +59,12 @@ mod tests {
             assert_eq!(refused(&own), [twice("10.7.0.2"), twice("fd00::2")]);
         }
         assert!(refused(&["10.7.0.2/24", "10.7.0.3/24"]).is_empty());
+        let own = [prefix("10.7.0.2/24"); 3];
+        let index = |error: &DeviceError| match error {
+            DeviceError::DuplicateAddress { index, .. } => Some(*index),
+            _ => None,
+        };
+        let found: Vec<_> = duplicates(&own).iter().filter_map(index).collect();
+        assert_eq!(found, [1, 2]);
     }
 }

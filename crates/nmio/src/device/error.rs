@@ -384,6 +384,8 @@ pub enum DeviceError {
     DuplicateAddress {
         /// The IP address.
         address: IpAddr,
+        /// The index of the value that has it again, from 0.
+        index: usize,
     },
     /// Another program already uses the port.
     #[error(
