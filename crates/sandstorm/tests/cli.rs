@@ -1,6 +1,6 @@
 //! Tests the command line of the finished program.
 
-use testkit::cli::expect;
+use testkit::cli::{expect, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sandstorm");
 
@@ -89,6 +89,30 @@ fn options_of_a_site_that_contradict_each_other_are_refused() {
         PROGRAM,
         &[(&with("serve", &format!("{twice} {other}")), 1, "/none")],
     );
+}
+
+/// The folder belongs to one site, so a request for help or another mistake must not count as one.
+#[test]
+fn a_folder_that_is_not_on_the_command_line_is_not_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f");
+    let text = "[[web]]\nroot = \"a\"\n[[web]]\nroot = \"b\"\nport = 81\n";
+    std::fs::write(&file, text).unwrap();
+    let with = |command: &str, rest: &str| format!("{command} --config {} {rest}", file.display());
+    expect(
+        PROGRAM,
+        &[
+            (&with("serve", "--help"), 0, "Usage:"),
+            (&with("check", "--help"), 0, "Usage:"),
+            (
+                &with("check", "--bogus"),
+                2,
+                "unexpected argument '--bogus'",
+            ),
+        ],
+    );
+    let (_, told) = run(PROGRAM, &with("check", "--bogus"));
+    assert!(!told.contains("cannot be on the command line"), "{told}");
 }
 
 #[test]

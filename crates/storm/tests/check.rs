@@ -131,8 +131,8 @@ fn a_missing_folder_hides_no_other_mistake() {
             "files: 1, 2 B, from www",
             "there is no user \"no-user\"",
             "f:4:13: query log: none/log: No such file",
-            "both have TCP port 53",
-            "the host a.test leads to [[web]] (f:9:1) and to www (f:13:8)",
+            "sandstorm (port (f:6:1)) and namestorm (--dns-port) both have TCP port 53",
+            "the host a.test leads to [[web]] (f:11:10) and to www (f:15:10)",
             "none.zone: cannot read the file, which f:17:25 names",
         ],
     );
@@ -179,7 +179,7 @@ fn nothing_is_concluded_from_what_is_wrong() {
     ] {
         assert!(!told.contains(untrue), "{untrue}:\n{told}");
     }
-    says(&told, &["f:35:14: zones-from is wrong"]);
+    says(&told, &["f:37:15: zones-from is wrong"]);
 }
 
 /// Equal values of several options have places of their own, and so have keys of several sites.
@@ -261,5 +261,57 @@ fn all_folders_that_cannot_be_searched_are_told_with_their_pattern() {
             "f:4:25: cannot read closed1: Permission denied",
             "f:4:25: cannot read closed2: Permission denied",
         ],
+    );
+}
+
+#[test]
+fn a_mistake_on_the_command_line_hides_none_of_the_file() {
+    let folder = content("[network]\nworkers = 0\n[[web]]\nroot = \"www\"\n");
+    let run = |line: &str| run_in(PROGRAM, folder.path(), line);
+    for (line, mistake) in [
+        ("check --config f --bogus", "unexpected argument '--bogus'"),
+        ("check --bogus --config f", "unexpected argument '--bogus'"),
+        (
+            "check --port x --config=f",
+            "invalid value 'x' for '--port <N>'",
+        ),
+        (
+            "serve --port x --config=f",
+            "invalid value 'x' for '--port <N>'",
+        ),
+    ] {
+        let (status, told) = run(line);
+        assert_eq!(status, 2, "{line}: {told}");
+        says(&told, &["f:2:11: workers is wrong", mistake]);
+    }
+    let (status, told) = run("check --config f --help");
+    assert_eq!(status, 0, "{told}");
+    write(&folder, "f", "[network\n");
+    let (status, told) = run("check --config f --bogus");
+    assert_eq!(status, 2, "{told}");
+    says(&told, &["f:1:9: ", "unexpected argument '--bogus'"]);
+    for (line, mistake) in [
+        ("check --config", "a value is required for '--config <"),
+        ("check --config --bogus", "unexpected argument '--bogus'"),
+    ] {
+        let (status, told) = run(line);
+        assert_eq!(status, 2, "{line}: {told}");
+        says(&told, &[mistake]);
+        assert!(!told.contains("cannot read"), "{line}: {told}");
+    }
+}
+
+/// What stands on the command line cannot belong to all sites, but a request for help comes first.
+#[test]
+fn a_folder_on_the_command_line_hides_no_help_and_no_mistake() {
+    let folder = content("[[web]]\nroot = \"www\"\n[[web]]\nroot = \"www\"\nport = 81\n");
+    let run = |line: &str| run_in(PROGRAM, folder.path(), line);
+    let (status, told) = run("serve --config f --web www --help");
+    assert_eq!(status, 0, "{told}");
+    let (status, told) = run("check --config f --web www --bogus");
+    assert_eq!(status, 2, "{told}");
+    says(
+        &told,
+        &["so root cannot be", "unexpected argument '--bogus'"],
     );
 }

@@ -1,11 +1,13 @@
 //! Combines a command line with the file that it names.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Command, CommandFactory, FromArgMatches};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
 use super::command::prepared;
 use super::file::{self, File};
@@ -63,6 +65,23 @@ pub(super) enum Wrong {
     CommandLine(clap::Error),
     /// One line for each error in the file.
     File(String),
+    Both(String, clap::Error),
+}
+
+impl Wrong {
+    /// Adds the errors in the file, of which this error may be a consequence. They come first.
+    fn after(self, mistakes: String) -> Self {
+        match self {
+            // A request for help.
+            Self::CommandLine(error) if !error.use_stderr() => Self::CommandLine(error),
+            Self::CommandLine(error) if error.kind() != ErrorKind::MissingRequiredArgument => {
+                Self::Both(mistakes, error)
+            }
+            Self::CommandLine(_) => Self::File(mistakes),
+            Self::File(message) => Self::File(format!("{mistakes}\n{message}")),
+            Self::Both(message, error) => Self::Both(format!("{mistakes}\n{message}"), error),
+        }
+    }
 }
 
 /// Parses the command line of this process for the `command` of `T`. If it contains
@@ -111,6 +130,10 @@ fn parse_process<T: FromArgMatches>(
     });
     let (parsed, mistakes) = parsed.unwrap_or_else(|wrong| match wrong {
         Wrong::CommandLine(error) => error.exit(),
+        Wrong::Both(message, error) => {
+            say(message);
+            error.exit()
+        }
         Wrong::File(message) => {
             say(message);
             std::process::exit(if is_check { 1 } else { 2 })
@@ -147,25 +170,31 @@ impl Line {
         let mut command = self.command.clone();
         command.build();
         let first = FirstLook::new(&command, &self.words);
-        let (file, mistakes) = match &first.config {
-            Some(path) => {
-                let purpose = file::Purpose {
-                    command: &first.command,
-                    given: &first.given,
-                    has_sites: self.has_sites,
-                    max_problems: if self.is_check() {
-                        usize::MAX
-                    } else {
-                        MAX_PROBLEMS
-                    },
-                };
-                file::read(path, purpose).map_err(Wrong::File)?
-            }
-            None => (File::default(), None),
+        let Some(path) = &first.config else {
+            let parsed = self.parse_all(&command, &first, File::default());
+            return Ok((parsed?, None));
         };
-        match (self.parse_all(&command, &first, file), mistakes) {
-            (Err(_), Some(mistakes)) => Err(Wrong::File(mistakes)),
-            (parsed, mistakes) => Ok((parsed?, mistakes)),
+        let purpose = file::Purpose {
+            command: &first.command,
+            given: &first.perhaps_given,
+            has_sites: self.has_sites,
+            max_problems: if self.is_check() {
+                usize::MAX
+            } else {
+                MAX_PROBLEMS
+            },
+        };
+        let (file, mistakes) = match file::read(path, purpose) {
+            Ok((file, mistakes)) => (Some(file), mistakes),
+            Err(mistakes) => (None, Some(mistakes)),
+        };
+        let is_read = file.is_some();
+        let parsed = self.parse_all(&command, &first, file.unwrap_or_default());
+        match (parsed, mistakes) {
+            (Ok(_), Some(mistakes)) if !is_read => Err(Wrong::File(mistakes)),
+            (Ok(parsed), mistakes) => Ok((parsed, mistakes)),
+            (Err(wrong), None) => Err(wrong),
+            (Err(wrong), Some(mistakes)) => Err(wrong.after(mistakes)),
         }
     }
 
@@ -178,18 +207,20 @@ impl Line {
     ) -> Result<Parsed<T>, Wrong> {
         let shared = file.for_all_sites();
         let more = file.with_further_tables();
-        if !more.is_empty()
-            && let Some(message) = first.of_all_sites(&file)
-        {
-            return Err(Wrong::File(message));
-        }
+        let mistake = first.of_all_sites(&file).filter(|_| !more.is_empty());
         let with = |file| self.parse_with(command, first, file);
-        let shared = shared.map(with).transpose()?;
-        Ok(Parsed {
-            more: more.into_iter().map(with).collect::<Result<_, _>>()?,
-            shared: shared.map(|parsed| (parsed.cli, parsed.origins)),
-            ..with(file)?
-        })
+        let parsed = shared.map(with).transpose().and_then(|shared| {
+            Ok(Parsed {
+                more: more.into_iter().map(with).collect::<Result<_, _>>()?,
+                shared: shared.map(|parsed| (parsed.cli, parsed.origins)),
+                ..with(file)?
+            })
+        });
+        match (parsed, mistake) {
+            (parsed, None) => parsed,
+            (Ok(_), Some(message)) => Err(Wrong::File(message)),
+            (Err(wrong), Some(message)) => Err(wrong.after(message)),
+        }
     }
 
     /// Parses the line, with the settings of `file` before the options.
@@ -242,7 +273,10 @@ struct FirstLook {
     /// Number of words up to and including the subcommand's name.
     depth: usize,
     config: Option<PathBuf>,
+    /// Identifiers of the options that the line has.
     given: Vec<String>,
+    /// The same, with those that the line may have behind an error.
+    perhaps_given: Vec<String>,
 }
 
 impl FirstLook {
@@ -258,14 +292,33 @@ impl FirstLook {
         let lenient = command.clone().no_binary_name(true).ignore_errors(true);
         let options = words.get(depth..).unwrap_or_default();
         let matches = lenient.try_get_matches_from(options).unwrap_or_default();
-        let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let given = matches.ids().map(clap::Id::as_str).filter(is_given);
+        // Parsing ends at the first error. What follows may be a value without an option's name.
+        let strict = command.clone().no_binary_name(true);
+        let strict = strict.try_get_matches_from(options);
+        let is_cut = strict.is_err_and(|error| error.kind() != ErrorKind::MissingRequiredArgument);
+        let is_of_line = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let found = matches.ids().filter(|id| is_of_line(id.as_str()));
+        let found: Vec<_> = found.collect();
+        let is_given =
+            |arg: &&Arg| found.contains(&arg.get_id()) || value_behind(options, arg).is_some();
+        let is_perhaps_given = |arg: &&Arg| is_given(arg) || is_cut && arg.is_positional();
+        let id = |arg: &Arg| arg.get_id().to_string();
+        let args = || command.get_arguments();
+        let given = args().filter(is_given).map(id).collect();
+        let perhaps_given = args().filter(is_perhaps_given).map(id).collect();
         let config = matches.try_get_one::<PathBuf>("config").ok().flatten();
+        let config = config.cloned().or_else(|| {
+            let mut args = command.get_arguments();
+            let config = args.find(|arg| arg.get_id() == "config")?;
+            let path = value_behind(options, config)?;
+            (!path.is_empty()).then(|| PathBuf::from(path))
+        });
         Self {
             command,
             depth,
-            config: config.cloned(),
-            given: given.map(str::to_owned).collect(),
+            config,
+            given,
+            perhaps_given,
         }
     }
 
@@ -305,4 +358,22 @@ impl FirstLook {
             file.escape_debug()
         ))
     }
+}
+
+/// Returns the value of the first option `--OPTION VALUE` or `--OPTION=VALUE` of this kind. It is empty if there
+/// is only the option, or another one behind it.
+fn value_behind(words: &[OsString], arg: &Arg) -> Option<OsString> {
+    let long = format!("--{}", arg.get_long()?);
+    words.iter().enumerate().find_map(|(at, word)| {
+        let rest = word.as_bytes().strip_prefix(long.as_bytes())?;
+        match rest {
+            [] => {
+                let value = words.get(at + 1);
+                let value = value.filter(|word| !word.as_bytes().starts_with(b"-"));
+                Some(value.cloned().unwrap_or_default())
+            }
+            [b'=', value @ ..] => Some(OsStr::from_bytes(value).to_owned()),
+            _ => None,
+        }
+    })
 }

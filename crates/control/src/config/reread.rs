@@ -193,7 +193,7 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
     ) -> Result<(), StartError> {
         let parsed = match self.parsed.line.parse() {
             Ok((parsed, None)) => parsed,
-            Ok((_, Some(mistakes))) | Err(Wrong::File(mistakes)) => {
+            Ok((_, Some(mistakes))) | Err(Wrong::File(mistakes) | Wrong::Both(mistakes, _)) => {
                 return Err(mistakes.into());
             }
             Err(Wrong::CommandLine(error)) => return Err(first_line(&error).into()),
