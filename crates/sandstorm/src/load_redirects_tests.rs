@@ -101,7 +101,7 @@ fn an_extension_may_follow_a_placeholder() {
     let [one] = &skipped[..] else {
         panic!("{skipped:?}");
     };
-    assert!(one.contains("_redirects\" line 3: \":a.b.:c\" is no placeholder"));
+    assert!(one.contains("_redirects\" line 3, column 1: \":a.b.:c\" is no placeholder"));
 }
 
 #[test]

@@ -35,12 +35,48 @@ use crate::fields::FieldError;
 
 /// A line of a file with rules that is left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{line}: {why}")]
+#[error("{line}:{column}: {why}")]
 pub(crate) struct LineError {
     /// The number of the line. The first line has the number 1.
     pub(crate) line: usize,
+    /// The column of the wrong part, in characters from 1.
+    pub(crate) column: usize,
     /// The reason.
     pub(crate) why: RuleError,
+}
+
+impl LineError {
+    /// Finds the place of a part of this line.
+    fn new((line, text): (usize, &str), wrong: Wrong<'_>) -> Self {
+        let at = wrong
+            .part
+            .as_ptr()
+            .addr()
+            .saturating_sub(text.as_ptr().addr());
+        let before = text.get(..at).unwrap_or_default();
+        Self {
+            line,
+            column: before.chars().count() + 1,
+            why: wrong.why,
+        }
+    }
+}
+
+/// Why a part of a rule's text is refused.
+#[derive(Debug)]
+struct Wrong<'t> {
+    part: &'t str,
+    why: RuleError,
+}
+
+impl<'t> Wrong<'t> {
+    /// Returns what makes an error about this part.
+    fn about<E: Into<RuleError>>(part: &'t str) -> impl FnOnce(E) -> Self {
+        move |why| Self {
+            part,
+            why: why.into(),
+        }
+    }
 }
 
 /// Why a rule is refused. The message completes a sentence that begins with the place of the rule.
@@ -285,10 +321,11 @@ mod tests {
         let error = Pattern::parse(&text).unwrap_err();
         let message = LineError {
             line: 12,
+            column: 3,
             why: error,
         }
         .to_string();
-        assert!(message.starts_with("12: \"\u{e4}\u{e4}"));
+        assert!(message.starts_with("12:3: \"\u{e4}\u{e4}"));
         assert!(message.ends_with("\u{e4}...\" is no path; begin it with a slash"));
         assert_eq!(excerpt(&text[2..]), text[2..]);
     }

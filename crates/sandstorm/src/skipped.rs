@@ -99,10 +99,12 @@ pub enum Reason {
         len: u64,
     },
     /// A line of a file with rules is wrong. The other lines are used.
-    #[error("line {line}: {why}")]
+    #[error("line {line}, column {column}: {why}")]
     Rule {
         /// The number of the line, from 1.
         line: usize,
+        /// The column of the wrong part, in characters from 1.
+        column: usize,
         /// What is wrong.
         why: RuleError,
     },
@@ -113,10 +115,14 @@ pub enum Reason {
         limit: u64,
     },
     /// A file with rules is not valid UTF-8.
-    #[error("line {line} is not UTF-8, so no rule is used; save the file as UTF-8")]
+    #[error(
+        "is not UTF-8 in line {line}, column {column}, so no rule is used; save the file as UTF-8"
+    )]
     NotUtf8 {
         /// The number of the first such line, from 1.
         line: usize,
+        /// The column of the first such character, from 1.
+        column: usize,
     },
     /// A rule or an error page leads to a file that does not exist.
     #[error("is what {rule:?} leads to, but there is no such file; add the file, or mend the rule")]

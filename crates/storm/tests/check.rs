@@ -56,7 +56,7 @@ fn the_level_of_the_log_hides_no_finding() {
             &[
                 "listen (f:4:1) unix:none/socket: ",
                 "left out: \"www/link\" is a link to ",
-                "left out: \"www/_redirects\" line 1",
+                "left out: \"www/_redirects\" line 1, column 10: ",
                 "basic-auth names /none, but the folder has nothing there",
             ],
         );

@@ -181,14 +181,18 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
         String::from_utf8(bytes).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + memchr::memchr_iter(b'\n', before).count();
-            failed(Reason::NotUtf8 { line })
+            let before = String::from_utf8_lossy(before);
+            let last = before.rsplit('\n').next().unwrap_or_default();
+            failed(Reason::NotUtf8 {
+                line: 1 + before.matches('\n').count(),
+                column: 1 + last.chars().count(),
+            })
         })
     }
 
     fn report_lines(&mut self, name: &str, wrong: Vec<LineError>) {
-        for LineError { line, why } in wrong {
-            self.skip(name.as_ref(), Reason::Rule { line, why });
+        for LineError { line, column, why } in wrong {
+            self.skip(name.as_ref(), Reason::Rule { line, column, why });
         }
     }
 }

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use arrayvec::ArrayVec;
 
 use super::field_pattern::FieldPattern;
-use super::{LineError, RuleError, excerpt, lines, without_comment};
-use crate::fields::{Fields, MAX_FIELDS_LEN};
+use super::{LineError, RuleError, Wrong, excerpt, lines, without_comment};
+use crate::fields::{FieldError, Fields, MAX_FIELDS_LEN};
 
 /// Maximum number of rules in a file. Each file of the site is compared with all of them when the
 /// site is loaded.
@@ -83,28 +83,39 @@ impl HeaderRule {
     }
 
     /// Adds a field, `NAME: VALUE`, or the removal of a field, `! NAME`.
-    fn add(&mut self, text: &str) -> Result<(), RuleError> {
+    fn add<'t>(&mut self, text: &'t str) -> Result<(), Wrong<'t>> {
         if let Some(name) = text.strip_prefix('!') {
             let name = name.trim_ascii();
             // A name that no rule can set cannot be removed either.
-            check_name(name)?;
-            Fields::new().add(name, "")?;
+            check_name(name).map_err(Wrong::about(name))?;
+            let checked = Fields::new().add(name, "").map(drop);
+            checked.map_err(Wrong::about(name))?;
             self.removed.push(name.into());
             return Ok(());
         }
         let Some((name, value)) = text.split_once(':') else {
-            let text = excerpt(text);
-            return Err(RuleError::NotAField { text });
+            let why = RuleError::NotAField {
+                text: excerpt(text),
+            };
+            return Err(Wrong { part: text, why });
         };
-        let name = name.trim_ascii();
-        check_name(name)?;
+        let (name, value) = (name.trim_ascii(), value.trim_ascii());
+        check_name(name).map_err(Wrong::about(name))?;
         // Other hosts insert what the path has there.
         if let Some(placeholder) = self.pattern.placeholder_in(value) {
             let placeholder = excerpt(placeholder);
-            return Err(RuleError::PlaceholderInValue { placeholder });
+            return Err(Wrong::about(value)(RuleError::PlaceholderInValue {
+                placeholder,
+            }));
         }
-        self.fields.add(name, value.trim_ascii())?;
-        Ok(())
+        let added = self.fields.add(name, value).map(drop);
+        added.map_err(|why| {
+            let is_of_value = matches!(
+                why,
+                FieldError::BadValue { .. } | FieldError::TooLong { .. }
+            );
+            Wrong::about(if is_of_value { value } else { name })(why)
+        })
     }
 
     /// Returns true if the rule is about one of these decoded paths.
@@ -150,7 +161,8 @@ impl FromStr for HeaderRule {
         let end = text.find(|c: char| c.is_ascii_whitespace());
         let (pattern, field) = text.split_at(end.unwrap_or(text.len()));
         let mut rule = Self::new(FieldPattern::parse(pattern)?);
-        rule.add(field.trim_ascii())?;
+        let added = rule.add(field.trim_ascii());
+        added.map_err(|wrong| wrong.why)?;
         Ok(rule)
     }
 }
@@ -337,9 +349,9 @@ fn merge<'r>(
 /// wrong line is left out, and so are the fields below a wrong path.
 pub(crate) fn parse_headers(text: &str) -> (Vec<HeaderRule>, Vec<LineError>) {
     let mut reader = Reader::default();
-    for (line, text) in lines(text) {
-        let is_indented = text.starts_with([' ', '\t']);
-        let text = text.trim_ascii();
+    for (line, whole) in lines(text) {
+        let is_indented = whole.starts_with([' ', '\t']);
+        let text = whole.trim_ascii();
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
@@ -348,7 +360,9 @@ pub(crate) fn parse_headers(text: &str) -> (Vec<HeaderRule>, Vec<LineError>) {
         } else {
             reader.path(line, text)
         };
-        reader.note(line, result);
+        if let Err(wrong) = result {
+            reader.errors.push(LineError::new((line, whole), wrong));
+        }
     }
     reader.finish_rule();
     (reader.rules, reader.errors)
@@ -380,16 +394,10 @@ enum Block {
 }
 
 impl Reader {
-    fn note(&mut self, line: usize, result: Result<(), RuleError>) {
-        if let Err(why) = result {
-            self.errors.push(LineError { line, why });
-        }
-    }
-
     /// Takes an indented line.
-    fn field(&mut self, text: &str) -> Result<(), RuleError> {
+    fn field<'t>(&mut self, text: &'t str) -> Result<(), Wrong<'t>> {
         match &mut self.block {
-            Block::None => Err(RuleError::NoPath),
+            Block::None => Err(Wrong::about(text)(RuleError::NoPath)),
             Block::Skipped => Ok(()),
             Block::Rule {
                 rule, has_lines, ..
@@ -401,22 +409,23 @@ impl Reader {
     }
 
     /// Takes a line that is not indented.
-    fn path(&mut self, line: usize, text: &str) -> Result<(), RuleError> {
+    fn path<'t>(&mut self, line: usize, text: &'t str) -> Result<(), Wrong<'t>> {
         let text = without_comment(text).trim_ascii();
+        let wrong = |why| Err(Wrong { part: text, why });
         // The lines below a field that lacks its indentation still belong to the path above it.
         let is_url = text.contains("://");
         if !text.starts_with('/') && !is_url && text.contains([':', '!']) {
-            return Err(RuleError::NotIndented);
+            return wrong(RuleError::NotIndented);
         }
         self.finish_rule();
         self.block = Block::Skipped;
-        let rule = HeaderRule::new(FieldPattern::parse(text)?);
+        let pattern = FieldPattern::parse(text).map_err(Wrong::about(text))?;
         if self.rules.len() == MAX_HEADER_RULES {
-            return Err(RuleError::TooManyHeaderRules);
+            return wrong(RuleError::TooManyHeaderRules);
         }
         self.block = Block::Rule {
             line,
-            rule,
+            rule: HeaderRule::new(pattern),
             has_lines: false,
         };
         Ok(())
@@ -431,7 +440,9 @@ impl Reader {
         } = std::mem::take(&mut self.block)
         {
             if !has_lines {
-                self.note(line, Err(RuleError::NoFields));
+                // A path is not indented.
+                let (column, why) = (1, RuleError::NoFields);
+                self.errors.push(LineError { line, column, why });
             } else if !rule.is_empty() {
                 self.rules.push(rule);
             }
@@ -444,7 +455,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fields::FieldError;
 
     /// The rules of a text without wrong lines.
     fn rules(text: &str) -> HeaderRules {
@@ -585,26 +595,28 @@ mod tests {
         assert_eq!(rules, ["/a C: 1".parse().unwrap()]);
         let name = |name: &str| name.to_owned();
         let expected = [
-            (1, RuleError::NoPath),
-            (3, RuleError::NotIndented),
-            (5, RuleError::NotAField { text: name("D") }),
-            (6, RuleError::OfFiles { name: name("ETag") }),
-            (7, FieldError::Ours { name: name("Date") }.into()),
-            (8, FieldError::BadValue { name: name("E") }.into()),
-            (9, RuleError::NotIndented),
-            (10, RuleError::NoFields),
+            (1, 2, RuleError::NoPath),
+            (3, 1, RuleError::NotIndented),
+            (5, 2, RuleError::NotAField { text: name("D") }),
+            (6, 2, RuleError::OfFiles { name: name("ETag") }),
+            (7, 2, FieldError::Ours { name: name("Date") }.into()),
+            (8, 5, FieldError::BadValue { name: name("E") }.into()),
+            (9, 1, RuleError::NotIndented),
+            (10, 1, RuleError::NoFields),
             (
                 11,
+                1,
                 RuleError::Domain {
                     text: name("https://a.test/*"),
                 },
             ),
-            (13, RuleError::BadByte),
-            (16, RuleError::OfFiles { name: name("age") }),
-            (17, FieldError::BadName { name: name("") }.into()),
-            (18, RuleError::NoFields),
+            (13, 1, RuleError::BadByte),
+            (16, 4, RuleError::OfFiles { name: name("age") }),
+            (17, 3, FieldError::BadName { name: name("") }.into()),
+            (18, 1, RuleError::NoFields),
         ];
-        assert_eq!(errors, expected.map(|(line, why)| LineError { line, why }));
+        let error = |(line, column, why)| LineError { line, column, why };
+        assert_eq!(errors, expected.map(error));
     }
 
     #[test]
@@ -652,7 +664,8 @@ mod tests {
         assert_eq!(rules.len(), MAX_HEADER_RULES);
         let why = RuleError::TooManyHeaderRules;
         let line = 2 * MAX_HEADER_RULES + 1;
-        assert_eq!(errors, [LineError { line, why }]);
+        let column = 1;
+        assert_eq!(errors, [LineError { line, column, why }]);
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::pattern::{Captures, Pattern, SPLAT};
 use super::query::QueryPattern;
 use super::template::Template;
-use super::{LineError, RuleError, excerpt, lines, without_comment};
+use super::{LineError, RuleError, Wrong, excerpt, lines, without_comment};
 use crate::status::{Status, StatusCode};
 
 /// Maximum number of rules without placeholder and star in a file. Each of them takes memory for an
@@ -69,23 +69,40 @@ impl FromStr for Redirect {
 
     /// Parses one rule, without a comment.
     fn from_str(text: &str) -> Result<Self, RuleError> {
+        Self::parse(text).map_err(|wrong| wrong.why)
+    }
+}
+
+impl Redirect {
+    /// Same as `from_str`, but also says which part is wrong.
+    fn parse(text: &str) -> Result<Self, Wrong<'_>> {
         let mut words = text.split_ascii_whitespace();
-        let path = words.next().unwrap_or_default();
-        let from = Pattern::parse(path)?;
-        let mut target = words.next().ok_or(RuleError::NoTarget)?;
+        let path = words.next().unwrap_or(text);
+        let from = Pattern::parse(path).map_err(Wrong::about(path))?;
+        let no_target = || Wrong {
+            part: &text[text.trim_ascii_end().len()..],
+            why: RuleError::NoTarget,
+        };
+        let mut target = words.next().ok_or_else(no_target)?;
         let mut parameters = Vec::new();
         while is_parameter(target) {
             parameters.push(target);
-            target = words.next().ok_or(RuleError::NoTarget)?;
+            target = words.next().ok_or_else(no_target)?;
         }
-        let query = QueryPattern::parse(&parameters, &from)?;
-        let to = Template::parse(target, &|name| query.index_of(name, &from))?;
-        let (action, forced) = match words.next() {
-            Some(word) => parse_status(word)?,
+        let query = QueryPattern::parse(&parameters, &from);
+        let query = query.map_err(|why| Wrong {
+            part: parameter_of(&why, &parameters).unwrap_or(path),
+            why,
+        })?;
+        let to = Template::parse(target, &|name| query.index_of(name, &from));
+        let to = to.map_err(Wrong::about(target))?;
+        let status = words.next();
+        let (action, forced) = match status {
+            Some(word) => parse_status(word).map_err(Wrong::about(word))?,
             None => (Action::Redirect(Status::MovedPermanently.into()), false),
         };
         if let Some(word) = words.next() {
-            return Err(not_supported(word));
+            return Err(Wrong::about(word)(not_supported(word)));
         }
         let rule = Self {
             from,
@@ -95,12 +112,14 @@ impl FromStr for Redirect {
             forced,
             text: excerpt(text.trim()).into(),
         };
-        rule.check(path)?;
+        rule.check(path).map_err(|why| {
+            let is_of_status = why == RuleError::NoRedirect;
+            let part = status.filter(|_| is_of_status).unwrap_or(target);
+            Wrong { part, why }
+        })?;
         Ok(rule)
     }
-}
 
-impl Redirect {
     /// Checks that the target fits the action. `path` is the text of [`from`](Self::from).
     fn check(&self, path: &str) -> Result<(), RuleError> {
         if matches!(self.action, Action::Redirect(_)) {
@@ -192,17 +211,26 @@ fn not_supported(word: &str) -> RuleError {
     }
 }
 
+/// Returns the parameter of a query that an error is about.
+fn parameter_of<'t>(why: &RuleError, parameters: &[&'t str]) -> Option<&'t str> {
+    let RuleError::QueryParameter { word } = why else {
+        return None;
+    };
+    let mut last_first = parameters.iter().rev();
+    last_first.find(|one| excerpt(one) == *word).copied()
+}
+
 /// Parses the text of `_redirects`: one rule in each line, in the order in which they apply. A
 /// wrong line is left out.
 pub(crate) fn parse_redirects(text: &str) -> (Vec<Redirect>, Vec<LineError>) {
     let (mut rules, mut errors) = (Vec::new(), Vec::new());
     let (mut exact, mut patterns) = (0, 0);
-    for (line, text) in lines(text) {
-        let text = without_comment(text).trim_ascii();
+    for (line, whole) in lines(text) {
+        let text = without_comment(whole).trim_ascii();
         if text.is_empty() {
             continue;
         }
-        let rule = text.parse().and_then(|rule: Redirect| {
+        let rule = Redirect::parse(text).and_then(|rule| {
             let is_exact = rule.from.exact().is_some() && !rule.has_query();
             let (count, max, too_many) = if is_exact {
                 (&mut exact, MAX_EXACT_RULES, RuleError::TooManyExact)
@@ -210,14 +238,14 @@ pub(crate) fn parse_redirects(text: &str) -> (Vec<Redirect>, Vec<LineError>) {
                 (&mut patterns, MAX_PATTERN_RULES, RuleError::TooManyPatterns)
             };
             if *count == max {
-                return Err(too_many);
+                return Err(Wrong::about(text)(too_many));
             }
             *count += 1;
             Ok(rule)
         });
         match rule {
             Ok(rule) => rules.push(rule),
-            Err(why) => errors.push(LineError { line, why }),
+            Err(wrong) => errors.push(LineError::new((line, whole), wrong)),
         }
     }
     (rules, errors)
@@ -337,9 +365,30 @@ mod tests {
         assert_eq!(messages.len(), 2);
         assert_eq!(
             messages[0],
-            "4: the target is missing; write the path, white space, and the target"
+            "4:3: the target is missing; write the path, white space, and the target"
         );
-        assert!(messages[1].starts_with("6: \"x\" is no status of a rule; write 301"));
+        assert!(messages[1].starts_with("6:7: \"x\" is no status of a rule; write 301"));
+    }
+
+    #[test]
+    fn an_error_has_the_column_of_the_wrong_word() {
+        for (line, column) in [
+            ("a /b", 1),
+            ("  /\u{e4}//*/c /b", 3),
+            ("/\u{e4} b", 4),
+            ("/a  ", 3),
+            ("/a id=1 id=2 /b", 9),
+            ("/a id=1", 8),
+            ("/a id=1 /b 200", 12),
+            ("/a /b 999", 7),
+            ("/a /b 301 x # y", 11),
+            ("/a /a", 4),
+            ("/a https://b.test 200", 4),
+        ] {
+            let (_, errors) = parse_redirects(line);
+            let columns: Vec<_> = errors.iter().map(|error| error.column).collect();
+            assert_eq!(columns, [column], "{line}: {errors:?}");
+        }
     }
 
     #[test]
@@ -352,7 +401,11 @@ mod tests {
             .collect();
         let (rules, errors) = parse_redirects(&text);
         assert_eq!(rules.len(), MAX_PATTERN_RULES + MAX_EXACT_RULES);
-        let line = |line, why| LineError { line, why };
+        let line = |line, why| LineError {
+            line,
+            column: 1,
+            why,
+        };
         let expected = [
             line(MAX_PATTERN_RULES + 1, RuleError::TooManyPatterns),
             line(
