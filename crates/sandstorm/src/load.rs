@@ -18,6 +18,7 @@ pub use self::error::LoadError;
 use self::loader::{Folder, Loader};
 pub(crate) use self::names::RULES;
 pub use self::progress::Progress;
+pub(crate) use self::rules::check_secret_files;
 use crate::limits::Limits;
 use crate::root::{FollowLinks, RealPath, Root};
 use crate::settings::Settings;

@@ -278,22 +278,35 @@ fn reporting<T>(
             Progress::Warning { folder, warning } => {
                 let warning = format!("{}: {warning}", folder.display());
                 if !strict {
-                    tracing::warn!("{warning}");
+                    named.push(warning);
                     return;
                 }
                 warning
             }
-            Progress::Skipped(skipped) => skipped.to_string(),
+            Progress::Skipped(skipped) if strict => skipped.to_string(),
+            Progress::Skipped(skipped) => format!("left out: {skipped}"),
         };
         count += 1;
-        match (count <= MAX_NAMED, strict) {
-            (true, true) => named.push(mistake),
-            (true, false) => tracing::warn!("left out: {mistake}"),
-            (false, _) => {}
+        if count <= MAX_NAMED {
+            named.push(mistake);
         }
     });
+    // Without these files and options, other mistakes are not known yet. A check leaves them out, and loads
+    // again. It must name no mistake twice.
+    if let Err(
+        error @ (LoadError::Rules { .. }
+        | LoadError::TagKey { .. }
+        | LoadError::Users { .. }
+        | LoadError::NoRealm { .. }),
+    ) = outcome
+    {
+        return Err(error.into());
+    }
     if strict && count > 0 {
         return Err(NotLoaded::Strict { count, named });
+    }
+    for warning in named {
+        tracing::warn!("{warning}");
     }
     if count > MAX_NAMED {
         let more = report::count(count - MAX_NAMED);

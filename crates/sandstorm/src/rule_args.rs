@@ -8,7 +8,7 @@ use percent_encoding::{percent_decode_str, percent_encode};
 
 use crate::coder::{Coder, Effort};
 use crate::fields::{FieldError, Fields};
-use crate::load::LoadError;
+use crate::load::{LoadError, check_secret_files};
 use crate::loading::{GivenOption, NotLoaded};
 use crate::login::{RealmFile, RealmText};
 use crate::percent::PATH;
@@ -105,6 +105,10 @@ pub(crate) struct RuleArgs {
     /// Serve files and folders whose names begin with a dot too. Such files are often private.
     #[arg(long)]
     hidden_files: bool,
+
+    /// Files with rules of the folder that a check leaves out.
+    #[arg(skip)]
+    unread_rules: Vec<PathBuf>,
 }
 
 /// Values of `--compress`.
@@ -140,6 +144,7 @@ impl RuleArgs {
             realms: self.basic_auth.clone(),
             realm_texts: self.basic_auth_realm.clone(),
             tag_key: self.etag_key.clone(),
+            unread_rules: self.unread_rules.clone(),
             ..Settings::default()
         };
         for (extension, media_type) in &self.media_types {
@@ -207,10 +212,19 @@ impl RuleArgs {
         realms.chain(texts).chain(pages).chain(types)
     }
 
-    /// Leaves out the option that an error is about. Returns false if it is about something else.
+    /// Returns what is wrong with the files with users and with a key, and with the texts for passwords.
+    pub(crate) fn check_files(&self) -> Vec<NotLoaded> {
+        let (realms, texts) = (&self.basic_auth, &self.basic_auth_realm);
+        let errors = check_secret_files(self.etag_key.as_deref(), realms, texts);
+        errors.into_iter().map(NotLoaded::Load).collect()
+    }
+
+    /// Leaves out the option or the file with rules that an error is about. Returns false if it is about
+    /// something else, or left out already.
     pub(crate) fn leave_out(&mut self, error: &NotLoaded) -> bool {
         match error {
             NotLoaded::Cache { .. } => self.compress_cache = None,
+            NotLoaded::Load(LoadError::Rules { path, .. }) => self.unread_rules.push(path.clone()),
             NotLoaded::Load(LoadError::TagKey { .. }) => self.etag_key = None,
             NotLoaded::Load(LoadError::Users { path, .. }) => {
                 let (wrong, rest) = std::mem::take(&mut self.basic_auth)

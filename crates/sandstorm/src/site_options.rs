@@ -303,11 +303,17 @@ impl SiteSource<'_> {
     pub(crate) fn check(&self, sites: usize) -> (Option<Sandstorm>, Vec<NotLoaded>) {
         let mut options = self.options.clone();
         let mut wrong: Vec<_> = self.contradictions().collect();
-        if self.is_wrong("root") {
-            return (None, wrong);
-        }
         if self.is_wrong("basic_auth") {
             options.rules.leave_out_realm_texts();
+        }
+        // These are checked also if there is no folder.
+        for error in options.rules.check_files() {
+            if options.rules.leave_out(&error) {
+                wrong.push(self.at_place(error));
+            }
+        }
+        if self.is_wrong("root") {
+            return (None, wrong);
         }
         loop {
             let rest = SiteSource {

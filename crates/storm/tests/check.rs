@@ -315,3 +315,64 @@ fn a_folder_on_the_command_line_hides_no_help_and_no_mistake() {
         &["so root cannot be", "unexpected argument '--bogus'"],
     );
 }
+
+/// Links to secrets show only when the folder is loaded, which then begins again without the secrets.
+#[test]
+fn secrets_in_the_folder_are_told_with_all_else_and_nothing_twice() {
+    let file = "[[web]]\nroot = \"www\"\netag-key = \"key\"\nbasic-auth = [\"/=users\", \"/a=users2\"]\n\
+                [[dns]]\nzones = [\"a.test.zone\"]\n";
+    let folder = content(file);
+    let at = |name: &str| folder.path().join(name);
+    let hash = "$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
+    for name in ["users", "users2"] {
+        write(&folder, name, format!("ali:{hash}\n"));
+    }
+    write(&folder, "key", [7; 32]);
+    for name in ["key", "users", "users2"] {
+        fs::hard_link(at(name), at("www").join(name)).unwrap();
+    }
+    write(&folder, "www/_redirects", "/a /none 999\n");
+    symlink("nowhere", at("www/link")).unwrap();
+    let (status, told) = check(&folder);
+    assert_eq!(status, 1, "{told}");
+    says(
+        &told,
+        &[
+            "f:3:12: key is www/key too, which is in the served folder",
+            "f:4:15: users is www/users too, which is in the served folder",
+            "f:4:26: users2 is www/users2 too, which is in the served folder",
+            "left out: \"www/_redirects\" line 1, column 10: ",
+            "left out: \"www/link\" is a link to ",
+        ],
+    );
+}
+
+/// A folder that is not there hides no mistake in a file with users or a key, and a file with rules that cannot be
+/// read hides none in the other one and in the folder.
+#[test]
+fn what_cannot_be_read_hides_nothing_else_of_a_site() {
+    let file = "[[web]]\nroot = \"none\"\netag-key = \"key\"\nbasic-auth = [\"/a=users\", \"/b=users\"]\n\
+                basic-auth-realm = [\"/c=text\"]\n\
+                [[web]]\nroot = \"www\"\nport = 81\nstrict = true\n\
+                [[dns]]\nzones = [\"a.test.zone\"]\n";
+    let folder = content(file);
+    write(&folder, "key", "short");
+    write(&folder, "users", "ali:\nbob\n");
+    write(&folder, "www/_redirects", b"/\xe4 /b\n");
+    fs::create_dir(folder.path().join("www/_headers")).unwrap();
+    symlink("nowhere", folder.path().join("www/link")).unwrap();
+    let (status, told) = check(&folder);
+    assert_eq!(status, 1, "{told}");
+    says(
+        &told,
+        &[
+            "f:2:8: there is no folder none",
+            "f:3:12: key has 5 bytes",
+            "f:4:15: users has 2 mistakes",
+            "f:5:21: basic-auth-realm (f:5:1) names /c",
+            "f:7:8: www/_redirects is not UTF-8 in line 1, column 2, so no rule is used",
+            "f:7:8: www/_headers is a folder, so no rule is used",
+            "\"www/link\" is a link to ",
+        ],
+    );
+}

@@ -31,20 +31,66 @@ fn target_of(path: &Path) -> Option<PathBuf> {
     is_link.then(target).flatten()
 }
 
+/// Reads the file with the key of entity tags.
+fn read_tag_key(file: &Path) -> Result<TagKey, LoadError> {
+    TagKey::load(file).map_err(|error| wrong_tag_key(file, error.to_string()))
+}
+
+/// Reads a file with users.
+fn read_users(file: &Path) -> Result<Users, LoadError> {
+    Users::load(file).map_err(|error| wrong_users(file, error.to_string()))
+}
+
+fn wrong_tag_key(file: &Path, reason: String) -> LoadError {
+    LoadError::TagKey {
+        path: file.to_owned(),
+        target: target_of(file),
+        reason,
+    }
+}
+
+fn wrong_users(file: &Path, reason: String) -> LoadError {
+    LoadError::Users {
+        path: file.to_owned(),
+        target: target_of(file),
+        reason,
+    }
+}
+
+/// Returns an error for each text about a path that needs no password.
+fn texts_without_realm(
+    realms: &[RealmFile],
+    texts: &[RealmText],
+) -> impl Iterator<Item = LoadError> {
+    let is_unknown = |text: &&RealmText| !realms.iter().any(|realm| realm.path == text.path);
+    let unknown = texts.iter().filter(is_unknown);
+    unknown.map(|text| LoadError::NoRealm {
+        path: text.path.to_string(),
+    })
+}
+
+/// Checks the files with users and with the key of entity tags, whatever the folder is. Returns all errors.
+pub(crate) fn check_secret_files(
+    tag_key: Option<&Path>,
+    realms: &[RealmFile],
+    texts: &[RealmText],
+) -> Vec<LoadError> {
+    let key = tag_key.and_then(|file| read_tag_key(file).err());
+    let users = realms.iter();
+    let users = users.filter_map(|realm| read_users(&realm.file).err());
+    let texts = texts_without_realm(realms, texts);
+    key.into_iter().chain(users).chain(texts).collect()
+}
+
 impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Reads the file with the key of entity tags.
     pub(super) fn load_tag_key(&mut self) -> Result<(), LoadError> {
         let Some(file) = &self.settings.tag_key else {
             return Ok(());
         };
-        let failed = |reason| LoadError::TagKey {
-            path: file.clone(),
-            target: target_of(file),
-            reason,
-        };
-        let key = TagKey::load(file).map_err(|error| failed(error.to_string()))?;
+        let key = read_tag_key(file)?;
         if self.would_serve(file) {
-            return Err(failed(IN_FOLDER.to_owned()));
+            return Err(wrong_tag_key(file, IN_FOLDER.to_owned()));
         }
         self.add_secret(file);
         self.site.set_tag_key(key);
@@ -62,14 +108,9 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Reads the files with users.
     pub(super) fn load_users(&mut self) -> Result<(), LoadError> {
         for RealmFile { path, file } in &self.settings.realms {
-            let failed = |reason| LoadError::Users {
-                path: file.clone(),
-                target: target_of(file),
-                reason,
-            };
-            let users = Users::load(file).map_err(|error| failed(error.to_string()))?;
+            let users = read_users(file)?;
             if self.would_serve(file) {
-                return Err(failed(IN_FOLDER.to_owned()));
+                return Err(wrong_users(file, IN_FOLDER.to_owned()));
             }
             self.add_secret(file);
             let users = self
@@ -77,20 +118,9 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
                 .unwrap_or_else(|| Arc::new(users));
             self.site.add_realm(path.clone(), users);
         }
-        let is_known = |text: &RealmText| {
-            let mut realms = self.settings.realms.iter();
-            realms.any(|realm| realm.path == text.path)
-        };
-        let unknown = self
-            .settings
-            .realm_texts
-            .iter()
-            .find(|text| !is_known(text));
-        unknown.map_or(Ok(()), |text| {
-            Err(LoadError::NoRealm {
-                path: text.path.to_string(),
-            })
-        })
+        texts_without_realm(&self.settings.realms, &self.settings.realm_texts)
+            .next()
+            .map_or(Ok(()), Err)
     }
 
     /// Returns the users who may see the part at a path now, if they equal `users`. Workers know them by their
@@ -115,11 +145,10 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     pub(super) fn check_secrets(&self) -> Result<(), LoadError> {
         self.exposed.as_ref().map_or(Ok(()), |(secret, path)| {
             let entry = self.folder.join(path);
-            Err(LoadError::Users {
-                path: secret.clone(),
-                target: target_of(secret),
-                reason: format!("is {} too, which {IN_FOLDER}", entry.display()),
-            })
+            let reason = format!("is {} too, which {IN_FOLDER}", entry.display());
+            let is_key = self.settings.tag_key.as_ref() == Some(secret);
+            let wrong = if is_key { wrong_tag_key } else { wrong_users };
+            Err(wrong(secret, reason))
         })
     }
 
@@ -136,9 +165,11 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
 
     /// Reads the rules of the folder.
     pub(super) fn load_rules(&mut self) -> Result<(), LoadError> {
-        let (redirects, wrong) = parse_redirects(&self.rules_text(REDIRECTS)?);
+        // A check leaves out a file that cannot be read, and tries again. It must report no line twice.
+        let (redirects, headers) = (self.rules_text(REDIRECTS)?, self.rules_text(HEADERS)?);
+        let (redirects, wrong) = parse_redirects(&redirects);
         self.report_lines(REDIRECTS, wrong);
-        let (headers, wrong) = parse_headers(&self.rules_text(HEADERS)?);
+        let (headers, wrong) = parse_headers(&headers);
         self.report_lines(HEADERS, wrong);
         let headers = headers.into_iter().collect();
         self.site.add_rules(redirects, headers);
@@ -152,6 +183,9 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             path: self.folder.join(name),
             reason,
         };
+        if self.settings.unread_rules.contains(&self.folder.join(name)) {
+            return Ok(String::new());
+        }
         let mut real = self.root.join(name);
         let stat_of = |real: &RealPath| real.stat().map_err(|error| failed(unreadable(error)));
         let mut stat = match real.stat() {
