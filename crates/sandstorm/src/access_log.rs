@@ -94,16 +94,16 @@ impl AccessLogArgs {
         Ok(())
     }
 
-    /// Checks that the log can be opened, if there is one, without making its file.
+    /// Checks that a log can be opened, without making its file.
     ///
     /// # Errors
     /// If it cannot. The error names it.
-    pub(crate) fn check_file(&self, program: &str) -> io::Result<()> {
-        let check = |to| RecordLog::check(NAME, program, to);
-        self.destination().map_or(Ok(()), check)
+    pub(crate) fn check_file(destination: &LogDestination, program: &str) -> io::Result<()> {
+        RecordLog::check(NAME, program, destination)
     }
 
-    fn destination(&self) -> Option<&LogDestination> {
+    /// The destination of the log, if there is one.
+    pub(crate) fn destination(&self) -> Option<&LogDestination> {
         match &self.access_log {
             Some(Target::To(destination)) => Some(destination),
             Some(Target::Off) | None => None,

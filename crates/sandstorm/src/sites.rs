@@ -53,13 +53,14 @@ pub fn check_sites(
         found.extend(errors.into_iter().map(|error| Err(error.into())));
     }
     // Sites may share a log.
-    let mut logs = Vec::new();
-    for source in sources {
-        let checked = source.log().check_file(SiteOnly::NAME);
-        let error = checked.err().map(|error| error.to_string());
-        logs.extend(error.filter(|error| !logs.contains(error)));
+    let mut known = Vec::new();
+    for destination in sources.iter().filter_map(|one| one.log().destination()) {
+        if !known.contains(&destination) {
+            known.push(destination);
+            let checked = AccessLogArgs::check_file(destination, SiteOnly::NAME);
+            found.extend(checked.err().map(|error| Err(error.into())));
+        }
     }
-    found.extend(logs.into_iter().map(|error| Err(error.into())));
     let own: Vec<_> = own.iter().map(|one| one.address).collect();
     let is_known = !own.is_empty() && !config::is_wrong(0, "addresses");
     let missing = sources.iter().filter(|_| is_known);

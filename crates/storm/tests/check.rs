@@ -376,3 +376,25 @@ fn what_cannot_be_read_hides_nothing_else_of_a_site() {
         ],
     );
 }
+
+/// Whether somebody reads a pipe shows only when it is opened, and that would give its reader an end.
+#[test]
+fn a_pipe_as_a_log_is_told() {
+    let file = "[logs]\naccess-log = \"pipe\"\nquery-log = \"pipe2\"\n\
+                [[web]]\nroot = \"www\"\n[[web]]\nroot = \"www\"\nport = 81\n\
+                [[dns]]\nzones = [\"a.test.zone\"]\n";
+    let folder = content(file);
+    for name in ["pipe", "pipe2"] {
+        let path = folder.path().join(name);
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+    let (status, told) = check(&folder);
+    assert_eq!(status, 0, "{told}");
+    says(
+        &told,
+        &[
+            "f:2:14: access log: pipe is a pipe; its reader must run before the server",
+            "f:3:13: query log: pipe2 is a pipe; its reader must run before the server",
+        ],
+    );
+}

@@ -12,7 +12,7 @@ use rustix::process::{Gid, Uid};
 use super::destination::{JOURNAL, LogDestination, SYSLOG, Sink};
 use super::frame::append_frame;
 use super::frames::{FrameDestination, FrameStream, has_frames};
-use super::log_file::{Refused, check_log};
+use super::log_file::{Refused, check_log, is_pipe};
 use super::ring::{Lost, RecordReader, RecordSender, ring_for};
 use super::unwritten::{RETRY, Unwritten, is_full};
 use crate::config::before;
@@ -120,19 +120,23 @@ impl RecordLog {
         })
     }
 
-    /// Checks that a log can be opened, without making its file.
+    /// Checks that a log can be opened, without making its file. Warns of a pipe, because only opening it
+    /// shows whether somebody reads it.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
     pub fn check(name: &str, program: &str, destination: &LogDestination) -> io::Result<()> {
         let checked = match destination {
-            LogDestination::File(path) => check_log(path),
+            LogDestination::File(path) => {
+                warn_of_pipe(name, path);
+                check_log(path)
+            }
             _ => Sink::open(destination, program).map(drop),
         };
         checked.map_err(|error| not_open(name, destination, &error))
     }
 
-    /// Checks that a log with frames can be opened, without making its file.
+    /// Checks that a log with frames can be opened, without making its file. Warns of a pipe.
     ///
     /// # Errors
     /// Those of [`open_frames`](Self::open_frames).
@@ -140,7 +144,10 @@ impl RecordLog {
         let checked = match destination {
             // A new file takes the place of the old one.
             FrameDestination::File(path) if has_frames(path) => check_folder(path),
-            FrameDestination::File(path) => check_log(path),
+            FrameDestination::File(path) => {
+                warn_of_pipe(name, path);
+                check_log(path)
+            }
             FrameDestination::Unix(_) => Ok(()),
         };
         checked.map_err(|error| frames_not_open(name, destination, &error))
@@ -390,6 +397,17 @@ fn place(destination: &LogDestination) -> String {
         LogDestination::Stdout => "standard output".to_owned(),
         LogDestination::Syslog => format!("the system's log at {SYSLOG}"),
         LogDestination::Journald => format!("the journal at {JOURNAL}"),
+    }
+}
+
+/// Warns of a pipe. Its reader would see an end if a check opened it.
+fn warn_of_pipe(name: &str, path: &Path) {
+    if is_pipe(path) {
+        let (path, before) = (
+            path.display(),
+            before(&option_of(name), &path.to_string_lossy()),
+        );
+        tracing::warn!("{before}{name}: {path} is a pipe; its reader must run before the server");
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn open_at_once(path: &Path, options: &OpenOptions, flags: OFlags) ->
 }
 
 /// Returns true if there is a pipe at this path.
-fn is_pipe(path: &Path) -> bool {
+pub(super) fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
