@@ -398,3 +398,51 @@ fn a_pipe_as_a_log_is_told() {
         ],
     );
 }
+
+#[test]
+fn a_key_or_a_section_that_stands_there_twice_hides_no_other_mistake() {
+    let file = "[network]\naddresses = [\"192.0.2.1/24\"]\n[privileges]\nuser = \"no-user\"\n\
+                [network]\naddresses = [\"192.0.2.2/24\"]\n\
+                [[web]]\nroot = \"www\"\nport = 80\nport = 81\naddresses = [\"192.0.2.2\"]\nprot = 1\n\
+                [[web]]\nroot = \"www\"\n\
+                [[dns]]\nzones = [\"none.zone\"]\n";
+    let folder = content(file);
+    let (status, told) = check(&folder);
+    assert_eq!(status, 1, "{told}");
+    says(
+        &told,
+        &[
+            "f:5:2: network stands here twice",
+            "f:10:1: port stands here twice",
+            "f:12:1: [[web]] has no key prot",
+            "there is no user \"no-user\"",
+            "none.zone: cannot read the file",
+        ],
+    );
+    for untrue in ["both have TCP port", "is not an address of the server"] {
+        assert!(!told.contains(untrue), "{untrue}:\n{told}");
+    }
+    let file =
+        "[[web]]\nroot = \"www\"\n\"port\" = 53\n'port' = 53\n[[dns]]\nzones = [\"a.test.zone\"]\n";
+    let folder = content(file);
+    let (_, told) = check(&folder);
+    says(&told, &["f:4:1: port stands here twice"]);
+    assert!(!told.contains("both have TCP port"), "{told}");
+}
+
+/// The sites before it are known.
+#[test]
+fn a_wrong_element_hides_no_mistake_of_the_sites_before_it() {
+    let folder = content("web = [{root = \"www\"}, 5]\ndns = [{zones = [\"none.zone\"]}, 5]\n");
+    let (status, told) = check(&folder);
+    assert_eq!(status, 1, "{told}");
+    says(
+        &told,
+        &[
+            "f:1:24: write [[web]]",
+            "f:2:33: write [[dns]]",
+            "files: 1, 2 B, from www",
+            "none.zone: cannot read the file",
+        ],
+    );
+}

@@ -176,19 +176,24 @@ fn remedy(error: &io::Error) -> &'static str {
 /// Returns what a file's text says, without its path, and everything that is wrong with it.
 ///
 /// # Errors
-/// Everything that is wrong with its form, if it is not valid TOML.
+/// Everything that is wrong with its form, if it is not valid TOML. A key that stands there twice does not count:
+/// the rest of the file is known.
 fn parse(text: &str, purpose: Purpose<'_>) -> Result<(File, Problems), Problems> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut problems = Problems::new(purpose.max_problems);
+    let mut twice = Vec::new();
     for error in &errors {
         let span = error.span().unwrap_or_default();
-        let here = text.get(span.clone()).unwrap_or_default();
-        match error.message() {
-            "duplicate key" => problems.add(span, format!("{here} stands here twice")),
-            message => problems.add(span, message),
+        if error.message() == "duplicate key" {
+            let name = text.get(span.clone()).unwrap_or_default();
+            let name = name.trim_matches(['"', '\'']);
+            problems.add(span.clone(), format!("{name} stands here twice"));
+            twice.push((span, name));
+        } else {
+            problems.add(span, error.message());
         }
     }
-    if !problems.is_empty() {
+    if twice.len() < errors.len() {
         return Err(problems);
     }
     let mut reader = Reader {
@@ -204,6 +209,9 @@ fn parse(text: &str, purpose: Purpose<'_>) -> Result<(File, Problems), Problems>
         reader.section(name, value);
     }
     reader.missing_sections(table.get_ref(), text.len());
+    for (span, name) in &twice {
+        reader.lose_twice(span, name);
+    }
     reader.stand_in();
     let file = File {
         settings: reader.settings.remove(0),
@@ -249,6 +257,15 @@ impl<'c> Reader<'_, 'c> {
     fn wrong_form(&mut self, section: Section, span: Range<usize>, to: usize) {
         self.lose(&span, to, |key| key.section == section);
         self.fail(span, wrong_form(section));
+    }
+
+    /// Notes that a key or all keys of a section have other values elsewhere in the file.
+    fn lose_twice(&mut self, span: &Range<usize>, name: &str) {
+        for to in 0..self.settings.len() {
+            self.lose(span, to, |key| {
+                key.name() == name || key.section.name == name
+            });
+        }
     }
 
     /// Lets the header of their section stand in for required values that are lost, so that the rest of the
