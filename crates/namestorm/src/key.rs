@@ -77,7 +77,7 @@ const INNER_DOT: u8 = b'D';
 /// In both forms, the key of an ancestor is a suffix of the name's key, starting at the ancestor's
 /// offset in wire format. An ancestor's key thus needs no conversion.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub(crate) struct Key {
     bytes: [u8; MAX_NAME + 1],
     len: usize,
     hash: u64,
@@ -88,7 +88,7 @@ pub(crate) type Keyed<'a> = (&'a [u8], &'a Key);
 
 impl Key {
     /// Creates an empty key.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             bytes: [0; MAX_NAME + 1],
             len: 0,
@@ -147,7 +147,7 @@ impl Key {
 
     /// Returns the key's bytes.
     #[inline(always)]
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
@@ -165,7 +165,7 @@ impl Key {
 
     /// Returns the key of the ancestor that starts at `start` in the name's wire format.
     #[inline(always)]
-    pub fn suffix(&self, start: usize) -> &[u8] {
+    pub(crate) fn suffix(&self, start: usize) -> &[u8] {
         &self.bytes()[start..]
     }
 }
@@ -225,10 +225,10 @@ impl Hashing {
 /// The factor of [`mix`]: 2^64 divided by the golden ratio.
 const MIX_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns a hash of a number that nobody can choose, such as a hash or the position of an answer.
+/// Returns a hash of a number that contains a secret hash, or that no client can choose.
 #[inline(always)]
 pub(crate) fn mix(number: u64) -> u64 {
-    // The upper half of the product depends on all bits, so it is added to the lower one.
+    // The upper half of the product depends on all bits, so it is combined with the lower one.
     let product = u128::from(number) * u128::from(MIX_FACTOR);
     (product >> 64) as u64 ^ product as u64
 }

@@ -192,7 +192,7 @@ pub use dns_options::{DnsOptions, port_owner};
 pub use edns::{MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
 pub use hook::{Hook, NoHook, Question, Verdict};
 pub use identity::{ChaosText, Identity, IdentityArgs, MAX_CHAOS_TEXT, MAX_NSID, Nsid};
-pub use key::{Form, Key};
+pub use key::Form;
 pub use load::{Broken, Loaded, ZoneSpec, load, load_text};
 pub use name::{Name, NameError};
 pub use program::{LoadError, MAX_RESIDENT_PACKETS, Namestorm, NextZones};

@@ -100,7 +100,9 @@ impl OptWriter {
     /// Sets the largest UDP message that is sent and taken, in bytes.
     #[inline]
     pub(crate) fn set_udp_size(&mut self, bytes: u16) {
-        self.plain = Plain::both(bytes);
+        if self.plain[0].bytes[3..5] != bytes.to_be_bytes() {
+            self.plain = Plain::both(bytes);
+        }
     }
 
     /// Tells clients that ask with edns-tcp-keepalive how long a connection may be idle.
