@@ -197,10 +197,14 @@ struct Loader<'p> {
     builder: Option<Builder>,
     apex: Apex,
     progress: &'p mut dyn FnMut(usize),
-    /// The folder of the zone's file, without symbolic links.
-    folder: PathBuf,
-    /// The files that are being read, without symbolic links. Each includes the next one.
+    /// The path of the zone's file, as it is given.
+    file: PathBuf,
+    /// The files that are being read, without symbolic links, from the zone's first `$INCLUDE` on. Each
+    /// includes the next one.
     open: Vec<PathBuf>,
+    /// The folder of the zone's file, without symbolic links. It is found at the first `$INCLUDE`, which
+    /// most zones do not have.
+    folder: Option<PathBuf>,
     /// The files that have been read so far, also those that could not be read.
     files: Vec<ReadFile>,
     /// Number of records made by `$GENERATE` so far.
@@ -218,8 +222,9 @@ impl<'p> Loader<'p> {
             builder: None,
             apex: Apex::Guessed(None),
             progress,
-            folder: PathBuf::new(),
+            file: PathBuf::new(),
             open: Vec::new(),
+            folder: None,
             files: Vec::new(),
             generated: 0,
             text_left: MAX_TEXT,
@@ -252,10 +257,7 @@ impl<'p> Loader<'p> {
     /// Determines the zone's name, as far as this is possible before the first record, and reads
     /// the zone's text.
     fn read_zone(&mut self, path: &Path, given: Option<Vec<u8>>, text: &str) {
-        // Without a folder, no file is included.
-        let folder = Path::new(".").join(path).parent().map(Path::canonicalize);
-        self.folder = folder.and_then(Result::ok).unwrap_or_default();
-        self.open.extend(path.canonicalize());
+        path.clone_into(&mut self.file);
         let first = leading_origin(text);
         let mut skip_line = None;
         self.apex = match (given, first) {
@@ -417,6 +419,12 @@ impl<'p> Loader<'p> {
         if self.report.file_count() >= MAX_FILES {
             return Err(format!("a zone may have at most {MAX_FILES} files"));
         }
+        let folder = self.folder.get_or_insert_with(|| {
+            self.open.extend(self.file.canonicalize());
+            let folder = Path::new(".").join(&self.file);
+            let folder = folder.parent().map(Path::canonicalize);
+            folder.and_then(Result::ok).unwrap_or_default()
+        });
         if self.open.len() > MAX_INCLUDE_DEPTH {
             return Err(format!(
                 "files are included more than {MAX_INCLUDE_DEPTH} levels deep"
@@ -426,10 +434,11 @@ impl<'p> Loader<'p> {
             self.files.push(ReadFile::unread(path));
             error.to_string()
         })?;
-        if self.folder.as_os_str().is_empty() || !real.starts_with(&self.folder) {
+        // Without a folder, no file is included.
+        if folder.as_os_str().is_empty() || !real.starts_with(&*folder) {
             return Err(format!(
                 "it is not below the folder of the zone's file, {}; move it there",
-                self.folder.display()
+                folder.display()
             ));
         }
         if self.open.contains(&real) {
