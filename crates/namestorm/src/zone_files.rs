@@ -100,7 +100,7 @@ impl ZoneFiles {
         let changed = specs.iter().zip(&known).filter(is_changed);
         let changed: Vec<_> = changed.map(|(spec, _)| spec).collect();
         let read = |spec: &ZoneSpec| read_zone(spec, &self.hashing, self.keeps_records);
-        let mut read = read_all(&changed, threads, read).into_iter();
+        let mut read = read_all(&changed, threads, read);
         let mut gatherer = Gatherer::new(self);
         for (spec, known) in specs.iter().zip(known) {
             let old = match known {

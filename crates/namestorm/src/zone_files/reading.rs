@@ -1,8 +1,7 @@
 //! Reads zone files with several threads.
 
-use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use control::progress;
@@ -38,38 +37,35 @@ pub(super) struct ReadZone {
 
 /// Calls `read` for each of `specs`, on this number of threads. Returns the results in the order of
 /// `specs`. If the system has no more threads, fewer do the work.
-pub(super) fn read_all<T: Send>(
+pub(super) fn read_all<T: Send + Sync>(
     specs: &[&ZoneSpec],
     threads: usize,
     read: impl Fn(&ZoneSpec) -> T + Sync,
-) -> Vec<T> {
+) -> impl Iterator<Item = T> {
     let next = AtomicUsize::new(0);
+    // A result may be large, so each has a place of its own from the start.
+    let results: Vec<OnceLock<Box<T>>> = specs.iter().map(|_| OnceLock::new()).collect();
     let work = || {
-        let mut results = Vec::new();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(spec) = specs.get(number) else {
-                return results;
+                return;
             };
             let of = |number: usize| count(number as u64);
             progress::say(|| format!("{} of {} zones", of(number), of(specs.len())));
-            results.push((number, read(spec)));
+            results[number].get_or_init(|| Box::new(read(spec)));
         }
     };
-    let mut results = thread::scope(|scope| {
-        let others = (1..threads.min(specs.len())).map(|_| {
+    thread::scope(|scope| {
+        for _ in 1..threads.min(specs.len()) {
             let loader = thread::Builder::new().name("loader".into());
-            loader.spawn_scoped(scope, work)
-        });
-        let others: Vec<_> = others.flatten().collect();
-        let mut results = work();
-        for other in others {
-            results.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            // Without this thread, the others do its work.
+            let _ = loader.spawn_scoped(scope, work);
         }
-        results
+        work();
     });
-    results.sort_unstable_by_key(|(number, _)| *number);
-    results.into_iter().map(|(_, result)| result).collect()
+    let results = results.into_iter().filter_map(OnceLock::into_inner);
+    results.map(|result| *result)
 }
 
 /// Reads one zone and prepares its answers. Also keeps its records if `keeps_records` is set.
