@@ -283,7 +283,7 @@ impl<'p> Loader<'p> {
 
     fn read_text(&mut self, path: &Path, text: &str, state: &State, skip_line: Option<u32>) {
         let file = self.report.add_file(path);
-        let mut parser = EntryParser::new(state);
+        let mut parser = EntryParser::new(state, text.len());
         for entry in Entries::new(text) {
             if self.report.is_full() {
                 return;

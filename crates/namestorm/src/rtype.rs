@@ -169,4 +169,10 @@ mod tests {
         assert!(is_data(A) && is_data(DS) && is_data(256) && is_data(65280));
         assert!(!is_data(OPT) && !is_data(ANY) && !is_data(AXFR) && !is_data(0));
     }
+
+    #[test]
+    fn only_types_of_zones_have_a_form() {
+        let mut others = (0..=u16::MAX).filter(|rtype| !is_data(*rtype));
+        assert!(others.all(|rtype| fields::of(rtype).is_none()));
+    }
 }

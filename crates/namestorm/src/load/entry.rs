@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
@@ -38,6 +39,9 @@ const DIRECTIVES: [(&str, &str); 3] = [
 const UNBALANCED: &str = "unbalanced parens";
 /// An index that stands for the last word.
 const LAST_WORD: usize = usize::MAX;
+/// Sizes in bytes of the buffer from which the `domain` crate reads. It takes a new one of this size when
+/// earlier records still use the old one. Below 1 KiB, it would take one for each entry.
+const BUFFER: RangeInclusive<usize> = 1 << 10..=64 << 10;
 /// Text that starts data in the generic form (RFC 3597, section 5).
 const GENERIC: &str = "\\#";
 
@@ -90,11 +94,15 @@ pub(super) struct EntryParser {
     last_owner: Option<ScannedDname>,
     /// Number of lines that the `domain` crate has got before the present entry.
     lines: usize,
+    /// Length of the text in bytes.
+    text_len: usize,
 }
 
 impl EntryParser {
-    pub(super) fn new(state: &State) -> Self {
-        let mut zonefile = Zonefile::new();
+    /// Creates a parser of a text with about this number of bytes.
+    pub(super) fn new(state: &State, text_len: usize) -> Self {
+        let buffer = text_len.clamp(*BUFFER.start(), *BUFFER.end());
+        let mut zonefile = Zonefile::with_capacity(buffer);
         zonefile.set_default_class(Class::IN);
         if let Some(Ok(origin)) = state.origin.as_deref().map(Name::from_slice) {
             zonefile.set_origin(origin.to_bytes());
@@ -106,6 +114,7 @@ impl EntryParser {
             has_ttl: state.ttl.or(state.last_ttl).is_some(),
             last_owner: None,
             lines: 0,
+            text_len,
         };
         if let Some(ttl) = state.ttl {
             let _ = parser.read(&format!("$TTL {ttl}"), 0);
@@ -176,7 +185,9 @@ impl EntryParser {
         }
         let path = included(text).map_err(|(message, index)| fault(message, index))?;
         let rtype = prepared.rtype;
+        // Each type with a form can be in a zone.
         if let Some(rtype) = rtype
+            && rtype.form.is_none()
             && let Some(number) = fields::number(rtype.word)
             && !rtype::is_data(number)
         {
@@ -321,7 +332,7 @@ impl EntryParser {
         let state = self.state(None);
         let last_owner = self.last_owner.take();
         let has_ttl = self.has_ttl;
-        *self = Self::new(&state);
+        *self = Self::new(&state, self.text_len);
         self.has_ttl = has_ttl;
         if let Some(owner) = last_owner {
             self.set_owner(owner);
