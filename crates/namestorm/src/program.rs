@@ -35,7 +35,7 @@ use crate::identity::{Identity, IdentityArgs};
 use crate::inventory::{Inventory, REPLIES_BY_ZONE, TRANSFERS_BY_ZONE};
 use crate::key::{Form, Hashing};
 use crate::load::ZoneSpec;
-use crate::name::{self, Name};
+use crate::name::Name;
 use crate::notify::Notifier;
 use crate::query_log::{QueryLog, QueryLogArgs};
 use crate::secret_source::NeededKeys;
@@ -44,8 +44,9 @@ use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::transfer::TransferClients;
 use crate::turnover::NewAnswers;
+use crate::zone::Zone;
 use crate::zone_args::{NoZones, ZoneArgs};
-use crate::zone_files::{ZoneFiles, example, summary};
+use crate::zone_files::{ZoneFiles, example, has_www, summary};
 use crate::zone_folders::{RealPaths, ZoneFolders};
 use crate::zones::Zones;
 
@@ -234,9 +235,11 @@ where
             progress::say(|| format!("{} names prepared", count(names as u64)));
         })
         .map_err(|_| LoadError::TooLarge)?;
-        let example = zones.iter().next().map(example);
+        let good = zones.iter().next();
+        let example_of = |zone: &Zone| example(zone.apex(), has_www(zone));
         let broken = zones.broken().next();
-        let example = example.or(broken.map(|apex| format!("{} SOA", name::Shown(apex))));
+        let broken = broken.map(|apex| example(apex, false));
+        let example = good.map(example_of).or(broken);
         Self::serving(answers, example, start, make)
     }
 

@@ -20,7 +20,7 @@ use control::report::count;
 use self::by_file::{ByFile, Known};
 pub(crate) use self::facts::ZoneFacts;
 use self::good_zone::GoodZone;
-pub(crate) use self::reading::example;
+pub(crate) use self::reading::{example, has_www};
 use self::reading::{ReadZone, read_all, read_zone};
 pub(crate) use self::unserved::{UnservedFile, summary};
 
@@ -449,7 +449,8 @@ impl<'z> Gatherer<'z> {
         if has_findings && !self.by_apex().contains_key(&*read.apex) {
             say_findings(&read.report, say);
         }
-        self.example.get_or_insert_with(|| read.example.clone());
+        self.example
+            .get_or_insert_with(|| example(&read.apex, read.has_www));
         Ok(Arc::new(GoodZone::new(
             spec.clone(),
             read,

@@ -31,8 +31,8 @@ pub(super) struct ReadZone {
     pub(super) files: Vec<ReadFile>,
     /// The warnings about the zone.
     pub(super) report: Report,
-    /// Name and type of an example query.
-    pub(super) example: String,
+    /// Whether the zone has an example query for the address of `www`.
+    pub(super) has_www: bool,
 }
 
 /// Calls `read` for each of `specs`, on this number of threads. Returns the results in the order of
@@ -112,15 +112,21 @@ pub(super) fn read_zone(
         apex: apex.into(),
         files,
         report,
-        example: example(&zone),
+        has_www: has_www(&zone),
     })
 }
 
-/// Returns a name and a type that exist in `zone`, for an example query.
-pub(crate) fn example(zone: &Zone) -> String {
+/// Returns true if there are addresses of type A for the name `www` of `zone`.
+pub(crate) fn has_www(zone: &Zone) -> bool {
     let www = zone.find(b"www\0").ok();
-    match www.filter(|www| www.rrset(rtype::A).is_some()) {
-        Some(www) => format!("{} A", name::Shown(www.owner())),
-        None => format!("{} SOA", name::Shown(zone.apex())),
+    www.is_some_and(|www| www.rrset(rtype::A).is_some())
+}
+
+/// Returns a name and a type that exist in the zone `apex`, for an example query.
+pub(crate) fn example(apex: &[u8], has_www: bool) -> String {
+    if has_www {
+        format!("{} A", name::Shown(&[b"\x03www", apex].concat()))
+    } else {
+        format!("{} SOA", name::Shown(apex))
     }
 }
