@@ -29,8 +29,12 @@ impl Confined {
                 way::give();
             }
             let outcome = privileges.drop_all(kind);
-            let failed = outcome.is_err();
-            if tell.send(outcome).is_ok() && !failed {
+            let dropped = outcome.as_ref().ok().cloned();
+            if tell.send(outcome).is_ok()
+                && let Some(dropped) = dropped
+            {
+                // The start does not wait for a look at so many files.
+                privileges.warn_of_unreadable(kind, &dropped);
                 work();
             }
         };

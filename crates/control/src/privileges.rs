@@ -164,6 +164,12 @@ impl Privileges {
         Ok(Dropped { user, missing })
     }
 
+    /// Warns of files that the calling thread of this `kind` should be able to read again, but may not.
+    /// `dropped` is what it has dropped.
+    pub(crate) fn warn_of_unreadable(&self, kind: Kind, dropped: &Dropped) {
+        reading::warn(self.table.to_read_again(kind), &dropped.user);
+    }
+
     /// Returns the user that the threads become, if it is another one.
     pub(crate) fn new_user(&self) -> Option<(Uid, Gid)> {
         match &self.plan.user {

@@ -6,7 +6,6 @@ use std::io;
 use nix::unistd::{setgroups, setresgid, setresuid};
 use rustix::process::{Gid, Uid};
 
-use super::reading;
 use super::table::{Kind, Table};
 use super::user::same_user;
 use crate::error::Error;
@@ -45,7 +44,6 @@ pub(super) fn drop_all(
         return Ok(same_user());
     }
     let user = change_user(missing)?;
-    reading::warn(table.to_read_again(kind), &user);
     if limits.is_some()
         && let Err(error) = enter_capability_mode()
     {

@@ -13,7 +13,6 @@ use rustix::thread::{
     CapabilitySet, set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use super::reading;
 use super::table::{HelperTasks, Kind, Table};
 use crate::error::Error;
 use files::Files;
@@ -112,7 +111,6 @@ pub(super) fn drop_all(
     }
     let user = change_user(missing)?;
     capabilities::keep_only(keep).map_err(failed)?;
-    reading::warn(table.to_read_again(kind), &user);
     // The sandbox comes last, because it forbids system calls that the steps above need.
     if let Some(limits) = limits {
         limits.of(kind).apply(missing);

@@ -183,6 +183,11 @@ const RELOAD: &[Call] = &[
     // The C library asks for access to the folders of a path that ends with a slash or has `..`.
     any(libc::SYS_faccessat),
     any(libc::SYS_faccessat2),
+    // Before Linux 5.8, the user tells whether it has access.
+    any(libc::SYS_getuid),
+    any(libc::SYS_geteuid),
+    any(libc::SYS_getgid),
+    any(libc::SYS_getegid),
     any(libc::SYS_getdents64),
     any(libc::SYS_lseek),
     any(libc::SYS_readv),

@@ -493,6 +493,7 @@ fn the_reload_thread_may_read_only_the_content() {
         let dropped = privileges_with("", table).drop_all(Kind::Reload).unwrap();
         assert_eq!(fs::read(&content).unwrap(), b"text");
         assert_eq!(fs::read_dir(&inside).unwrap().count(), 1);
+        assert!(Unreadable::among(std::slice::from_ref(&content)).is_none());
         assert_eq!(
             content.canonicalize().unwrap().file_name(),
             content.file_name()
