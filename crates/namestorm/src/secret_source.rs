@@ -171,6 +171,9 @@ impl SecretSource {
     /// # Errors
     /// If a file has no secrets, or lacks keys. Each error names the file or the key.
     pub(crate) fn reload(&self) -> Vec<StartError> {
+        if self.files().next().is_none() {
+            return Vec::new();
+        }
         let mut new = self.newest().clone();
         let mut errors = Vec::new();
         match self.files.cookies.as_deref().map(read_cookies).transpose() {
