@@ -4,6 +4,7 @@
 mod by_file;
 mod facts;
 mod good_zone;
+mod hints;
 mod news;
 mod reading;
 mod unserved;
@@ -15,13 +16,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ahash::HashMap;
+use control::FileVersions;
 use control::report::count;
 
 use self::by_file::{ByFile, Known};
 pub(crate) use self::facts::ZoneFacts;
 use self::good_zone::GoodZone;
-pub(crate) use self::reading::{example, has_www};
+pub(crate) use self::hints::Hints;
 use self::reading::{ReadZone, read_all, read_zone};
+pub(crate) use self::reading::{example, has_www};
 pub(crate) use self::unserved::{UnservedFile, summary};
 
 use crate::answers::{Answers, Size, ZoneAnswers};
@@ -35,6 +38,9 @@ use crate::zone_records::ZoneRecords;
 
 /// Maximum number of zones that a description of a change names.
 const NAMED: usize = 5;
+/// Maximum number of zones that are read for hints. If there are more, looking at all files costs little
+/// beside reading them.
+const MAX_HINTED: usize = 64;
 
 /// The zones of a server, in the order in which they are given.
 #[derive(Debug)]
@@ -94,7 +100,19 @@ impl ZoneFiles {
         threads: usize,
         say: &mut dyn FnMut(String),
     ) -> Self {
-        let mut known = ByFile::new(&self.good, &self.hashing);
+        self.read_others(&[], specs, threads, say)
+    }
+
+    /// Same as [`read`](Self::read), but does not read the zones with the numbers `just_read` once more. Their
+    /// files may be so young that they would count as changed.
+    pub(crate) fn read_others(
+        &self,
+        just_read: &[usize],
+        specs: &[ZoneSpec],
+        threads: usize,
+        say: &mut dyn FnMut(String),
+    ) -> Self {
+        let mut known = ByFile::new(&self.good, just_read, &self.hashing);
         let known: Vec<_> = specs.iter().map(|spec| known.find(spec)).collect();
         let is_changed = |(_, known): &(_, &Known<'_>)| !matches!(known, Known::Unchanged(_));
         let changed = specs.iter().zip(&known).filter(is_changed);
@@ -121,7 +139,7 @@ impl ZoneFiles {
                 (Err(broken), None) => gatherer.broken.push((spec.clone(), broken)),
             }
         }
-        gatherer.finish(changed.len())
+        gatherer.finish(just_read.len() + changed.len())
     }
 
     /// Returns the number of the zone named `apex` (in lower case), if it can be served. With the right
@@ -156,9 +174,52 @@ impl ZoneFiles {
             return Ok(None);
         }
         say_findings(&read.report, say);
+        Ok(Some(self.with_zones(vec![(at, read)])))
+    }
+
+    /// Reads the zones again that were read from one of the `changed` files, and keeps the answers of the
+    /// others. A zone with an error stays as it was, and so does one whose file now holds another zone. Passes
+    /// findings to `say`. Also returns the numbers of the zones that were read. Returns `None` if there are
+    /// none, or if too many zones have changed.
+    pub(crate) fn read_hinted(
+        &self,
+        changed: &HashSet<PathBuf>,
+        say: &mut dyn FnMut(String),
+    ) -> Option<(Self, Vec<usize>)> {
+        if changed.is_empty() {
+            return None;
+        }
+        let mut versions = FileVersions::default();
+        let mut is_changed =
+            |file: &ReadFile| changed.contains(file.path()) && !file.is_unchanged(&mut versions);
+        let zones = self.good.iter().enumerate();
+        let zones = zones.filter(|(_, zone)| zone.files.iter().any(&mut is_changed));
+        let numbers: Vec<_> = zones.map(|(at, _)| at).take(MAX_HINTED + 1).collect();
+        if numbers.len() > MAX_HINTED {
+            return None;
+        }
+        let read = |at: usize| {
+            let facts = &self.good[at].facts;
+            let read = read_zone(facts.spec(), &self.hashing, self.keeps_records).ok()?;
+            (*read.apex == *facts.apex()).then_some((at, read))
+        };
+        let zones: Vec<_> = numbers.into_iter().filter_map(read).collect();
+        zones
+            .iter()
+            .for_each(|(_, read)| say_findings(&read.report, say));
+        let numbers: Vec<_> = zones.iter().map(|(at, _)| *at).collect();
+        (!numbers.is_empty()).then(|| (self.with_zones(zones), numbers))
+    }
+
+    /// Returns the same zones, but those with these numbers as they were read again.
+    fn with_zones(&self, zones: Vec<(usize, ReadZone)>) -> Self {
         let mut good = self.good.clone();
         let mut group_labels = self.group_labels.clone();
-        good[at] = Arc::new(GoodZone::new(spec.clone(), read, &mut group_labels));
+        let read = zones.len();
+        for (at, zone) in zones {
+            let spec = good[at].facts.spec().clone();
+            good[at] = Arc::new(GoodZone::new(spec, zone, &mut group_labels));
+        }
         let mut files = Self {
             hashing: self.hashing.clone(),
             keeps_records: self.keeps_records,
@@ -167,11 +228,11 @@ impl ZoneFiles {
             unserved: Arc::clone(&self.unserved),
             group_labels,
             example: self.example.clone(),
-            read: 1,
+            read,
             tried: self.tried.clone(),
         };
         files.note_tried(&self.stale);
-        Ok(Some(files))
+        files
     }
 
     /// Returns the answers of all zones. Queries for zones with errors get SERVFAIL.

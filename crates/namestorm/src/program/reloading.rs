@@ -21,14 +21,15 @@ where
     H: Hook + Named,
     F: Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
 {
-    /// Reads the zone named `apex` again, or else all zones that have changed. Other threads cannot
-    /// help, because the rights of the reload thread are its own. Also returns warnings about zones that are
-    /// no longer served.
+    /// Reads the zone named `apex` again, or else all zones that have changed, except those that were
+    /// `just_read`. Other threads cannot help, because the rights of the reload thread are its own. Also
+    /// returns warnings about zones that are no longer served.
     fn read_again(
         &self,
         given: &Given,
         known: &mut ZoneFiles,
         apex: Option<&[u8]>,
+        just_read: &[usize],
     ) -> Result<(ZoneFiles, Vec<String>), StartError> {
         let mut say = |line: String| tracing::warn!("{line}");
         let position = |apex| known.position(apex, self.answers().number_of(apex));
@@ -45,7 +46,7 @@ where
             }
         }
         let (specs, warnings) = given.zones.specs_again()?;
-        let files = known.read(&specs, 1, &mut say);
+        let files = known.read_others(just_read, &specs, 1, &mut say);
         if let Some((path, reason)) = files.hidden_since(known) {
             let (pattern, path) = (None, path.to_owned());
             return Err(NoZones::Unreadable {
@@ -71,21 +72,80 @@ where
         drop(old);
     }
 
+    /// Serves the zones of `files` instead of the `known` ones, and tells all who need to know.
+    fn change_to(&self, files: ZoneFiles, known: &mut ZoneFiles) {
+        let old = self.answers();
+        let new = if files.differ_from(known) {
+            let new = Arc::new(files.answers_after(known, &old));
+            self.hand_over(&new, old);
+            new
+        } else {
+            old
+        };
+        if let Some(notifier) = &self.notifier {
+            notifier.note_change(&files, known);
+        }
+        self.note(|inventory| inventory.note_reloaded(&files, known, &new));
+        *known = files;
+    }
+
+    /// Serves the zones at once whose files have changed according to the kernel, if they are few. Returns
+    /// their numbers. Everything else is left to the look at all files, also errors in these zones.
+    fn reload_hinted(&self, source: &Source, given: &Given, known: &mut ZoneFiles) -> Vec<usize> {
+        let changed = source.hints.take();
+        let is_all_or_nothing = given.strict;
+        if is_all_or_nothing || source.has_next() {
+            return Vec::new();
+        }
+        let mut say = |line: String| tracing::warn!("{line}");
+        let Some((files, numbers)) = known.read_hinted(&changed, &mut say) else {
+            return Vec::new();
+        };
+        self.change_to(files, known);
+        for at in &numbers {
+            self.note(|inventory| inventory.note_correct_file(known.facts_of(*at).spec()));
+        }
+        numbers
+    }
+
     /// Reads the zone named `only` again, or else all zones that have changed, and hands the answers to
     /// the workers.
     fn reload_from(&self, source: &Source, only: Option<&str>) -> Result<Reloaded, StartError> {
-        let say = |line: String| tracing::warn!("{line}");
-        let mut known = locked(&source.files);
-        let apex = match only {
-            Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
-            None => None,
-        };
+        let known = &mut *locked(&source.files);
         // A reload of one zone changes nothing else, so it does not use other options.
         let given = match only {
             Some(_) => source.given(),
             None => source.newest(),
         };
-        let (files, warnings) = self.read_again(&given, &mut known, apex.as_deref())?;
+        let just_read = match only {
+            Some(_) => Vec::new(),
+            None => self.reload_hinted(source, &given, known),
+        };
+        let outcome = self.reload_rest(source, given, known, only, &just_read);
+        outcome.or_else(|error| match just_read.len() as u64 {
+            0 => Err(error),
+            read => Ok(Reloaded {
+                done: format!("{} read again", counted(read, "zone")),
+                kept: Some(error.to_string()),
+            }),
+        })
+    }
+
+    /// Same as [`reload_from`](Self::reload_from), after the zones that have the numbers `just_read` in `known`.
+    fn reload_rest(
+        &self,
+        source: &Source,
+        given: Given,
+        known: &mut ZoneFiles,
+        only: Option<&str>,
+        just_read: &[usize],
+    ) -> Result<Reloaded, StartError> {
+        let say = |line: String| tracing::warn!("{line}");
+        let apex = match only {
+            Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
+            None => None,
+        };
+        let (files, warnings) = self.read_again(&given, known, apex.as_deref(), just_read)?;
         known.note_tried(files.stale().iter().chain(files.unserved().iter()));
         let before: HashSet<_> = known.unserved().iter().map(UnservedFile::spec).collect();
         let is_new = |file: &&UnservedFile| !before.contains(file.spec());
@@ -105,7 +165,7 @@ where
         }
         // If no other zone has changed, nothing is reloaded.
         if (given.strict && !(stale.is_empty() && unserved.is_empty()))
-            || (!stale.is_empty() && !files.differ_from(&known))
+            || (just_read.is_empty() && !stale.is_empty() && !files.differ_from(known))
         {
             let all = stale.iter().chain(unserved.iter().copied());
             return Err(faulty_files(all).unwrap_or_default().into());
@@ -118,19 +178,15 @@ where
             Some(_) => None,
             None => faulty_files(stale.iter().chain(files.unserved().iter())),
         };
-        let old = self.answers();
-        let new = Arc::new(files.answers_after(&known, &old));
-        self.hand_over(&new, old);
-        if let Some(notifier) = &self.notifier {
-            notifier.note_change(&files, &known);
-        }
-        let size = new.size();
-        let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
-            .map(|(number, of)| counted(number as u64, of));
         let read = count(files.read_count() as u64);
-        let changes = files.changes_since(&known);
-        self.note(|inventory| inventory.note_reloaded(&files, &known, &new));
-        *known = files;
+        let changes = files.changes_since(known);
+        self.change_to(files, known);
+        let answers = self.answers();
+        let [zones, names] = [
+            (answers.size().zones, "zone"),
+            (answers.size().names, "name"),
+        ]
+        .map(|(number, of)| counted(number as u64, of));
         if only.is_none() {
             source.note_used(given);
         }
@@ -201,7 +257,7 @@ mod tests {
 
     use crate::defence::DefenceArgs;
     use crate::key::Form;
-    use crate::program::Namestorm;
+    use crate::program::{Namestorm, locked};
     use crate::zone_args::ZoneArgs;
 
     const GOOD: &str = "@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
@@ -290,6 +346,149 @@ mod tests {
         write("a.test.zone", &format!("{GOOD}new 60 A 192.0.2.2\n"));
         program.reload(None).unwrap();
         assert!(is_watched("first") && !is_watched("missing") && !is_watched("alone"));
+    }
+
+    /// Zones in a folder, and the server of them.
+    struct Hinted {
+        folder: tempfile::TempDir,
+        program: Namestorm,
+    }
+
+    impl Hinted {
+        fn new(zones: &[&str], strict: bool) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let file = |name: &str| folder.path().join(name).with_extension("test.zone");
+            for name in zones {
+                fs::write(file(name), GOOD).unwrap();
+            }
+            let pattern = folder.path().join("*.zone");
+            let options = ["", "--zones-from", pattern.to_str().unwrap()];
+            let zones = Options::parse_from(options).zones;
+            let program = Namestorm::load_from(zones, Form::Wire, strict, &mut |_| {}).unwrap();
+            Self { folder, program }
+        }
+
+        /// Replaces a file by another one with this text.
+        fn replace(&self, name: &str, text: &str) {
+            let next = self.folder.path().join("next");
+            fs::write(&next, text).unwrap();
+            fs::rename(next, self.folder.path().join(name)).unwrap();
+        }
+
+        /// Serves the zones for which there are hints, and returns their numbers.
+        fn take_hints(&self) -> Vec<usize> {
+            let source = self.program.source.as_ref().unwrap();
+            let known = &mut *locked(&source.files);
+            self.program.reload_hinted(source, &source.newest(), known)
+        }
+
+        fn names(&self) -> usize {
+            self.program.answers().size().names
+        }
+
+        /// Returns the numbers of zones that are served, old, broken, and given twice.
+        fn states(&self) -> Vec<u64> {
+            let inventory = self.program.inventory.as_ref().unwrap();
+            inventory.by_state().map(|(_, number)| number).collect()
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_zone_with_a_hint_is_served_before_the_look_at_all_files() {
+        let more = format!("{GOOD}new 60 A 192.0.2.2\n");
+        let served = Hinted::new(&["a", "b"], false);
+        assert!(served.take_hints().is_empty());
+        served.replace("b.test.zone", &more);
+        assert_eq!((served.take_hints(), served.names()), (vec![1], 5));
+        // The file is so young that it counts as changed, but it is read only once.
+        let done = |served: &Hinted| served.program.reload(None).unwrap().done;
+        let a = served.folder.path().join("a.test.zone");
+        fs::write(&a, &more).unwrap();
+        served.replace("b.test.zone", GOOD);
+        assert_eq!(done(&served), "2 zones, 5 names; 2 read again");
+        // Errors are left to the look at all files.
+        served.replace("a.test.zone", "nonsense\n");
+        served.replace("b.test.zone", &more);
+        let reloaded = served.program.reload(None).unwrap();
+        assert_eq!(reloaded.done, "2 zones, 6 names; 2 read again");
+        assert!(reloaded.kept.unwrap().contains("zones with errors: 1; "));
+        assert_eq!(served.names(), 6);
+        served.replace("a.test.zone", &format!("$ORIGIN x.test.\n{GOOD}"));
+        assert!(served.take_hints().is_empty(), "another zone");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_new_file_with_an_error_is_known_beside_zones_with_hints() {
+        let served = Hinted::new(&["a", "b"], false);
+        served.replace("a.test.zone", &format!("{GOOD}new 60 A 192.0.2.2\n"));
+        served.replace("b.test.zone", "nonsense\n");
+        served.replace("c.test.zone", &format!("$ORIGIN a.test.\n{GOOD}"));
+        let reloaded = served.program.reload(None).unwrap();
+        assert_eq!(reloaded.done, "2 zones, 5 names; 3 read again");
+        assert_eq!(served.states(), [1, 1, 0, 1]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_corrected_zone_with_a_hint_is_not_old_before_the_look_at_all_files() {
+        let served = Hinted::new(&["a"], false);
+        served.replace("a.test.zone", "nonsense\n");
+        assert!(served.program.reload(None).is_err());
+        assert_eq!(served.states(), [0, 1, 0, 0]);
+        served.replace("a.test.zone", &format!("{GOOD}new 60 A 192.0.2.2\n"));
+        assert_eq!(served.take_hints(), [0]);
+        assert_eq!((served.states(), served.names()), (vec![1, 0, 0, 0], 3));
+    }
+
+    #[test]
+    fn hints_are_not_needed() {
+        let more = format!("{GOOD}new 60 A 192.0.2.2\n");
+        let served = Hinted::new(&["a", "b"], true);
+        served.replace("b.test.zone", &more);
+        assert!(served.take_hints().is_empty(), "all or nothing");
+        let done = |served: &Hinted| served.program.reload(None).unwrap().done;
+        assert!(done(&served).starts_with("2 zones, 5 names; "));
+        // The kernel does not watch a folder that has taken the place of another one.
+        let served = Hinted::new(&["a"], false);
+        let zones = served.folder.path();
+        let old = zones.with_extension("old");
+        fs::rename(zones, &old).unwrap();
+        fs::create_dir(zones).unwrap();
+        served.replace("a.test.zone", &more);
+        assert!(served.take_hints().is_empty());
+        assert_eq!(done(&served), "1 zone, 3 names; 1 read again");
+        fs::remove_dir_all(old).unwrap();
+        // Of many zones, none is read before the others.
+        let names: Vec<_> = (0..65).map(|number| format!("z{number}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let served = Hinted::new(&names, false);
+        for name in &names {
+            served.replace(&format!("{name}.test.zone"), &more);
+        }
+        assert!(served.take_hints().is_empty());
+        assert_eq!(done(&served), "65 zones, 195 names; 65 read again");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_that_a_zone_includes_has_hints() {
+        let served = Hinted::new(&["a"], false);
+        let parts = served.folder.path().join("parts");
+        fs::create_dir(&parts).unwrap();
+        fs::write(parts.join("hosts"), "one 60 A 192.0.2.2\n").unwrap();
+        served.replace("a.test.zone", &format!("{GOOD}$INCLUDE parts/hosts\n"));
+        let pattern = served.folder.path().join("*.zone");
+        let options = ["", "--zones-from", pattern.to_str().unwrap()];
+        let zones = Options::parse_from(options).zones;
+        let served = Hinted {
+            program: Namestorm::load_from(zones, Form::Wire, false, &mut |_| {}).unwrap(),
+            folder: served.folder,
+        };
+        let two = "one 60 A 192.0.2.2\ntwo 60 A 192.0.2.3\n";
+        fs::write(parts.join("hosts"), two).unwrap();
+        assert_eq!((served.take_hints(), served.names()), (vec![0], 4));
     }
 
     #[test]

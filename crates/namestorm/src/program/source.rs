@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::zone_args::ZoneArgs;
-use crate::zone_files::ZoneFiles;
+use crate::zone_files::{Hints, ZoneFiles};
 use crate::zone_folders::ZoneFolders;
 
 /// The options that name zones, and say what happens if one is wrong.
@@ -24,6 +24,8 @@ pub(super) struct Source {
     pub(super) files: Mutex<ZoneFiles>,
     /// The folders of the zone files, as they were at the start.
     pub(super) folders: ZoneFolders,
+    /// Hints about the files that have changed since the last reload of all zones.
+    pub(super) hints: Hints,
 }
 
 impl Source {
@@ -31,6 +33,7 @@ impl Source {
         Self {
             given: Mutex::new(given),
             next: Mutex::default(),
+            hints: Hints::about(files.files()),
             files: Mutex::new(files),
             folders,
         }
@@ -45,6 +48,11 @@ impl Source {
     pub(super) fn newest(&self) -> Given {
         let next = locked(&self.next).clone();
         next.unwrap_or_else(|| self.given())
+    }
+
+    /// Returns true if no reload has used the newest options.
+    pub(super) fn has_next(&self) -> bool {
+        locked(&self.next).is_some()
     }
 
     /// Notes the options that a reload has used.

@@ -21,6 +21,8 @@ pub(super) enum Known<'z> {
 /// Finds the known zones of files. This is fast as long as the files come in the order of the zones.
 pub(super) struct ByFile<'z> {
     zones: &'z [Arc<GoodZone>],
+    /// The numbers of zones that count as unchanged, because they were just read.
+    just_read: &'z [usize],
     hashing: &'z Hashing,
     /// The number of the zone that is expected next.
     next: usize,
@@ -31,9 +33,14 @@ pub(super) struct ByFile<'z> {
 }
 
 impl<'z> ByFile<'z> {
-    pub(super) fn new(zones: &'z [Arc<GoodZone>], hashing: &'z Hashing) -> Self {
+    pub(super) fn new(
+        zones: &'z [Arc<GoodZone>],
+        just_read: &'z [usize],
+        hashing: &'z Hashing,
+    ) -> Self {
         Self {
             zones,
+            just_read,
             hashing,
             next: 0,
             numbers: None,
@@ -50,7 +57,11 @@ impl<'z> ByFile<'z> {
         let zone = &self.zones[number];
         let known = zone.facts.spec();
         let mut files = zone.files.iter();
-        if known.group == spec.group && files.all(|file| file.is_unchanged(&mut self.versions)) {
+        let mut is_unchanged = || {
+            self.just_read.contains(&number)
+                || files.all(|file| file.is_unchanged(&mut self.versions))
+        };
+        if known.group == spec.group && is_unchanged() {
             Known::Unchanged(zone)
         } else {
             Known::Changed(zone)
