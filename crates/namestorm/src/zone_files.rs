@@ -204,9 +204,9 @@ impl ZoneFiles {
             (*read.apex == *facts.apex()).then_some((at, read))
         };
         let zones: Vec<_> = numbers.into_iter().filter_map(read).collect();
-        zones
-            .iter()
-            .for_each(|(_, read)| say_findings(&read.report, say));
+        for (_, zone) in &zones {
+            say_findings(&zone.report, say);
+        }
         let numbers: Vec<_> = zones.iter().map(|(at, _)| *at).collect();
         (!numbers.is_empty()).then(|| (self.with_zones(zones), numbers))
     }
