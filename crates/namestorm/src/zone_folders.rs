@@ -1,10 +1,15 @@
 //! The folders of the zone files, which the sandbox holds as they were at the start.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, open, readlinkat_raw};
 
 /// The folders of the zone files at the start: the device and the inode of each path.
 #[derive(Debug)]
@@ -46,8 +51,18 @@ impl ZoneFolders {
 /// the other.
 #[derive(Debug, Default)]
 pub(crate) struct RealPaths {
-    /// The folder of the last file, as it was given and without links.
-    folder: Option<(PathBuf, PathBuf)>,
+    /// The folder of the last file.
+    last: Option<Folder>,
+}
+
+#[derive(Debug)]
+struct Folder {
+    /// The path as it was given.
+    given: PathBuf,
+    /// The path without links.
+    real: PathBuf,
+    /// The folder itself, so that the kernel need not search for it again.
+    open: OwnedFd,
 }
 
 impl RealPaths {
@@ -56,18 +71,33 @@ impl RealPaths {
         let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
             return file.canonicalize().ok();
         };
-        if file.is_symlink() {
-            return file.canonicalize().ok();
+        if self.last.as_ref().is_none_or(|last| last.given != folder) {
+            self.last = Folder::open(folder);
         }
-        if let Some((last, real)) = &self.folder
-            && last == folder
-        {
-            return Some(real.join(name));
+        let folder = self.last.as_ref()?;
+        if folder.has_link(name) {
+            file.canonicalize().ok()
+        } else {
+            Some(folder.real.join(name))
         }
-        let real = Path::new(".").join(folder).canonicalize().ok()?;
-        let file = real.join(name);
-        self.folder = Some((folder.to_owned(), real));
-        Some(file)
+    }
+}
+
+impl Folder {
+    fn open(given: &Path) -> Option<Self> {
+        let real = Path::new(".").join(given).canonicalize().ok()?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Some(Self {
+            open: open(&real, flags, Mode::empty()).ok()?,
+            given: given.to_owned(),
+            real,
+        })
+    }
+
+    /// Returns true if the folder has a symbolic link with this name.
+    fn has_link(&self, name: &OsStr) -> bool {
+        let mut start = [MaybeUninit::uninit(); 1];
+        readlinkat_raw(&self.open, name, &mut start[..]).is_ok()
     }
 }
 
