@@ -125,8 +125,8 @@ fn write_lower(name: &[u8], lower: &mut ArrayVec<u8, MAX_LEN>) -> Option<()> {
     Some(())
 }
 
-/// Returns true if clients can reach a valid host without a port: an address in brackets, or a name that DNS
-/// can have (RFC 1123, section 2.1). Underscores are in use, too.
+/// Returns true if clients can reach a valid host without a port. It is an address in brackets, or a name that
+/// DNS can have (RFC 1123, section 2.1). Underscores are in use, too.
 pub(crate) fn is_reachable(host: &[u8]) -> bool {
     match host {
         // There are no addresses of future versions.

@@ -168,8 +168,8 @@ impl RuleArgs {
         self.follow_links
     }
 
-    /// Returns the option that an error is about and the index of its value, if it is one with the path of a
-    /// file or the text for a password.
+    /// Returns the option that an error is about, and the index of its value. Only options with paths of files
+    /// and with texts for passwords are known.
     pub(crate) fn option_of(&self, error: &NotLoaded) -> Option<(&'static str, usize)> {
         match error {
             NotLoaded::Contradiction { options } => Some((options[1].id, options[1].index)),

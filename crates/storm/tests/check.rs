@@ -347,8 +347,8 @@ fn secrets_in_the_folder_are_told_with_all_else_and_nothing_twice() {
     );
 }
 
-/// A folder that is not there hides no mistake in a file with users or a key, and a file with rules that cannot be
-/// read hides none in the other one and in the folder.
+/// A folder that is not there hides no mistake in a file with users or a key. A file with rules that cannot be read
+/// hides none in the other one, and none in the folder.
 #[test]
 fn what_cannot_be_read_hides_nothing_else_of_a_site() {
     let file = "[[web]]\nroot = \"none\"\netag-key = \"key\"\nbasic-auth = [\"/a=users\", \"/b=users\"]\n\

@@ -90,7 +90,7 @@ pub(super) struct Setting {
     pub(super) words: Vec<Word>,
     /// Where the key stands, or where it is missing.
     pub(super) position: Position,
-    /// Whether the value is not what the author of the file means: a part of it is wrong, or all of it, or the
+    /// Whether the value is not what the author of the file means. A part of it is wrong, or all of it, or the
     /// key itself.
     pub(super) is_wrong: bool,
 }

@@ -52,10 +52,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 
         let tsecr = tsecr(tcb, segment);
         let flight = Flight::of(tcb, now);
-        let mut delivery =
-            recovery
-                .rack
-                .process_ack(&mut recovery.board, &flight, una, tsecr, sack);
+        let rack = &mut recovery.rack;
+        let mut delivery = rack.process_ack(&mut recovery.board, &flight, una, tsecr, sack);
         if !tcb.negotiated.sack() {
             recovery.count_duplicates(tcb, is_duplicate, acked, &mut delivery);
         }
@@ -75,12 +73,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         // When a retransmission fills a gap, the loss has delayed this ACK. The long round trip is
         // not a sign of a queue, so congestion control gets no RTT sample.
-        let event = tcb.event(
-            before,
-            if had_gaps { 0 } else { rtt },
-            self.cx.settings.pacing,
-            now,
-        );
+        let sample = if had_gaps { 0 } else { rtt };
+        let event = tcb.event(before, sample, self.cx.settings.pacing, now);
         if let Some(probe) = recovery.tail_probe
             && !segment.ack.before(probe.end)
         {
@@ -237,12 +231,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     pub(crate) fn on_reordering_timeout(&mut self, now: Moment) {
         let recovery = &mut self.cx.recoveries[self.tcb.recovery];
-        let event = self.tcb.event(
-            recovery.pipe(self.tcb.flight(), self.tcb.mss),
-            0,
-            self.cx.settings.pacing,
-            now,
-        );
+        let pipe = recovery.pipe(self.tcb.flight(), self.tcb.mss);
+        let event = self.tcb.event(pipe, 0, self.cx.settings.pacing, now);
         let (losses, size) = self.find_lost(false, &event, now);
         let recovery = &mut self.cx.recoveries[self.tcb.recovery];
         if recovery.phase == Phase::Recovery {
