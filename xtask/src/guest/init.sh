@@ -10,8 +10,9 @@ mount -t tmpfs none /tmp
 mkdir -p /sys/fs/bpf /dev/shm
 mount -t bpf none /sys/fs/bpf
 while read -r module options; do insmod /modules/$module.ko $options; done </modules/order
-# busybox prefers its own ip, which knows no XDP programs.
+# busybox prefers its own ip, which knows no XDP programs, and its own tc, which knows few disciplines.
 ip() { /usr/local/bin/ip "$@"; }
+tc() { /usr/local/bin/tc "$@"; }
 ip link set lo up
 # Only crashes may appear on the console, between what the channel's log says.
 dmesg -n 1
