@@ -188,8 +188,8 @@ pub use program::{
 pub use publisher::take_snapshot;
 pub use readers::{Readers, Source};
 pub use records::{
-    CLIENT_LEN, FrameDestination, LogDestination, RecordLog, RecordSender, client_from_bytes,
-    client_to_bytes,
+    CLIENT_LEN, FrameDestination, LogDestination, LogName, RecordLog, RecordSender,
+    client_from_bytes, client_to_bytes,
 };
 pub use run::{serve, serve_loaded, serve_rereading};
 pub use secret::Secret;

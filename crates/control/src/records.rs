@@ -21,7 +21,7 @@ mod writer;
 pub use client::{CLIENT_LEN, client_from_bytes, client_to_bytes};
 pub use destination::LogDestination;
 pub use frames::FrameDestination;
-pub use log::RecordLog;
+pub use log::{LogName, RecordLog};
 pub use ring::RecordSender;
 pub(crate) use ring::{RecordReader, ring};
 pub(crate) use writer::Writers;

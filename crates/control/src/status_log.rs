@@ -155,7 +155,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::records::LogDestination;
+    use crate::records::{LogDestination, LogName};
 
     #[test]
     fn a_clock_that_was_set_is_told_from_time_that_has_passed() {
@@ -194,7 +194,11 @@ mod tests {
     #[test]
     fn a_line_that_waits_is_no_step_of_the_clock() {
         let to = LogDestination::File("/dev/null".into());
-        let log = RecordLog::open("test log", "test", &to, |_, _| ()).unwrap();
+        let name = LogName {
+            shown: "test log",
+            option: "test_log",
+        };
+        let log = RecordLog::open(name, "test", &to, |_, _| ()).unwrap();
         let mut worker = log.sender();
         while worker.lost() == 0 {
             worker.send(b"", &vec![0; 1 << 20]);

@@ -12,8 +12,8 @@ use std::time::SystemTime;
 use clap::{Args, ValueEnum};
 use control::units::number;
 use control::{
-    CLIENT_LEN, FrameDestination, LogDestination, OptionError, RecordLog, RecordSender, StartError,
-    client_from_bytes, client_to_bytes, config,
+    CLIENT_LEN, FrameDestination, LogDestination, LogName, OptionError, RecordLog, RecordSender,
+    StartError, client_from_bytes, client_to_bytes, config,
 };
 use nmio::Instant;
 
@@ -63,8 +63,11 @@ pub struct QueryLogArgs {
     sample: u32,
 }
 
-/// The log's name in messages.
-const NAME: &str = "query log";
+/// What the log is called.
+const NAME: LogName = LogName {
+    shown: "query log",
+    option: "query_log",
+};
 
 /// The form of the lines.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]

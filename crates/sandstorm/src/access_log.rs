@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use control::{
-    CLIENT_LEN, LogDestination, OptionError, RecordLog, client_from_bytes, client_to_bytes,
+    CLIENT_LEN, LogDestination, LogName, OptionError, RecordLog, client_from_bytes, client_to_bytes,
 };
 
 use crate::known_sites::{HostedId, SiteNames};
@@ -65,8 +65,11 @@ impl FromStr for Target {
     }
 }
 
-/// The log's name in messages.
-const NAME: &str = "access log";
+/// What the log is called.
+const NAME: LogName = LogName {
+    shown: "access log",
+    option: "access_log",
+};
 
 impl AccessLogArgs {
     /// Returns the options of a log with lines in the combined format.

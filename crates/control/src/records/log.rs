@@ -27,6 +27,23 @@ const WARNING_INTERVAL: Duration = Duration::from_mins(1);
 /// Appends a record as text to a line, without a line feed at the end.
 type Format = dyn Fn(&[u8], &mut Vec<u8>) + Send + Sync;
 
+/// What a log is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogName {
+    /// Its name in messages, such as `access log`.
+    pub shown: &'static str,
+    /// The identifier of the option that names its destination, such as `access_log`. Messages have the place
+    /// of the option in the configuration file.
+    pub option: &'static str,
+}
+
+impl LogName {
+    /// The place of the log's destination in front of a message, if it stands in the configuration file.
+    fn before(self, destination: &str) -> String {
+        before(self.option, destination)
+    }
+}
+
 /// A log with one line for each record that the workers send. A [`Program`](crate::Program) creates
 /// its logs when it loads, and returns them from [`Program::logs`](crate::Program::logs).
 pub struct RecordLog {
@@ -84,15 +101,13 @@ impl fmt::Debug for RecordLog {
 }
 
 impl RecordLog {
-    /// Opens a log. `name` is its name in messages, such as `access log`, and `program` the one that the
-    /// system's log shows. If the option `--access-log` names the destination, messages have its place.
-    /// `format` appends a record as one line of text, without a line feed. It must replace line feeds
+    /// Opens a log. `program` is the name that the system's log shows. `format` appends a record as one line of text, without a line feed. It must replace line feeds
     /// in the record.
     ///
     /// # Errors
     /// If the destination cannot be opened. The error names it and the remedy.
     pub fn open(
-        name: &'static str,
+        name: LogName,
         program: &str,
         destination: &LogDestination,
         format: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static,
@@ -104,7 +119,7 @@ impl RecordLog {
             _ => None,
         };
         Ok(Self {
-            name,
+            name: name.shown,
             place: place(destination),
             folder: folder.and_then(|path| path.parent().map(Path::to_owned)),
             connects: false,
@@ -125,7 +140,7 @@ impl RecordLog {
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
-    pub fn check(name: &str, program: &str, destination: &LogDestination) -> io::Result<()> {
+    pub fn check(name: LogName, program: &str, destination: &LogDestination) -> io::Result<()> {
         let checked = match destination {
             LogDestination::File(path) => {
                 warn_of_pipe(name, path);
@@ -140,7 +155,7 @@ impl RecordLog {
     ///
     /// # Errors
     /// Those of [`open_frames`](Self::open_frames).
-    pub fn check_frames(name: &str, destination: &FrameDestination) -> io::Result<()> {
+    pub fn check_frames(name: LogName, destination: &FrameDestination) -> io::Result<()> {
         let checked = match destination {
             // A new file takes the place of the old one.
             FrameDestination::File(path) if has_frames(path) => check_folder(path),
@@ -160,15 +175,15 @@ impl RecordLog {
     /// # Errors
     /// If the file cannot be made. The error names it and the remedy.
     pub fn open_frames(
-        name: &'static str,
+        name: LogName,
         destination: &FrameDestination,
         content_type: &'static str,
         format: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let stream = FrameStream::open(name, destination, content_type);
+        let stream = FrameStream::open(name.shown, destination, content_type);
         let stream = stream.map_err(|error| frames_not_open(name, destination, &error))?;
         Ok(Self {
-            name,
+            name: name.shown,
             place: destination.to_string(),
             folder: destination.folder(),
             connects: matches!(destination, FrameDestination::Unix(_)),
@@ -401,42 +416,36 @@ fn place(destination: &LogDestination) -> String {
 }
 
 /// Warns of a pipe. Its reader would see an end if a check opened it.
-fn warn_of_pipe(name: &str, path: &Path) {
+fn warn_of_pipe(name: LogName, path: &Path) {
     if is_pipe(path) {
-        let (path, before) = (
-            path.display(),
-            before(&option_of(name), &path.to_string_lossy()),
-        );
+        let before = name.before(&path.to_string_lossy());
+        let (name, path) = (name.shown, path.display());
         tracing::warn!("{before}{name}: {path} is a pipe; its reader must run before the server");
     }
 }
 
 /// Names a log that cannot be opened, and the remedy.
-fn not_open(name: &str, destination: &LogDestination, error: &io::Error) -> io::Error {
+fn not_open(name: LogName, destination: &LogDestination, error: &io::Error) -> io::Error {
     let remedy = match destination {
         LogDestination::File(path) => remedy_of_file(path, error),
         _ => "; start it, or send the lines to a file or to stdout",
     };
     let before = match destination {
-        LogDestination::File(path) => before(&option_of(name), &path.to_string_lossy()),
+        LogDestination::File(path) => name.before(&path.to_string_lossy()),
         _ => String::new(),
     };
+    let name = name.shown;
     let message = format!("{before}{name}: {}: {error}{remedy}", place(destination));
     io::Error::new(error.kind(), message)
 }
 
 /// Names a log with frames that cannot be opened, and the remedy.
-fn frames_not_open(name: &str, destination: &FrameDestination, error: &io::Error) -> io::Error {
+fn frames_not_open(name: LogName, destination: &FrameDestination, error: &io::Error) -> io::Error {
     let (FrameDestination::Unix(path) | FrameDestination::File(path)) = destination;
-    let before = before(&option_of(name), &destination.to_string());
-    let remedy = remedy_of_file(path, error);
+    let before = name.before(&destination.to_string());
+    let (name, remedy) = (name.shown, remedy_of_file(path, error));
     let message = format!("{before}{name}: {destination}: {error}{remedy}");
     io::Error::new(error.kind(), message)
-}
-
-/// Returns the identifier of the option that names the destination of a log.
-fn option_of(name: &str) -> String {
-    name.replace(' ', "_")
 }
 
 /// Says what to do if a file cannot be opened, unless the error says so.
@@ -463,6 +472,11 @@ mod tests {
     #[cfg(target_os = "linux")]
     use crate::records::full_disk::SmallDisk;
 
+    const TEST: LogName = LogName {
+        shown: "test log",
+        option: "test_log",
+    };
+
     fn as_text(record: &[u8], line: &mut Vec<u8>) {
         line.extend_from_slice(record);
     }
@@ -472,7 +486,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [path, old] = ["log", "log.1"].map(|name| folder.path().join(name));
         let to = LogDestination::File(path.clone());
-        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        let log = RecordLog::open(TEST, "test", &to, as_text).unwrap();
         assert_eq!(log.folder().unwrap(), folder.path());
         let mut workers = [log.sender(), log.sender()];
         let mut buffers = Buffers::default();
@@ -501,7 +515,7 @@ mod tests {
         };
         let [path, old, other] = ["log", "log.1", "other"].map(|name| folder.path().join(name));
         let to = LogDestination::File(path.clone());
-        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        let log = RecordLog::open(TEST, "test", &to, as_text).unwrap();
         let mut worker = log.sender();
         fs::rename(&path, &old).unwrap();
         fs::write(&other, "").unwrap();
@@ -524,7 +538,7 @@ mod tests {
     #[test]
     fn lines_that_cannot_be_written_are_counted() {
         let to = LogDestination::File("/dev/full".into());
-        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        let log = RecordLog::open(TEST, "test", &to, as_text).unwrap();
         let mut worker = log.sender();
         for _ in 0..3 {
             worker.send(b"line", b"");
@@ -545,7 +559,7 @@ mod tests {
             .open(&path)
             .unwrap();
         let to = LogDestination::File(path);
-        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        let log = RecordLog::open(TEST, "test", &to, as_text).unwrap();
         let mut worker = log.sender();
         let line = [b'x'; 1_000];
         while worker.lost() == 0 {
@@ -577,9 +591,9 @@ mod tests {
         let mut pipe = fs::File::options();
         let mut stuck = pipe.read(true).write(true).open(&path).unwrap();
         let to = LogDestination::File(path.clone());
-        let log = RecordLog::open("test log", "test", &to, as_text).unwrap();
+        let log = RecordLog::open(TEST, "test", &to, as_text).unwrap();
         let socket = FrameDestination::Unix(folder.path().join("socket"));
-        let frames = RecordLog::open_frames("test", &socket, "test", as_text).unwrap();
+        let frames = RecordLog::open_frames(TEST, &socket, "test", as_text).unwrap();
         let mut worker = log.sender();
         assert_eq!(log.give_up(), None);
         for _ in 0..600 {
@@ -610,8 +624,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let check = |path: PathBuf| {
-            let frames = RecordLog::check_frames("dnstap", &FrameDestination::File(path.clone()));
-            let lines = RecordLog::check("test log", "test", &LogDestination::File(path));
+            let frames = RecordLog::check_frames(TEST, &FrameDestination::File(path.clone()));
+            let lines = RecordLog::check(TEST, "test", &LogDestination::File(path));
             let kinds = [lines, frames].map(|checked| checked.map_err(|error| error.kind()));
             assert_eq!(kinds[0], kinds[1]);
             kinds[0]
@@ -632,7 +646,7 @@ mod tests {
     #[test]
     fn a_log_that_cannot_be_opened_is_named() {
         let to = LogDestination::File("/nowhere/log".into());
-        let error = RecordLog::open("test log", "test", &to, as_text).unwrap_err();
+        let error = RecordLog::open(TEST, "test", &to, as_text).unwrap_err();
         let message = error.to_string();
         assert_eq!(
             message,
@@ -641,7 +655,7 @@ mod tests {
         );
         let folder = tempfile::tempdir().unwrap();
         let to = FrameDestination::File(folder.path().to_owned());
-        let error = RecordLog::open_frames("dnstap", &to, "test", as_text).unwrap_err();
+        let error = RecordLog::open_frames(TEST, &to, "test", as_text).unwrap_err();
         let message = error.to_string();
         assert!(
             message.ends_with("; name a file in this folder"),

@@ -8,13 +8,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use control::{
-    CLIENT_LEN, FrameDestination, RecordLog, RecordSender, client_from_bytes, client_to_bytes,
+    CLIENT_LEN, FrameDestination, LogName, RecordLog, RecordSender, client_from_bytes,
+    client_to_bytes,
 };
 use nmio::Instant;
 use prost::Message as _;
 
-/// The log's name in messages.
-pub(super) const NAME: &str = "dnstap";
+/// What the log is called.
+pub(super) const NAME: LogName = LogName {
+    shown: "dnstap",
+    option: "dnstap",
+};
 /// The type of the frames.
 const CONTENT_TYPE: &str = "protobuf:dnstap.Dnstap";
 /// Length of a record without the DNS message, in bytes.
