@@ -31,6 +31,13 @@ fn open(resident_frames: u32) -> (NetmapPort<SimulatedKernel>, SimulatedKernel) 
     SimulatedKernel::open(config).expect("buffers of 2 KiB suffice")
 }
 
+/// Opens a port that receives the same frame of `len` bytes again and again.
+fn receiving(len: usize) -> NetmapPort<SimulatedKernel> {
+    let (port, kernel) = open(0);
+    kernel.replay(&vec![2; len], BURST as u32);
+    port
+}
+
 /// A workload of received packets that are dropped. It counts the slots of the RX ring.
 pub struct ReceiveOnly {
     port: NetmapPort<SimulatedKernel>,
@@ -44,10 +51,8 @@ impl ReceiveOnly {
     /// # Panics
     /// If a frame does not fit in a buffer.
     pub fn new(len: usize) -> Self {
-        let (port, kernel) = open(0);
-        kernel.replay(&vec![2; len], BURST as u32);
         Self {
-            port,
+            port: receiving(len),
             batch: Batch::new(),
             runs: 0,
         }
@@ -123,10 +128,8 @@ impl TurnRound {
     /// # Panics
     /// If a frame does not fit in a buffer.
     pub fn new(len: usize) -> Self {
-        let (port, kernel) = open(0);
-        kernel.replay(&vec![2; len], BURST as u32);
         Self {
-            port,
+            port: receiving(len),
             batch: Batch::new(),
             runs: 0,
         }

@@ -52,7 +52,18 @@ impl Site {
         settings: &Settings,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<Self, LoadError> {
-        Ok(builder_of(folder, limits, settings, None, progress)?.into_site())
+        Self::load_without(&[], (folder, limits), settings, progress)
+    }
+
+    /// Same as [`load_with`](Self::load_with), but leaves out these files with rules of the folder.
+    pub(crate) fn load_without(
+        rules: &[PathBuf],
+        (folder, limits): (&Path, &Limits),
+        settings: &Settings,
+        progress: impl FnMut(Progress<'_>),
+    ) -> Result<Self, LoadError> {
+        let builder = builder_of(folder, limits, settings, (None, rules), progress)?;
+        Ok(builder.into_site())
     }
 
     /// Loads the folder again, beside `packets` bytes of resident packets. Files that have not changed
@@ -72,7 +83,7 @@ impl Site {
             memory: settings.memory.map(|memory| memory.beside(packets)),
             ..settings.clone()
         };
-        let builder = builder_of(folder, limits, &settings, Some(self), progress)?;
+        let builder = builder_of(folder, limits, &settings, (Some(self), &[]), progress)?;
         Ok(builder.into_next(self))
     }
 
@@ -88,12 +99,12 @@ impl Site {
     }
 }
 
-/// Loads a folder into a builder, and finishes the site.
+/// Loads a folder into a builder, and finishes the site. Leaves out the files `without`, which have rules.
 fn builder_of(
     folder: &Path,
     limits: &Limits,
     settings: &Settings,
-    previous: Option<&Site>,
+    (previous, without): (Option<&Site>, &[PathBuf]),
     progress: impl FnMut(Progress<'_>),
 ) -> Result<Builder, LoadError> {
     let path = || folder.to_owned();
@@ -130,6 +141,7 @@ fn builder_of(
         open: vec![Folder::new(PathBuf::new(), real, list)],
         folders: 1,
         previous,
+        without,
         reading: None,
         threads_from: files::MANY,
         late: Vec::new(),

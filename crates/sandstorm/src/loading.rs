@@ -221,15 +221,17 @@ pub(crate) struct Loading {
     pub(crate) settings: Settings,
 }
 
-/// Loads the folder. What is probably a mistake causes a warning, or an error if `strict` is set.
+/// Loads the folder, but not the files `without`, which have rules. What is probably a mistake causes a warning,
+/// or an error if `strict` is set.
 pub(crate) fn load(
     folder: &Path,
     limits: &Limits,
     strict: bool,
     settings: &Settings,
+    without: &[PathBuf],
 ) -> Result<Site, NotLoaded> {
     reporting(strict, |progress| {
-        Site::load_with(folder, limits, settings, progress)
+        Site::load_without(without, (folder, limits), settings, progress)
     })
 }
 
@@ -345,6 +347,7 @@ mod tests {
                 &Limits::default(),
                 true,
                 &Settings::default(),
+                &[],
             )
             .unwrap_err();
             let message = error.to_string();
@@ -357,6 +360,7 @@ mod tests {
                 &Limits::default(),
                 false,
                 &Settings::default(),
+                &[],
             )
             .unwrap();
             assert_eq!((site.totals().files, site.totals().skipped), (1, bad));
@@ -366,6 +370,7 @@ mod tests {
             &Limits::default(),
             true,
             &Settings::default(),
+            &[],
         )
         .unwrap();
         assert_eq!(site.totals().skipped, 0);
@@ -380,7 +385,7 @@ mod tests {
         let mut settings = Settings::default();
         let realm = format!("/nothing={}", users.path().display());
         settings.add_basic_auth(&realm).unwrap();
-        let load = |strict| load(folder.path(), &Limits::default(), strict, &settings);
+        let load = |strict| load(folder.path(), &Limits::default(), strict, &settings, &[]);
         assert!(load(false).is_ok());
         let message = load(true).unwrap_err().to_string();
         assert!(message.contains("not allow: 2; ") && message.contains("is a link to"));
@@ -400,6 +405,7 @@ mod tests {
                 &Limits::default(),
                 strict,
                 &Settings::default(),
+                &[],
             )
             .unwrap_err()
         };

@@ -105,10 +105,6 @@ pub(crate) struct RuleArgs {
     /// Serve files and folders whose names begin with a dot too. Such files are often private.
     #[arg(long)]
     hidden_files: bool,
-
-    /// Files with rules of the folder that a check leaves out.
-    #[arg(skip)]
-    unread_rules: Vec<PathBuf>,
 }
 
 /// Values of `--compress`.
@@ -144,7 +140,6 @@ impl RuleArgs {
             realms: self.basic_auth.clone(),
             realm_texts: self.basic_auth_realm.clone(),
             tag_key: self.etag_key.clone(),
-            unread_rules: self.unread_rules.clone(),
             ..Settings::default()
         };
         for (extension, media_type) in &self.media_types {
@@ -219,12 +214,11 @@ impl RuleArgs {
         errors.into_iter().map(NotLoaded::Load).collect()
     }
 
-    /// Leaves out the option or the file with rules that an error is about. Returns false if it is about
-    /// something else, or left out already.
+    /// Leaves out the option that an error is about. Returns false if it is about something else, or left out
+    /// already.
     pub(crate) fn leave_out(&mut self, error: &NotLoaded) -> bool {
         match error {
             NotLoaded::Cache { .. } => self.compress_cache = None,
-            NotLoaded::Load(LoadError::Rules { path, .. }) => self.unread_rules.push(path.clone()),
             NotLoaded::Load(LoadError::TagKey { .. }) => self.etag_key = None,
             NotLoaded::Load(LoadError::Users { path, .. }) => {
                 let (wrong, rest) = std::mem::take(&mut self.basic_auth)

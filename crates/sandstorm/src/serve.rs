@@ -134,7 +134,7 @@ impl SiteArgs {
             return Err(error);
         }
         // An application keeps its site, so no compressed forms can be added later.
-        let source = (&**root, site.memory(1));
+        let source = (&**root, site.memory(1), &[] as &[PathBuf]);
         let sandstorm = site.load_with(source, &self.connections, fields, None, make)?;
         let (name, addresses) = (root.display().to_string(), site.addresses());
         AccessLogArgs::check(std::iter::once(site.log()))?;

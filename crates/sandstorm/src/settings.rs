@@ -72,8 +72,6 @@ pub struct Settings {
     pub(crate) realms: Vec<RealmFile>,
     /// The texts that browsers may show with the question for a password.
     pub(crate) realm_texts: Vec<RealmText>,
-    /// Files with rules of the folder that a check has found to be unreadable, and leaves out.
-    pub(crate) unread_rules: Vec<PathBuf>,
 }
 
 impl Settings {

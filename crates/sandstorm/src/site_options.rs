@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -159,7 +159,8 @@ impl SiteSource<'_> {
 
     /// Same as [`load`](Self::load), with the first of the options that contradict each other.
     fn load_anyway(&self, sites: usize) -> Result<Sandstorm, NotLoaded> {
-        self.load_here(sites).map_err(|error| self.at_place(error))
+        self.load_here(sites, &[])
+            .map_err(|error| self.at_place(error))
     }
 
     /// Returns which options contradict each other.
@@ -183,13 +184,13 @@ impl SiteSource<'_> {
         config::place_of_nth(self.number, option, index)
     }
 
-    /// Same as [`load`](Self::load), without the place in messages.
-    fn load_here(&self, sites: usize) -> Result<Sandstorm, NotLoaded> {
+    /// Same as [`load`](Self::load), without the place in messages, and without these files with rules.
+    fn load_here(&self, sites: usize, without: &[PathBuf]) -> Result<Sandstorm, NotLoaded> {
         let make: MakeSiteOnly = |_, _| Ok(SiteOnly);
         let Self { options, .. } = self;
         let memory = options.memory(sites);
         let coder = options.rules.coder(memory.kept())?;
-        let source = (self.folder, memory);
+        let source = (self.folder, memory, without);
         let sandstorm = options.load_with(source, self.connections, &[], coder, make)?;
         let sandstorm = sandstorm.with_reloads(options.limits(memory), options.strict);
         let port = self.port_options();
@@ -315,6 +316,7 @@ impl SiteSource<'_> {
         if self.is_wrong("root") {
             return (None, wrong);
         }
+        let mut without = Vec::new();
         loop {
             let rest = SiteSource {
                 number: self.number,
@@ -323,16 +325,20 @@ impl SiteSource<'_> {
                 options: &options,
                 connections: self.connections,
             };
-            match rest.load_here(sites) {
+            let error = match rest.load_here(sites, &without) {
                 Ok(sandstorm) => return (Some(sandstorm), wrong),
-                Err(error) => {
-                    let is_of_option = options.rules.leave_out(&error);
-                    // Places are those of all options.
-                    wrong.push(self.at_place(error));
-                    if !is_of_option {
-                        return (None, wrong);
-                    }
-                }
+                Err(error) => error,
+            };
+            let is_left_out = if let NotLoaded::Load(LoadError::Rules { path, .. }) = &error {
+                without.push(path.clone());
+                true
+            } else {
+                options.rules.leave_out(&error)
+            };
+            // Places are those of all options.
+            wrong.push(self.at_place(error));
+            if !is_left_out {
+                return (None, wrong);
             }
         }
     }
@@ -507,11 +513,11 @@ impl SiteOptions {
         memory.with_pinned(pinned)
     }
 
-    /// Loads a folder within its memory, for a program with an application. All responses contain
-    /// `fields`. `coder` makes compressed forms.
+    /// Loads a folder within its memory, without these files with rules, for a program with an application.
+    /// All responses contain `fields`. `coder` makes compressed forms.
     pub(crate) fn load_with<A: App + Named, F>(
         &self,
-        (folder, memory): (&Path, MemoryBudget),
+        (folder, memory, without): (&Path, MemoryBudget, &[PathBuf]),
         connections: &ConnectionArgs,
         fields: &[(&str, &str)],
         coder: Option<Coder>,
@@ -525,7 +531,13 @@ impl SiteOptions {
             memory: CAN_READ_LATER.then_some(memory),
             ..self.rules.settings(fields, coder)?
         };
-        let site = load(folder, &self.limits(memory), self.strict, &settings)?;
+        let site = load(
+            folder,
+            &self.limits(memory),
+            self.strict,
+            &settings,
+            without,
+        )?;
         let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make)
             .with_chosen_mode(self.mode == ModeArg::Auto);
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))

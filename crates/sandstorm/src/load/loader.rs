@@ -99,6 +99,8 @@ pub(super) struct Loader<'a, P> {
     pub(super) folders: u64,
     /// The site that is served until this one is loaded.
     pub(super) previous: Option<&'a Site>,
+    /// Files with rules of the folder that are left out.
+    pub(super) without: &'a [PathBuf],
     /// Reads short files on other threads, if there are many files.
     pub(super) reading: Option<Reading>,
     /// Number of files after which these threads are started.

@@ -183,7 +183,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             path: self.folder.join(name),
             reason,
         };
-        if self.settings.unread_rules.contains(&self.folder.join(name)) {
+        if self.without.contains(&self.folder.join(name)) {
             return Ok(String::new());
         }
         let mut real = self.root.join(name);
