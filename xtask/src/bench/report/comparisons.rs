@@ -108,6 +108,7 @@ const COMPARISONS: &[Comparison] = comparisons![
     "Sandstorm's cost to nginx's, many files", AtMost(1.0 / 3.0), Cost, "web-files", "", All, SANDSTORM, NGINX, true;
     "Sandstorm's cost to the best other server's, 304, parts and compressed forms", AtMost(1.0), Cost, "web-forms", "*", All, SANDSTORM, SITES, true;
     "Sandstorm's cost to the best other server's, many files", AtMost(1.0), Cost, "web-files", "", All, SANDSTORM, SITES, true;
+    "Sandstorm's cost to the best other server's, from the disk", AtMost(0.67), Cost, "web-disk", "*", All, SANDSTORM, SITES, true;
     "Our generator's rate to dnsperf's, worst point", Near(0.05), Rate, "agreement", "DNS*", All, "load", &["dnsperf"], false;
     "Our generator's rate to kxdpgun's, worst point", Near(0.05), Rate, "agreement", "DNS*", All, "load", &["kxdpgun"], false;
     "Our generator's rate to wrk's", Near(0.05), Rate, "agreement", "HTTP*", All, "load", &["wrk"], true;

@@ -32,17 +32,27 @@ macro_rules! summary {
 #[rustfmt::skip]
 const DNS: &[&str] = &["namestorm*", "reflector", "Knot DNS XDP", "NSD", "Knot DNS", "BIND"];
 const WEB: &[&str] = &["sandstorm*", "nginx*", "h2o", "lighttpd"];
+#[rustfmt::skip]
+const SITES: &[&str] = &["sandstorm*", "nginx*", "h2o", "static-web-server", "Caddy"];
 
 #[rustfmt::skip]
 const SUMMARY: &[Summary] = summary![
     "DNS, 100 names, answers/s", "`load`, 240 queries in flight", Rate, "dns-names", "", 100.0, DNS;
     "DNS, 1,000,000 names, answers/s", "`load`, 240 queries in flight", Rate, "dns-names", "", 1e6, DNS;
+    "DNS, signed answers, 100 names, answers/s", "`load`, 240 queries in flight", Rate, "dns-signed", "signed", 100.0, DNS;
+    "DNS, signed answers, 1,000,000 names, answers/s", "`load`, 240 queries in flight", Rate, "dns-signed", "signed", 1e6, DNS;
+    "DNS, NXDOMAIN with NSEC3, 100 names, answers/s", "`load`, 240 queries in flight", Rate, "dns-signed", "NXDOMAIN with NSEC3", 100.0, DNS;
+    "DNS, NXDOMAIN with NSEC3, 1,000,000 names, answers/s", "`load`, 240 queries in flight", Rate, "dns-signed", "NXDOMAIN with NSEC3", 1e6, DNS;
     "HTTP, 1 KB, keep-alive, CPU µs per request", "`load`, 64 connections", Cost, "web-cost", "keep-alive, full rate", KB, WEB;
     "HTTP, 1 KB, new connection, CPU µs per request", "`load`, 64 connections", Cost, "web-cost", "new connection, full rate", KB, WEB;
     "HTTP, 64 KB, CPU µs per request", "`load`, 16 connections", Cost, "web-sizes", "16 connections", 64.0 * KB, WEB;
     "the same with segmentation offload", "wrk, 16 connections, offloads on", Cost, "web-offload", "16 connections", 64.0 * KB, WEB;
     "HTTP, 1 KB, requests/s, at home", "wrk, 64 connections, plain pair", Rate, "home", "HTTP, 64 connections", KB, WEB;
     "DNS, 100 names, answers/s, at home", "dnsperf, 100 queries in flight, plain pair", Rate, "home", "DNS", 100.0, DNS;
+    "HTTP, 64 KB from a cold disk, CPU µs per request", "`load`, 64 connections", Cost, "web-disk", "cold", 64.0 * KB, SITES;
+    "HTTP, 64 KB from a cold disk, offloads on, CPU µs per request", "wrk, 64 connections", Cost, "web-disk", "cold, with offloads", 64.0 * KB, SITES;
+    "HTTP, 1 MB from a cold disk, CPU µs per request", "`load`, 64 connections", Cost, "web-disk", "cold", 1024.0 * KB, SITES;
+    "HTTP, 1 MB from a cold disk, offloads on, CPU µs per request", "wrk, 64 connections", Cost, "web-disk", "cold, with offloads", 1024.0 * KB, SITES;
 ];
 
 /// Column heads of [`rows`].
