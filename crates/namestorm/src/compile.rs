@@ -39,6 +39,8 @@ use crate::zones::Zones;
 
 /// Number of names between two calls of a `progress` function.
 const PROGRESS_STEP: usize = 10_000;
+/// Maximum number of proofs that a referral needs (RFC 5155, section 7.2.7).
+const REFERRAL_PROOFS: usize = 2;
 
 /// Prepares the answers of `zones`, with index keys in the given form and a hash keyed by `seed`.
 /// Calls `progress` with the number of finished names after every 10,000 names.
@@ -106,6 +108,7 @@ pub(crate) fn compile_zone<'z>(
         writer: TailWriter::new(),
         signed: chain.is_some().then(Saved::default),
         denial: None,
+        longest_proof: 0,
         negative: NONE,
         wildcard_parents: zone
             .names()
@@ -156,6 +159,9 @@ struct Compiler<'z> {
     signed: Option<Saved>,
     /// The index of proofs, if the zone is signed.
     denial: Option<Denial>,
+    /// Length of the longest proof where no name in it is compressed, in bytes. It is 0 if the zone is not
+    /// signed.
+    longest_proof: usize,
     /// Position of the zone's negative answer.
     negative: At,
     /// Sort keys of the names with a wildcard directly below them.
@@ -264,6 +270,10 @@ impl<'z> Compiler<'z> {
         self.writer.start(self.zone.apex(), Base::Above);
         let rrset = name.rrset(rtype);
         let count = rrset.and_then(|rrset| self.rrset(name, rrset, Signatures::With).ok());
+        let data = rrset.into_iter().flat_map(RrsetRef::data);
+        let data = data.chain(dnssec::signatures(name, rtype));
+        let len = data.map(|data| name.owner().len() + FIELDS + data.len());
+        self.longest_proof = self.longest_proof.max(len.sum());
         let plain = Variant {
             counts: [0, count.unwrap_or(0), 0],
             tail: self.writer.bytes(),
@@ -379,16 +389,19 @@ impl<'z> Compiler<'z> {
     }
 
     /// Like [`rrset`](Self::rrset), for one of several RRsets. The loader has checked that each of them fits
-    /// every message alone. Writes nothing and returns 0 if some message has no room for all so far.
+    /// every message alone. Writes nothing and returns 0 if some message has no room for all so far and
+    /// `reserved` more bytes.
     fn rrset_with_room(
         &mut self,
         name: NameRef<'_>,
         rrset: RrsetRef<'_>,
         signatures: Signatures,
+        reserved: usize,
     ) -> u16 {
         let mark = self.writer.mark();
+        let room = MAX_TCP_MESSAGE - OPT_LEN;
         match self.rrset(name, rrset, signatures) {
-            Ok(count) if self.writer.longest_message_len() + OPT_LEN <= MAX_TCP_MESSAGE => count,
+            Ok(count) if self.writer.longest_message_len() + reserved <= room => count,
             _ => {
                 self.writer.rewind(mark);
                 0
@@ -528,7 +541,8 @@ impl<'z> Compiler<'z> {
     }
 
     /// Adds the answer to ANY. It holds all RRsets of a name that fit the message, and may omit
-    /// others (RFC 8482, section 4.1). The smallest RRset comes first.
+    /// others (RFC 8482, section 4.1). The smallest RRset comes first. At a wildcard, the message also has
+    /// room for the proof that the qname does not exist (RFC 4035, section 3.1.3.3).
     fn any(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         let smallest = smallest(name);
         let is_smallest = move |rrset: &RrsetRef<'_>| Some(rrset.rtype()) == smallest;
@@ -536,10 +550,14 @@ impl<'z> Compiler<'z> {
             this.start(name.owner());
             let first = name.rrsets().filter(is_smallest);
             let others = name.rrsets().filter(|rrset| !is_smallest(rrset));
+            let is_proven = signatures == Signatures::With && name::is_wildcard(name.owner());
             let mut count = 0;
             for rrset in first.chain(others) {
                 if this.is_data(&rrset) {
-                    count += this.rrset_with_room(name, rrset, signatures);
+                    // The first RRset is in every reply.
+                    let is_further = is_proven && count > 0;
+                    let reserved = if is_further { this.longest_proof } else { 0 };
+                    count += this.rrset_with_room(name, rrset, signatures, reserved);
                 }
             }
             Written {
@@ -580,8 +598,10 @@ impl<'z> Compiler<'z> {
         let mut authority = self.rrset(cut, servers, Signatures::Without).unwrap_or(0);
         let signers = cut.rrset(DS).filter(|_| signatures == Signatures::With);
         if let Some(signers) = signers {
-            authority += self.rrset_with_room(cut, signers, signatures);
+            authority += self.rrset_with_room(cut, signers, signatures, 0);
         }
+        let is_proven = signatures == Signatures::With && signers.is_none();
+        let proofs = if is_proven { REFERRAL_PROOFS } else { 0 };
         let mut present = Vec::new();
         let mut glue_count = 0;
         // In-domain glue comes first and is required, because the resolver cannot find these
@@ -593,7 +613,8 @@ impl<'z> Compiler<'z> {
             for (name, addresses) in self.zone.addresses(server) {
                 let entry = (server.to_ascii_lowercase(), addresses.rtype());
                 if !present.contains(&entry) {
-                    glue_count += self.rrset_with_room(name, addresses, signatures);
+                    let reserved = proofs * self.longest_proof;
+                    glue_count += self.rrset_with_room(name, addresses, signatures, reserved);
                     present.push(entry);
                 }
             }

@@ -173,4 +173,30 @@ mod tests {
         (0..45).for_each(|number| writeln!(glue, "ns.w AAAA 2001:db8::{number}").unwrap());
         assert_eq!(counts(&glue, &longest, 1, 0), [0, 1, 4_001]);
     }
+
+    /// RFC 4035, sections 3.1.3.3 and 3.1.4.1: the answer of a wildcard has a proof, as has an unsigned
+    /// delegation.
+    #[test]
+    fn several_rrsets_leave_room_for_proofs() {
+        let longest = longest_below("w.example.org");
+        // With the longer text there is room for the addresses, but not for the proof too.
+        for (last, expected) in [(100, [27, 2, 1]), (200, [26, 2, 1])] {
+            let text = format!(" {}", "y".repeat(255)).repeat(252);
+            let text = format!("*.w TXT {}{text}\n", "y".repeat(last));
+            let signed = signed(&(zone("*.w", 25, address) + &text), "A");
+            assert_eq!(counts(&signed, &longest, 255, 0x80), expected);
+            assert_eq!(counts(&signed, "x.w.example.org", 255, 0x80), expected);
+            // No proof is needed without the DO bit.
+            assert_eq!(counts(&signed, &longest, 255, 0), [26, 0, 1]);
+        }
+        for (count, glue_count) in [(4_050, 4_050), (4_075, 0)] {
+            let glue = zone("ns.w", count, address) + "w NS ns.w\n";
+            let times = "60 20400101000000 20200101000000 1 example.org. QQ==";
+            let signed = format!(
+                "{glue}@ NSEC w NS SOA RRSIG NSEC\n@ RRSIG SOA 13 2 {times}\n@ RRSIG NSEC 13 2 {times}\n\
+                 w NSEC @ NS RRSIG NSEC\nw RRSIG NSEC 13 3 {times}\n"
+            );
+            assert_eq!(counts(&signed, &longest, 1, 0x80), [0, 3, glue_count + 1]);
+        }
+    }
 }
