@@ -78,8 +78,8 @@ pub(crate) enum Proof {
 pub(crate) enum Excess {
     /// It is answered, because it has no limit.
     Answered(Exemption),
-    /// It gets a short reply.
-    Slipped,
+    /// It gets a short reply. `is_signed` says whether it has a valid signature (TSIG).
+    Slipped { is_signed: bool },
     /// It gets no reply.
     Dropped,
 }
@@ -137,16 +137,17 @@ impl RateLimiter {
         if client.is_loopback() || is_allowed {
             return Excess::Answered(Exemption::Client);
         }
-        match proof() {
+        let is_signed = match proof() {
             Some(Proof::Cookie) => return Excess::Answered(Exemption::Cookie),
             Some(Proof::Signature(number)) if self.exempts(number, now) => {
                 return Excess::Answered(Exemption::Signature);
             }
-            Some(Proof::Signature(_)) | None => {}
-        }
+            Some(Proof::Signature(_)) => true,
+            None => false,
+        };
         let key = self.key(client);
         if self.accounts.slips(key, self.slip) {
-            Excess::Slipped
+            Excess::Slipped { is_signed }
         } else {
             Excess::Dropped
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -212,7 +212,7 @@ impl Dns {
         {
             match self.excess(client, datagram.payload(), now) {
                 Excess::Answered(_) => is_charged = false,
-                Excess::Slipped => return self.slip(datagram, transport),
+                Excess::Slipped { is_signed } => return self.slip(datagram, transport, is_signed),
                 Excess::Dropped => return,
             }
         }
@@ -291,20 +291,49 @@ impl Dns {
         });
         match excess {
             Excess::Answered(exemption) => responder.count_exempt(exemption),
-            Excess::Slipped => {}
+            Excess::Slipped { .. } => {}
             Excess::Dropped => responder.count_limited(),
         }
         excess
     }
 
-    /// Sends a short reply to a query over the rate limit.
+    /// Sends a short reply to a query over the rate limit. If the query has a valid signature, the reply is
+    /// signed (RFC 8945, section 5.3), and no longer than the query either.
     #[cold]
     #[inline(never)]
-    fn slip<P: Port>(&mut self, mut datagram: Datagram<'_, P>, transport: Transport) {
+    fn slip<P: Port>(
+        &mut self,
+        mut datagram: Datagram<'_, P>,
+        transport: Transport,
+        is_signed: bool,
+    ) {
+        let Self {
+            responder,
+            keys,
+            signing,
+            query_log,
+            ..
+        } = self;
         let (client, message) = (datagram.peer().ip(), datagram.payload_mut());
-        let reply = self.responder.respond_limited(message, transport, client);
-        if let Some(reply) = reply {
-            turn_around(datagram, &reply, &mut self.query_log);
+        let signature = is_signed.then(|| signing.signer.receive(keys, message));
+        let (len, verdict) = match signature.flatten() {
+            Some((len, verdict)) => (len, Some(verdict)),
+            None => (message.len(), None),
+        };
+        if verdict == Some(Verdict::Valid) {
+            // The names in the query's signature may be compressed.
+            if signing.signer.room() > message.len() - len {
+                responder.count_limited();
+                return;
+            }
+            let signature = (len, Verdict::Valid);
+            self.answer_signed(datagram, signature, |responder, message| {
+                responder.respond_limited(message, transport, client)
+            });
+        } else if let Some(reply) =
+            responder.respond_limited(&mut message[..len], transport, client)
+        {
+            turn_around(datagram, &reply, query_log);
         }
     }
 
@@ -331,15 +360,21 @@ impl Dns {
             now,
         };
         let signature = self.signing.signer.receive(&self.keys, message);
-        if let Some(signature) = signature {
+        if let Some((len, verdict)) = signature {
             if let Some(limiter) = &mut self.rate_limiter
-                && signature.1 == Verdict::Valid
+                && verdict == Verdict::Valid
                 && is_charged
             {
                 let proof = Proof::Signature(self.signing.signer.number());
                 limiter.give_back(peer.ip(), proof, now);
             }
-            return self.answer_signed(datagram, signature, transport, context);
+            let signature = (len, verdict);
+            return self.answer_signed(datagram, signature, |responder, message| match verdict {
+                Verdict::Valid => responder.respond_with_peer(message, transport, context),
+                Verdict::Refused(rcode) => {
+                    responder.respond_unverified(message, transport, peer, rcode)
+                }
+            });
         }
         let responder = &mut self.responder;
         let Some(reply) = responder.respond_with_peer(message, transport, context) else {
@@ -356,13 +391,13 @@ impl Dns {
 }
 
 impl Dns {
-    /// Answers a query with a signature, which was taken off: the query now has this length.
-    fn answer_signed<P: Port, H: Hook>(
+    /// Answers a query with what `respond` returns. The query's signature was taken off: the query now has
+    /// this length.
+    fn answer_signed<P: Port>(
         &mut self,
         mut datagram: Datagram<'_, P>,
         (len, verdict): (usize, Verdict),
-        transport: Transport,
-        context: HookContext<'_, H, SocketAddr>,
+        respond: impl for<'r> FnOnce(&'r mut Responder, &mut [u8]) -> Option<Reply<'r>>,
     ) {
         let Self {
             responder,
@@ -373,15 +408,9 @@ impl Dns {
         let Signing { signer, reply: out } = &mut **signing;
         let message = &mut datagram.payload_mut()[..len];
         responder.begin_signed(verdict == Verdict::Valid, signer.room());
-        let reply = match verdict {
-            Verdict::Valid => responder.respond_with_peer(message, transport, context),
-            Verdict::Refused(rcode) => {
-                responder.respond_unverified(message, transport, context.peer, rcode)
-            }
-        };
         out.clear();
         let mut parts = Parts::default();
-        if let Some(reply) = reply {
+        if let Some(reply) = respond(responder, message) {
             parts = reply.append_to(message, out);
             signer.sign(out, 0);
         }

@@ -49,10 +49,15 @@ fn client_with(zone: &str, allowed: &[&str], set: impl FnOnce(&mut Dns)) -> Clie
 
 /// Returns a client of a server that sends one reply per second to a network, and no short ones.
 fn limited_client() -> Client {
+    slipping_client(0)
+}
+
+/// Like [`limited_client`], with short replies to one of this many queries over the limit.
+fn slipping_client(slip: u8) -> Client {
     client_with(ZONE, &[], |dns| {
         let limit = RateLimit {
             rate: 1,
-            slip: 0,
+            slip,
             ..RateLimit::default()
         };
         dns.set_rate_limit(&limit, [1, 2, 3, 4]);
@@ -208,6 +213,71 @@ fn a_query_that_is_sent_again_and_again_has_the_limit_of_its_network() {
     let counters = client.server.transports.dns().counters();
     assert_eq!(counters.exempt()[2], ("signature", 3));
     assert_eq!(counters.by_limit()[1], ("dropped", 17));
+}
+
+/// RFC 8945, section 5.3: each reply to a valid signature is signed. Clients ignore others.
+#[test]
+fn short_replies_over_the_rate_limit_to_signed_queries_are_signed() {
+    let mut client = slipping_client(1);
+    let edns = Query {
+        edns: Some((1232, 0, 0)),
+        ..Query::new(&name("ns.example.org"), 1)
+    };
+    for query in [Query::new(&name("ns.example.org"), 1), edns] {
+        let query = query.bytes();
+        let (signed, mac) = signature().sign(&query);
+        // The signature is new for a few queries.
+        while verified(&client.ask(&signed).unwrap(), &mac)[2] & 2 == 0 {}
+        for _ in 0..3 {
+            let reply = client.ask(&signed).unwrap();
+            let mut truncated = query.clone();
+            truncated[2] |= 0x82;
+            assert_eq!(verified(&reply, &mac), truncated);
+            assert_eq!(reply.len(), signed.len());
+        }
+    }
+    let counters = client.server.transports.dns().counters();
+    assert_eq!(counters.by_limit(), [("slipped", 8), ("dropped", 0)]);
+    // A message that is no query gets no reply.
+    let mut update = Query::new(&name("example.org"), 6).bytes();
+    update[2] = 5 << 3;
+    let (signed, _) = signature().sign(&update);
+    let replies = (0..9).filter_map(|_| client.ask(&signed));
+    assert_eq!(replies.count(), 3, "those to a new signature");
+}
+
+/// The client asks over TCP, and gets the reason there.
+#[test]
+fn short_replies_to_wrong_signatures_are_not_signed() {
+    let mut client = slipping_client(1);
+    let query = Query::new(&name("ns.example.org"), 1).bytes();
+    assert!(client.ask(&query).is_some());
+    let (mut wrong, _) = signature().sign(&query);
+    let len = wrong.len();
+    wrong[len - 7] ^= 1;
+    let unknown = Signature {
+        key: name("unknown"),
+        ..signature()
+    };
+    for message in [wrong, unknown.sign(&query).0] {
+        let mut truncated = query.clone();
+        truncated[2] |= 0x82;
+        assert_eq!(client.ask(&message), Some(truncated));
+    }
+}
+
+/// Somebody has compressed the names in the signature of a recorded query. The reply would be longer.
+#[test]
+fn a_signature_with_compressed_names_gets_no_short_reply() {
+    let mut client = slipping_client(1);
+    let query = Query::new(NAME, 1).bytes();
+    let (signed, _) = signature().sign(&query);
+    let mut compressed = signed.clone();
+    compressed.splice(query.len()..query.len() + NAME.len(), [0xc0, 12]);
+    let replies: Vec<_> = (0..9).filter_map(|_| client.ask(&compressed)).collect();
+    assert_eq!(replies.len(), 4, "three, and one within the limit");
+    assert!(replies.iter().all(|reply| reply[2] & 2 == 0));
+    assert!(client.ask(&signed).unwrap()[2] & 2 != 0);
 }
 
 #[test]
