@@ -1,5 +1,6 @@
 //! Turns a query into its reply, for any transport.
 
+mod limits;
 mod parts;
 mod transfer;
 mod without_records;
@@ -19,7 +20,7 @@ use crate::body::Body;
 use crate::cookie::{Checked, Cookies};
 use crate::cookie_check::{CookieCheck, Rest};
 use crate::counters::Counters;
-use crate::edns::{self, COOKIE, Edns, ExtendedError, MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
+use crate::edns::{self, COOKIE, Edns, ExtendedError, MIN_UDP_MESSAGE};
 use crate::groups::{NO_GROUP, ReplyCounts};
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
@@ -30,8 +31,10 @@ use crate::rcode;
 use crate::rtype;
 use crate::tail::{MAX_TCP_MESSAGE, QUESTION_REST};
 use crate::tsig::may_be_signed;
+use crate::udp_size::ClientSize;
 use crate::zone_counts::QueryCounts;
 
+use limits::Limits;
 pub(crate) use parts::Parts;
 pub(crate) use transfer::{TransferReply, asks_for_transfer};
 
@@ -126,14 +129,12 @@ pub struct Responder {
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
     opt: OptWriter,
-    udp_size: u16,
+    limits: Limits,
     identity: Arc<Identity>,
     cookies: CookieCheck,
     /// Whether the last message is a query that is not answered yet, because it may have a cookie or a
     /// signature.
     is_set_aside: bool,
-    /// Number of bytes that replies leave free for a signature.
-    signature_room: usize,
     assembler: Assembler,
 }
 
@@ -256,11 +257,10 @@ impl Responder {
             expanded: NameBuf::new(),
             head: [0; MAX_HEAD],
             opt: OptWriter::new(),
-            udp_size: MAX_UDP_MESSAGE as u16,
+            limits: Limits::new(),
             identity: Arc::default(),
             cookies: CookieCheck::default(),
             is_set_aside: false,
-            signature_room: 0,
         }
     }
 
@@ -279,16 +279,16 @@ impl Responder {
         self.cookies.set_cookies(cookies);
     }
 
-    /// Sets the largest UDP message that the next clients get, in bytes.
-    pub(crate) fn set_udp_size(&mut self, bytes: u16) {
-        self.udp_size = bytes;
-        self.opt.set_udp_size(bytes);
+    /// Sets the largest UDP message that the next clients get.
+    pub(crate) fn set_udp_size(&mut self, size: ClientSize) {
+        self.limits.udp_size = size;
+        self.opt.set_udp_size(size.bytes);
     }
 
     /// Returns the largest UDP message that the next client gets, in bytes.
     #[inline(always)]
     pub(crate) fn udp_size(&self) -> usize {
-        self.udp_size.into()
+        self.limits.udp_size.bytes.into()
     }
 
     /// Tells clients over TCP how long a connection may be idle, if they ask (RFC 7828).
@@ -398,7 +398,7 @@ impl Responder {
         };
         let question = parsed.question;
         let (mut query, is_malformed) = read_rest(message, &header, question, transport);
-        query.limit = query.limit.saturating_sub(self.signature_room);
+        query.limit = query.limit.saturating_sub(self.limits.signature_room);
         if !CAREFUL && query.needs_care() {
             return set_aside(counters, &mut self.is_set_aside);
         }
@@ -427,7 +427,7 @@ impl Responder {
         let trail = query.write_opt(opt, identity, (zone, cookie), &body, counters);
         let group = zone.map_or(NO_GROUP, ZoneAnswers::group);
         groups.count_group::<CAREFUL>(group, body.rcode);
-        let (mut reply, fields) = fit(&query, number, &body, trail, counters);
+        let (mut reply, fields) = fit(&query, &self.limits, number, &body, trail, counters);
         reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);
         reply.rewritten = place(message, &question, expanded, &mut self.head, &fields);
         Some(reply)
@@ -446,12 +446,12 @@ impl Responder {
         } else {
             self.counters.bad_signatures += 1;
         }
-        self.signature_room = signature_room;
+        self.limits.signature_room = signature_room;
     }
 
     /// Completes the reply to a signed query, after [`begin_signed`](Self::begin_signed).
     pub(crate) fn end_signed(&mut self) {
-        self.signature_room = 0;
+        self.limits.signature_room = 0;
     }
 
     /// Answers a query that may have a cookie.
@@ -610,10 +610,11 @@ fn without_lookup<'a>(
 }
 
 /// Builds the reply from the part of `body` that fits the maximum length. `zone` is the zone of the
-/// query's name. Also returns the header fields.
+/// query's name, and `limits` are those of the query. Also returns the header fields.
 #[inline(always)]
 fn fit<'a>(
     query: &Query,
+    limits: &Limits,
     zone: ZoneNumber,
     body: &Body<'a>,
     trail: Tail<'a>,
@@ -638,6 +639,7 @@ fn fit<'a>(
     }
     if body.tail.bytes.len() > room {
         reply.prepared = None;
+        counters.cut_for_network += u64::from(limits.are_of_network(query.limit));
         match body.required {
             Some((tail, additional)) if tail.bytes.len() <= room => {
                 reply.tail = tail;

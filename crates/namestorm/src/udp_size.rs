@@ -77,6 +77,14 @@ pub enum UdpSizeError {
     TooMany(usize),
 }
 
+/// The largest UDP message for one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientSize {
+    pub(crate) bytes: u16,
+    /// Whether it is that of the client's network.
+    pub(crate) is_of_network: bool,
+}
+
 /// The largest UDP message for each client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpSizes {
@@ -149,15 +157,21 @@ impl UdpSizes {
     }
 
     /// Returns the size for clients in none of the networks.
-    pub(crate) fn others(&self) -> u16 {
-        self.others
+    pub(crate) fn others(&self) -> ClientSize {
+        ClientSize {
+            bytes: self.others,
+            is_of_network: false,
+        }
     }
 
     /// Returns the size for a client. The longest matching prefix determines it.
-    pub(crate) fn of(&self, client: IpAddr) -> u16 {
+    pub(crate) fn of(&self, client: IpAddr) -> ClientSize {
         let mut networks = self.networks.iter();
         let found = networks.find(|(network, _)| network.contains(client));
-        found.map_or(self.others, |(_, bytes)| *bytes)
+        found.map_or(self.others(), |(_, bytes)| ClientSize {
+            bytes: *bytes,
+            is_of_network: true,
+        })
     }
 
     /// Describes the sizes for the start block, unless they are the defaults.
@@ -225,10 +239,16 @@ mod tests {
             ("193.0.2.9", 1000),
             ("2001:db8::1", 900),
         ] {
-            assert_eq!(sizes.of(client.parse().unwrap()), bytes, "{client}");
+            let size = sizes.of(client.parse().unwrap());
+            let is_of_network = bytes != 1000;
+            let expected = ClientSize {
+                bytes,
+                is_of_network,
+            };
+            assert_eq!(size, expected, "{client}");
         }
         assert!(sizes.differ());
-        assert_eq!(sizes.others(), 1000);
+        assert_eq!(sizes.others().bytes, 1000);
         let described = sizes.describe();
         assert_eq!(
             described.as_deref(),
@@ -240,7 +260,7 @@ mod tests {
     fn the_default_is_1232_bytes_for_everybody() {
         let default = sizes(&[]).unwrap();
         assert_eq!(default, UdpSizes::default());
-        assert_eq!((default.differ(), default.others()), (false, 1232));
+        assert_eq!((default.differ(), default.others().bytes), (false, 1232));
         assert_eq!(default.describe(), None);
         let one = sizes(&["1400"]).unwrap();
         assert_eq!(one.describe().as_deref(), Some("at most 1,400 B"));
@@ -274,7 +294,7 @@ mod tests {
     #[test]
     fn a_size_is_at_most_that_of_a_packet() {
         let all = sizes(&["4096", "192.0.2.0/24=1400", "198.51.100.0/24=600"]).unwrap();
-        let of = |mtu: usize, client: &str| all.fitting(mtu).of(client.parse().unwrap());
+        let of = |mtu: usize, client: &str| all.fitting(mtu).of(client.parse().unwrap()).bytes;
         for (mtu, expected) in [
             (9000, [4096, 1400, 600]),
             (1500, [1452, 1400, 600]),

@@ -64,6 +64,10 @@ pub(super) const MEANINGS: Meanings = &[
         "Replies by zone, transport and response code",
     ),
     (
+        "replies cut for a network",
+        "Replies over UDP that lack records, because they would exceed the EDNS size for the client's network",
+    ),
+    (
         "replies without room",
         "Replies with SERVFAIL because the longest message has no room for signatures and proofs",
     ),
@@ -86,6 +90,7 @@ pub(super) fn tally_limits(udp: &Counters, tcp: &Counters, tally: &mut Tally) {
         tally.event_of("exempt from the rate limit", ("reason", reason), count);
     }
     tally.event("alias chains cut", udp.chains_cut + tcp.chains_cut);
+    tally.event("replies cut for a network", udp.cut_for_network);
     tally.event("replies without room", udp.without_room + tcp.without_room);
 }
 

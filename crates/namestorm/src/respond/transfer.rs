@@ -64,7 +64,14 @@ impl Responder {
         });
         self.groups.count_zone::<true>(from);
         self.groups.count_group::<true>(group, body.rcode);
-        let (mut reply, fields) = fit(&query, ZoneNumber::NONE, &body, trail, counters);
+        let (mut reply, fields) = fit(
+            &query,
+            &self.limits,
+            ZoneNumber::NONE,
+            &body,
+            trail,
+            counters,
+        );
         let Ok((zone, records)) = source else {
             let head = &mut self.head;
             reply.rewritten = place(message, &question, &self.expanded, head, &fields);

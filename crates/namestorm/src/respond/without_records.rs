@@ -150,6 +150,7 @@ impl Responder {
             opt,
             identity,
             cookies,
+            limits,
             ..
         } = self;
         counters.count_type(query.question.qtype);
@@ -158,7 +159,7 @@ impl Responder {
         groups.count(rcode);
         let body = Body::empty(rcode);
         let trail = query.write_opt(opt, identity, (None, cookie), &body, counters);
-        let (mut reply, mut fields) = fit(query, ZoneNumber::NONE, &body, trail, counters);
+        let (mut reply, mut fields) = fit(query, limits, ZoneNumber::NONE, &body, trail, counters);
         fields[0] |= (flags >> 8) as u8;
         reply.rewritten = place(message, &query.question, expanded, head, &fields);
         reply

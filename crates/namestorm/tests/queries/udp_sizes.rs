@@ -111,3 +111,29 @@ fn no_reply_is_longer_than_a_packet_of_the_interface() {
         }
     }
 }
+
+#[test]
+fn replies_that_the_size_of_a_network_cuts_are_counted() {
+    for (sizes, of_network) in [
+        (&["600", "192.0.2.0/24=800", "2001:db8::/32=800"][..], true),
+        (&["800", "198.51.100.0/24=600", "2001:db9::/32=600"], false),
+    ] {
+        for v6 in [false, true] {
+            let mut client = client(sizes, &[800, 801], MODES[0], v6);
+            let mut cut = 0;
+            // A client that accepts less has a limit of its own.
+            for (len, udp_size, is_truncated, is_cut) in [
+                (800, 4096, false, false),
+                (801, 4096, true, true),
+                (801, 801, true, true),
+                (801, 799, true, false),
+            ] {
+                let (_, truncated, _) = ask(&mut client, len, udp_size);
+                assert_eq!(truncated, is_truncated, "{len} {udp_size}");
+                cut += u64::from(is_cut && of_network);
+                let counters = client.server.transports.dns().counters();
+                assert_eq!(counters.cut_for_network, cut, "{len} {udp_size} {sizes:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What limits the length of replies, beside the client itself.
+
+use crate::edns::MAX_UDP_MESSAGE;
+use crate::udp_size::ClientSize;
+
+/// The limits of the next reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The largest UDP message that the client gets.
+    pub(super) udp_size: ClientSize,
+    /// Number of bytes that the reply leaves free for a signature.
+    pub(super) signature_room: usize,
+}
+
+impl Limits {
+    pub(super) const fn new() -> Self {
+        Self {
+            udp_size: ClientSize {
+                bytes: MAX_UDP_MESSAGE as u16,
+                is_of_network: false,
+            },
+            signature_room: 0,
+        }
+    }
+
+    /// Returns true if a reply of at most `limit` bytes has this limit because of the client's network.
+    #[inline(always)]
+    pub(super) fn are_of_network(&self, limit: usize) -> bool {
+        let size = self.udp_size;
+        size.is_of_network && limit + self.signature_room == usize::from(size.bytes)
+    }
+}
