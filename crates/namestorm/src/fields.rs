@@ -555,6 +555,7 @@ fn of_mnemonic(text: &str) -> Option<&'static Form> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rtype;
 
     #[test]
     fn each_type_has_an_example() {
@@ -564,6 +565,28 @@ mod tests {
             let mut lines = examples.lines();
             assert!(lines.any(|line| line.starts_with(&start)), "{start}");
         }
+    }
+
+    /// The `domain` crate knows the names of all types in the registry.
+    #[test]
+    fn each_type_of_the_registry_has_a_form_unless_it_has_no_text() {
+        let is_named = |rtype: &u16| Rtype::from_int(*rtype).to_mnemonic().is_some();
+        let (data, meta): (Vec<_>, Vec<_>) = (1..=u16::MAX)
+            .filter(is_named)
+            .partition(|rtype| rtype::is_data(*rtype));
+        let names = |types: Vec<u16>| types.into_iter().map(rtype::show).collect::<Vec<_>>();
+        let without = data.into_iter().filter(|rtype| of(*rtype).is_none());
+        let expected = ["NULL", "UINFO", "UID", "GID", "UNSPEC"];
+        assert_eq!(names(without.collect()), expected);
+        for (rtype, name) in (100..).zip(&expected[1..]) {
+            assert_eq!(number(name), Some(rtype));
+        }
+        assert_eq!(
+            names(meta),
+            [
+                "OPT", "NXNAME", "TKEY", "TSIG", "IXFR", "AXFR", "MAILB", "MAILA", "ANY"
+            ]
+        );
     }
 
     #[test]
