@@ -146,7 +146,9 @@ impl Namestorm {
             notifier.note_change(&files, &files.without_zones());
         }
         let folders = ZoneFolders::of(specs.iter().map(|spec| &*spec.file));
-        let source = Source::new(Given { zones, strict }, files, folders);
+        let zones = Arc::new(zones);
+        let given = Given { zones, strict };
+        let source = Source::new(given, files, folders);
         Ok(Self {
             source: Some(source),
             transfer_clients,

@@ -2,10 +2,12 @@
 //! changed is not read again.
 
 mod by_file;
+mod by_path;
 mod facts;
 mod good_zone;
 mod hints;
 mod news;
+mod read_again;
 mod reading;
 mod unserved;
 
@@ -16,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ahash::HashMap;
-use control::FileVersions;
 use control::report::count;
 
 use self::by_file::{ByFile, Known};
+use self::by_path::ByPath;
 pub(crate) use self::facts::ZoneFacts;
 use self::good_zone::GoodZone;
 pub(crate) use self::hints::Hints;
@@ -38,9 +40,6 @@ use crate::zone_records::ZoneRecords;
 
 /// Maximum number of zones that a description of a change names.
 const NAMED: usize = 5;
-/// Maximum number of zones that are read for hints. If there are more, looking at all files costs little
-/// beside reading them.
-const MAX_HINTED: usize = 64;
 
 /// The zones of a server, in the order in which they are given.
 #[derive(Debug)]
@@ -49,6 +48,8 @@ pub(crate) struct ZoneFiles {
     /// Whether the records of zones are kept, for transfers.
     keeps_records: bool,
     good: Vec<Arc<GoodZone>>,
+    /// The index of the files of `good`. It is empty until it is made.
+    by_path: ByPath,
     /// The files with errors whose zones stay as they were.
     stale: Vec<UnservedFile>,
     /// The files that are not served.
@@ -69,6 +70,7 @@ impl ZoneFiles {
             hashing,
             keeps_records: false,
             good: Vec::new(),
+            by_path: ByPath::default(),
             stale: Vec::new(),
             unserved: Arc::default(),
             group_labels: GroupLabels::default(),
@@ -148,91 +150,6 @@ impl ZoneFiles {
         let is_it = |zone: &Arc<GoodZone>| zone.facts.apex() == apex;
         let guess = guess.filter(|at| self.good.get(*at).is_some_and(is_it));
         guess.or_else(|| self.good.iter().position(is_it))
-    }
-
-    /// Reads the zone with the number `at` again, and keeps the answers of the others. Passes findings to
-    /// `say`. Returns `None` if its file now holds another zone.
-    ///
-    /// # Errors
-    ///
-    /// Returns the file if the zone has an error.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such zone.
-    pub(crate) fn read_one(
-        &self,
-        at: usize,
-        say: &mut dyn FnMut(String),
-    ) -> Result<Option<Self>, Box<UnservedFile>> {
-        let (spec, apex) = (self.good[at].facts.spec(), self.good[at].facts.apex());
-        let read = read_zone(spec, &self.hashing, self.keeps_records).map_err(|broken| {
-            say_findings(&broken.report, say);
-            Box::new(UnservedFile::broken(spec.clone(), broken))
-        })?;
-        if *read.apex != *apex {
-            return Ok(None);
-        }
-        say_findings(&read.report, say);
-        Ok(Some(self.with_zones(vec![(at, read)])))
-    }
-
-    /// Reads the zones again that were read from one of the `changed` files, and keeps the answers of the
-    /// others. A zone with an error stays as it was, and so does one whose file now holds another zone. Passes
-    /// findings to `say`. Also returns the numbers of the zones that were read. Returns `None` if there are
-    /// none, or if too many zones have changed.
-    pub(crate) fn read_hinted(
-        &self,
-        changed: &HashSet<PathBuf>,
-        say: &mut dyn FnMut(String),
-    ) -> Option<(Self, Vec<usize>)> {
-        if changed.is_empty() {
-            return None;
-        }
-        let mut versions = FileVersions::default();
-        let mut is_changed =
-            |file: &ReadFile| changed.contains(file.path()) && !file.is_unchanged(&mut versions);
-        let zones = self.good.iter().enumerate();
-        let zones = zones.filter(|(_, zone)| zone.files.iter().any(&mut is_changed));
-        let numbers: Vec<_> = zones.map(|(at, _)| at).take(MAX_HINTED + 1).collect();
-        if numbers.len() > MAX_HINTED {
-            return None;
-        }
-        let read = |at: usize| {
-            let facts = &self.good[at].facts;
-            let read = read_zone(facts.spec(), &self.hashing, self.keeps_records).ok()?;
-            (*read.apex == *facts.apex()).then_some((at, read))
-        };
-        let zones: Vec<_> = numbers.into_iter().filter_map(read).collect();
-        for (_, zone) in &zones {
-            say_findings(&zone.report, say);
-        }
-        let numbers: Vec<_> = zones.iter().map(|(at, _)| *at).collect();
-        (!numbers.is_empty()).then(|| (self.with_zones(zones), numbers))
-    }
-
-    /// Returns the same zones, but those with these numbers as they were read again.
-    fn with_zones(&self, zones: Vec<(usize, ReadZone)>) -> Self {
-        let mut good = self.good.clone();
-        let mut group_labels = self.group_labels.clone();
-        let read = zones.len();
-        for (at, zone) in zones {
-            let spec = good[at].facts.spec().clone();
-            good[at] = Arc::new(GoodZone::new(spec, zone, &mut group_labels));
-        }
-        let mut files = Self {
-            hashing: self.hashing.clone(),
-            keeps_records: self.keeps_records,
-            good,
-            stale: Vec::new(),
-            unserved: Arc::clone(&self.unserved),
-            group_labels,
-            example: self.example.clone(),
-            read,
-            tried: self.tried.clone(),
-        };
-        files.note_tried(&self.stale);
-        files
     }
 
     /// Returns the answers of all zones. Queries for zones with errors get SERVFAIL.
@@ -591,6 +508,7 @@ impl<'z> Gatherer<'z> {
             hashing: self.before.hashing.clone(),
             keeps_records: self.before.keeps_records,
             good: self.good,
+            by_path: ByPath::default(),
             stale: self.stale,
             unserved: self.unserved.into(),
             group_labels: self.group_labels,

@@ -385,7 +385,7 @@ fn a_zone_that_is_read_alone_leaves_the_others_as_they_are() {
         let at = first.position(&apex, Some(1));
         at.map_or(Ok(None), |at| first.read_one(at, &mut |_| {}))
     };
-    let changed = read_one("b.example").unwrap().unwrap();
+    let changed = first.with_zones(read_one("b.example").unwrap().unwrap());
     let [before, after] = [answers(&first), answers(&changed)];
     assert!(after[0] == before[0] && after[1] != before[1]);
     assert_eq!((changed.read_count(), changed.unserved().len()), (1, 1));
@@ -399,6 +399,51 @@ fn a_zone_that_is_read_alone_leaves_the_others_as_they_are() {
     );
     fs::write(&specs[0].file, format!("$ORIGIN other.example.\n{GOOD}")).unwrap();
     assert!(read_one("a.example").unwrap().is_none());
+}
+
+/// Returns the numbers of the zones that are read again after a change of this file.
+fn hinted(files: &ZoneFiles, path: &Path) -> Vec<usize> {
+    let read = files.read_hinted(&HashSet::from([path.to_owned()]), &mut |_| {});
+    read.map_or(Vec::new(), |read| read.numbers())
+}
+
+/// The index of paths is kept, unless other zones are served or one has other files.
+#[test]
+fn the_zones_of_a_changed_file_are_found_by_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["part", "other"] {
+        fs::write(path(name), "x 60 A 192.0.2.2\n").unwrap();
+    }
+    let with_part = format!("{GOOD}$INCLUDE part\n");
+    let specs = ["a.example", "b.example", "c.example"];
+    let mut specs = specs.map(|name| zone(folder.path(), name, &with_part));
+    let mut files = read(&specs, &mut |_| {});
+    assert!(
+        hinted(&files, &path("part")).is_empty(),
+        "without the index"
+    );
+    files.index_paths(&mut files.without_zones());
+    assert_eq!(hinted(&files, &path("part")), [0, 1, 2]);
+    assert_eq!(hinted(&files, &path("b.example")), [1]);
+    assert!(hinted(&files, &path("d.example")).is_empty());
+    let change = |files: &mut ZoneFiles, text: &str| {
+        fs::write(path("b.example"), text).unwrap();
+        let again = files.read_one(1, &mut |_| {}).unwrap().unwrap();
+        let mut next = files.with_zones(again);
+        next.index_paths(files);
+        *files = next;
+    };
+    change(&mut files, &format!("{with_part}y 60 A 192.0.2.3\n"));
+    assert_eq!(hinted(&files, &path("part")), [0, 1, 2]);
+    change(&mut files, GOOD);
+    assert_eq!(hinted(&files, &path("part")), [0, 2]);
+    change(&mut files, &with_part.replace("part", "other"));
+    assert_eq!(hinted(&files, &path("other")), [1]);
+    specs.swap(1, 2);
+    let mut next = files.read(&specs, 1, &mut |_| {});
+    next.index_paths(&mut files);
+    assert_eq!(hinted(&next, &path("b.example")), [2]);
 }
 
 #[test]

@@ -60,8 +60,8 @@ impl Server {
 
     /// Reads the zone with this number alone.
     fn read_one(&mut self, at: usize) {
-        let files = self.files.read_one(at, &mut |_| {}).unwrap().unwrap();
-        self.take(files);
+        let again = self.files.read_one(at, &mut |_| {}).unwrap().unwrap();
+        self.take(self.files.with_zones(again));
     }
 
     /// Returns the rows of a list, and its summary.

@@ -39,10 +39,10 @@ where
                 known.note_tried([&*file]);
                 faulty_files([&*file]).unwrap_or_default()
             })?;
-            if let Some(files) = one {
-                let spec = files.facts_of(at).spec();
+            if let Some(one) = one {
+                let spec = known.facts_of(at).spec();
                 self.note(|inventory| inventory.note_correct_file(spec));
-                return Ok((files, Vec::new()));
+                return Ok((known.with_zones(one), Vec::new()));
             }
         }
         let (specs, warnings) = given.zones.specs_again()?;
@@ -82,15 +82,23 @@ where
         } else {
             old
         };
+        self.note_change(files, known, &new);
+    }
+
+    /// Tells all who need to know that the zones of `files` are served with these answers, instead of the
+    /// `known` zones.
+    fn note_change(&self, mut files: ZoneFiles, known: &mut ZoneFiles, new: &Answers) {
         if let Some(notifier) = &self.notifier {
             notifier.note_change(&files, known);
         }
-        self.note(|inventory| inventory.note_reloaded(&files, known, &new));
+        self.note(|inventory| inventory.note_reloaded(&files, known, new));
+        files.index_paths(known);
         *known = files;
     }
 
     /// Serves the zones at once whose files have changed according to the kernel, if they are few. Returns
-    /// their numbers. Everything else is left to the look at all files, also errors in these zones.
+    /// their numbers. Everything else is left to the look at all files, also errors in these zones. Only the
+    /// copy of the list of answers takes time for each zone of the server before the hand-over.
     fn reload_hinted(&self, source: &Source, given: &Given, known: &mut ZoneFiles) -> Vec<usize> {
         let changed = source.hints.take();
         let is_all_or_nothing = given.strict;
@@ -98,10 +106,15 @@ where
             return Vec::new();
         }
         let mut say = |line: String| tracing::warn!("{line}");
-        let Some((files, numbers)) = known.read_hinted(&changed, &mut say) else {
+        let Some(read) = known.read_hinted(&changed, &mut say) else {
             return Vec::new();
         };
-        self.change_to(files, known);
+        let old = self.answers();
+        let new = Arc::new(read.answers_after(&old));
+        self.hand_over(&new, old);
+        let numbers = read.numbers();
+        let files = known.with_zones(read);
+        self.note_change(files, known, &new);
         for at in &numbers {
             self.note(|inventory| inventory.note_correct_file(known.facts_of(*at).spec()));
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use control::{StartError, config, open_ordinary};
 
@@ -44,7 +45,7 @@ impl<H, F> Namestorm<H, F> {
         }
         check_new(&specs, &files)?;
         let given = Given {
-            zones: zones.clone(),
+            zones: Arc::new(zones.clone()),
             strict,
         };
         Ok(NextZones::new(source, given))

@@ -1,6 +1,6 @@
 //! Where zones come from, now and from the next reload on.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::zone_args::ZoneArgs;
 use crate::zone_files::{Hints, ZoneFiles};
@@ -9,7 +9,7 @@ use crate::zone_folders::ZoneFolders;
 /// The options that name zones, and say what happens if one is wrong.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
-    pub(super) zones: ZoneArgs,
+    pub(super) zones: Arc<ZoneArgs>,
     /// Whether a reload fails if a zone has errors or is given twice.
     pub(super) strict: bool,
 }
@@ -29,7 +29,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(given: Given, files: ZoneFiles, folders: ZoneFolders) -> Self {
+    pub(super) fn new(given: Given, mut files: ZoneFiles, folders: ZoneFolders) -> Self {
+        files.index_paths(&mut files.without_zones());
         Self {
             given: Mutex::new(given),
             next: Mutex::default(),
