@@ -156,6 +156,12 @@ impl Message {
             .unwrap_or_default()
     }
 
+    /// Returns the length of the reply, in bytes.
+    pub(super) fn len(&self) -> Option<usize> {
+        let (_, rest) = self.text.split_once(";; MSG SIZE  rcvd: ")?;
+        rest.lines().next()?.trim().parse().ok()
+    }
+
     pub(super) fn came_by_tcp(&self) -> bool {
         self.text.contains("(TCP)")
     }
