@@ -12,5 +12,5 @@ mod reads;
 
 pub(crate) use buffer::Buffer;
 pub(crate) use chunks::{Chunks, Found};
-pub(crate) use file::{CHUNK_LEN, DiskFile, MAX_TOGETHER, ReadError};
+pub(crate) use file::{CHUNK_LEN, DiskFile, InUse, MAX_TOGETHER, ReadError};
 pub(crate) use reads::Reads;

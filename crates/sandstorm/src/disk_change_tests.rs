@@ -90,6 +90,52 @@ fn a_file_that_had_another_version_for_a_while_is_served_after_a_reload() {
     }
 }
 
+#[test]
+fn a_file_that_is_replaced_or_removed_is_sent_to_its_end() {
+    for is_removed in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bin");
+        let content = noise(1, 150 * CHUNK_LEN);
+        fs::write(&path, &content).unwrap();
+        let site = Arc::new(load(folder.path()));
+        let reads = Arc::new(Reads::default());
+        let chunks = |http: Http, bell: &Bell| http.with_chunks(Chunks::new(&reads, 0, bell));
+        let work = Arc::clone(&reads);
+        let work = move || drop(work.work_all());
+        let mut world = World::new(&site, SiteOnly, SendMode::MemCopy, chunks, work);
+        world.connect(&request("GET", "/a.bin", "Connection: close\r\n"));
+        let has = |client: &Client, chunks: usize| {
+            client.connections[0].received.len() > chunks * CHUNK_LEN
+        };
+        assert!(world.run(|client| has(client, 2)));
+        if is_removed {
+            fs::remove_file(&path).unwrap();
+        } else {
+            let next = folder.path().join("next");
+            fs::write(&next, noise(2, content.len())).unwrap();
+            fs::rename(&next, &path).unwrap();
+        }
+        // A second client needs chunks that have left the memory. They are read through the page cache.
+        assert!(world.run(|client| has(client, 100)));
+        world.connect(&request("GET", "/a.bin", "Connection: close\r\n"));
+        assert!(world.run(|_| false));
+        for number in 0..2 {
+            let mut rest = world.received(number);
+            let (line, _, body) = take_response(&mut rest, true);
+            assert_eq!(line, "HTTP/1.1 200 OK");
+            assert!(body == content, "{number}: other bytes");
+        }
+
+        // Nobody is sent the file any more, so it is closed.
+        reads.close_unused();
+        let last = format!("Range: bytes=0-{CHUNK_LEN}\r\nConnection: close\r\n");
+        world.connect(&request("GET", "/a.bin", &last));
+        assert!(world.run(|_| false));
+        let (line, _, _) = take_response(&mut world.received(2), true);
+        assert_eq!(line, "HTTP/1.1 503 Service Unavailable");
+    }
+}
+
 /// Changes a file on the disk. The time is set, because two versions may otherwise have the same one.
 fn change(path: &Path) {
     let file = fs::File::options().write(true).open(path).unwrap();

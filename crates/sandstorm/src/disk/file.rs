@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
+use std::ops::Deref;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,6 +35,34 @@ pub(crate) struct DiskFile {
     version: FileVersion,
     /// Whether a read has found another version.
     has_changed: AtomicBool,
+    /// Number of responses that are sending it.
+    in_use: AtomicU32,
+}
+
+/// A file while a response sends it. It stays open for that time, so its end can be read even after it was
+/// replaced.
+#[derive(Debug)]
+pub(crate) struct InUse(Arc<DiskFile>);
+
+impl InUse {
+    pub(crate) fn new(file: &Arc<DiskFile>) -> Self {
+        file.in_use.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(file))
+    }
+}
+
+impl Deref for InUse {
+    type Target = Arc<DiskFile>;
+
+    fn deref(&self) -> &Arc<DiskFile> {
+        &self.0
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.in_use.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Why a chunk could not be read.
@@ -69,7 +98,13 @@ impl DiskFile {
             path: path.into(),
             version,
             has_changed: AtomicBool::new(false),
+            in_use: AtomicU32::new(0),
         }
+    }
+
+    /// Whether a response is sending the file.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.in_use.load(Ordering::Relaxed) > 0
     }
 
     /// Notes whether the file has another version than the one that is served.
@@ -119,9 +154,20 @@ impl DiskFile {
         Buffer::len_for(self.chunk_len(chunk), self.is_direct())
     }
 
-    /// Opens the file.
+    /// Opens the file at its path, whatever version is there.
     pub(crate) fn open(&self) -> Result<File, ReadError> {
         Ok(self.root.file(&self.path)?)
+    }
+
+    /// Whether an open file has the version that is served. The time of the metadata does not count, because a
+    /// new name or new permissions change it too.
+    pub(super) fn is_version_of(&self, file: &File) -> Result<bool, ReadError> {
+        let now = FileVersion::of(&file.metadata()?);
+        Ok(self.version
+            == FileVersion {
+                changed: self.version.changed,
+                ..now
+            })
     }
 
     /// Reads chunks from the open file into `buffers`, from the one with the index `first` on. At most
@@ -168,17 +214,10 @@ impl DiskFile {
         Ok(bytes)
     }
 
-    /// Fails if the open file has another version than the one that is served, and notes that. The time of the
-    /// metadata does not count, because a new name or new permissions change it too. A file that is absent is not
-    /// noted, because it may come back.
-    fn check(&self, file: &File) -> Result<(), ReadError> {
-        let now = FileVersion::of(&file.metadata()?);
-        let is_same = self.version
-            == FileVersion {
-                changed: self.version.changed,
-                ..now
-            };
-        if is_same {
+    /// Fails if the open file has another version than the one that is served, and notes that. A file that is
+    /// absent is not noted, because it may come back.
+    pub(super) fn check(&self, file: &File) -> Result<(), ReadError> {
+        if self.is_version_of(file)? {
             Ok(())
         } else {
             self.note_change(true);

@@ -13,9 +13,11 @@ use nmio::mailbox;
 use super::buffer::Buffer;
 use super::file::{DiskFile, MAX_TOGETHER, ReadError};
 
-/// Maximum number of files that are kept open.
+/// Maximum number of files that are kept open, if not all of them are being sent.
 const MAX_OPEN: usize = 64;
-/// Files that were not read for this time are closed.
+/// Maximum number of files that are kept open.
+const MAX_IN_USE: usize = 256;
+/// Files that are not being sent, and were not read for this time, are closed.
 const IDLE: Duration = Duration::from_secs(1);
 /// Minimum time between two warnings.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
@@ -165,24 +167,49 @@ impl Reads {
         self.read_by(run, FileRead::Cached).map(drop)
     }
 
-    /// Reads chunks in one way. Returns false if it is not possible.
+    /// Reads chunks in one way. Returns false if it is not possible. A file that is no longer at its path is
+    /// read as it is open.
     fn read_by(&self, run: &mut Run, way: FileRead) -> Result<bool, ReadError> {
-        let (file, is_direct) = (&run.file, way == FileRead::Direct);
-        let known = self.open().find(file.number(), is_direct, Instant::now());
-        let is_known = known.is_some();
+        let (file, is_direct) = (Arc::clone(&run.file), way == FileRead::Direct);
+        let known = self.open().find(&file, is_direct, Instant::now());
         let opened = match known {
             Some(opened) => opened,
-            None => Arc::new(file.open()?),
+            None => match file.open() {
+                Ok(opened) if file.is_version_of(&opened)? => {
+                    if !way.open(&opened) {
+                        return Ok(false);
+                    }
+                    let opened = Arc::new(opened);
+                    let kept = Arc::clone(&opened);
+                    self.open().keep(&file, is_direct, kept, Instant::now());
+                    opened
+                }
+                // What the page cache has of it does not tell what it has of other files.
+                _ if way == FileRead::IfCached => return Ok(false),
+                at_path => return self.read_replaced(run, at_path),
+            },
         };
-        if !is_known && !way.open(&opened) {
-            return Ok(false);
+        file.read(&opened, run.first, &mut run.buffers, way)
+    }
+
+    /// Reads chunks of a file that is no longer at its path, if it is still open for direct reads or for
+    /// others. Otherwise fails, because there is nothing or another version `at_path`.
+    fn read_replaced(
+        &self,
+        run: &mut Run,
+        at_path: Result<File, ReadError>,
+    ) -> Result<bool, ReadError> {
+        for way in [FileRead::Direct, FileRead::Cached] {
+            let is_direct = way == FileRead::Direct;
+            let known = self.open().find(&run.file, is_direct, Instant::now());
+            if let Some(opened) = known
+                && run.file.read(&opened, run.first, &mut run.buffers, way)?
+            {
+                return Ok(true);
+            }
         }
-        let is_read = file.read(&opened, run.first, &mut run.buffers, way)?;
-        if !is_known {
-            self.open()
-                .keep(file.number(), is_direct, opened, Instant::now());
-        }
-        Ok(is_read)
+        run.file.check(&at_path?)?;
+        Err(ReadError::Changed)
     }
 
     fn open(&self) -> MutexGuard<'_, OpenFiles> {
@@ -224,48 +251,54 @@ struct OpenFiles(Vec<OpenFile>);
 
 #[derive(Debug)]
 struct OpenFile {
-    number: u32,
+    file: Arc<DiskFile>,
     is_direct: bool,
-    file: Arc<File>,
+    opened: Arc<File>,
     /// When it was read last.
     at: Instant,
 }
 
 impl OpenFiles {
     /// Returns a file if it is open, and makes it the latest one.
-    fn find(&mut self, number: u32, is_direct: bool, now: Instant) -> Option<Arc<File>> {
-        let place = self.place(number, is_direct)?;
+    fn find(&mut self, file: &DiskFile, is_direct: bool, now: Instant) -> Option<Arc<File>> {
+        let place = self.place(file, is_direct)?;
         self.0[place..].rotate_left(1);
         let latest = self.0.last_mut()?;
         latest.at = now;
-        Some(Arc::clone(&latest.file))
+        Some(Arc::clone(&latest.opened))
     }
 
-    /// Keeps a file open. Another thread may have opened it meanwhile.
-    fn keep(&mut self, number: u32, is_direct: bool, file: Arc<File>, at: Instant) {
-        if self.place(number, is_direct).is_some() {
+    /// Keeps a file open. Another thread may have opened it meanwhile. If too many are open, closes the one
+    /// that was read longest ago, and rather one that is not being sent.
+    fn keep(&mut self, file: &Arc<DiskFile>, is_direct: bool, opened: Arc<File>, at: Instant) {
+        if self.place(file, is_direct).is_some() {
             return;
         }
-        if self.0.len() >= MAX_OPEN {
-            self.0.remove(0);
+        while self.0.len() >= MAX_OPEN {
+            let unused = self.0.iter().position(|one| !one.file.is_in_use());
+            let longest_ago = (self.0.len() >= MAX_IN_USE).then_some(0);
+            let Some(place) = unused.or(longest_ago) else {
+                break;
+            };
+            self.0.remove(place);
         }
         self.0.push(OpenFile {
-            number,
+            file: Arc::clone(file),
             is_direct,
-            file,
+            opened,
             at,
         });
     }
 
-    /// Closes the files that were not read for a while.
+    /// Closes the files that are not being sent and were not read for a while.
     fn close_idle(&mut self, now: Instant) {
         self.0
-            .retain(|one| now.saturating_duration_since(one.at) < IDLE);
+            .retain(|one| one.file.is_in_use() || now.saturating_duration_since(one.at) < IDLE);
     }
 
-    fn place(&self, number: u32, is_direct: bool) -> Option<usize> {
+    fn place(&self, file: &DiskFile, is_direct: bool) -> Option<usize> {
         let mut all = self.0.iter();
-        all.rposition(|one| one.number == number && one.is_direct == is_direct)
+        all.rposition(|one| one.file.number() == file.number() && one.is_direct == is_direct)
     }
 }
 
@@ -315,6 +348,11 @@ impl Reads {
         self.work_some(usize::MAX)
     }
 
+    /// Closes the files that are not being sent.
+    pub(crate) fn close_unused(&self) {
+        self.open().close_idle(Instant::now() + IDLE);
+    }
+
     /// Does at most so many pieces of work.
     pub(crate) fn work_some(&self, most: usize) -> Vec<usize> {
         let work: Vec<Work> = self.queue.try_iter().take(most).collect();
@@ -332,25 +370,45 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
+    use control::FileVersion;
+
+    use super::super::file::InUse;
     use super::*;
+    use crate::root::Root;
 
     #[test]
-    fn files_are_closed_when_they_are_idle_or_too_many() {
+    fn files_are_closed_when_they_are_idle_or_too_many_unless_they_are_being_sent() {
         let (start, step) = (Instant::now(), IDLE / 2);
-        let file = || Arc::new(tempfile::tempfile().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(folder.path()).unwrap());
+        let version = FileVersion::at(folder.path()).unwrap();
+        let new = || Arc::new(DiskFile::new(&root, "a".as_ref(), version));
+        let opened = || Arc::new(tempfile::tempfile().unwrap());
         let mut files = OpenFiles::default();
-        files.keep(1, false, file(), start);
-        files.keep(1, true, file(), start);
-        assert!(files.find(1, true, start + step).is_some());
+        let (idle, sent) = (new(), new());
+        let in_use = InUse::new(&sent);
+        files.keep(&idle, false, opened(), start);
+        files.keep(&idle, true, opened(), start);
+        files.keep(&sent, true, opened(), start);
+        assert!(files.find(&idle, true, start + step).is_some());
         files.close_idle(start + 2 * step);
-        assert!(files.find(1, false, start).is_none());
-        assert!(files.find(1, true, start).is_some());
-        for number in 0..=MAX_OPEN as u32 {
-            files.keep(number, false, file(), start);
+        assert!(files.find(&idle, false, start).is_none());
+        assert!(files.find(&idle, true, start).is_some());
+        for _ in 0..MAX_OPEN {
+            files.keep(&new(), false, opened(), start);
         }
         assert_eq!(files.0.len(), MAX_OPEN);
-        assert!(files.find(0, false, start).is_none());
-        assert!(files.find(MAX_OPEN as u32, false, start).is_some());
+        assert!(files.find(&idle, true, start).is_none());
+        assert!(files.find(&sent, true, start).is_some());
+        let all: Vec<_> = (0..MAX_IN_USE).map(|_| InUse::new(&new())).collect();
+        for one in &all {
+            files.keep(one, false, opened(), start);
+        }
+        assert_eq!(files.0.len(), MAX_IN_USE);
+        assert!(files.find(&sent, true, start).is_none());
+        drop((all, in_use));
+        files.close_idle(start + IDLE);
+        assert!(files.0.is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::downloads::{Download, Pumped};
 use super::writing::Continuation;
 use crate::app::App;
-use crate::disk::Chunks;
+use crate::disk::{Chunks, InUse};
 use crate::known_sites::HostedId;
 use crate::pending::{Outgoing, OutgoingContent, PendingPlace};
 use crate::status::Status;
@@ -35,7 +35,7 @@ impl Core {
         let mut own = self.downloads.spare_own();
         own.extend_from_slice(&self.out);
         let download = Download {
-            file,
+            file: InUse::new(&file),
             own,
             pieces,
             site,

@@ -6,7 +6,6 @@ mod pump;
 
 use std::net::IpAddr;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nmio::Instant;
@@ -15,7 +14,7 @@ use tcpip::{ConnectionId, Contents, Info};
 use super::shares::{Holding, Shares};
 use super::turns::Turns;
 use crate::assembled::Piece;
-use crate::disk::{CHUNK_LEN, Chunks, DiskFile, MAX_TOGETHER};
+use crate::disk::{CHUNK_LEN, Chunks, InUse, MAX_TOGETHER};
 use crate::known_sites::HostedId;
 use crate::pending::network;
 use crate::status::Status;
@@ -65,7 +64,7 @@ impl Default for DownloadPlace {
 /// A response whose body is a file on the disk.
 #[derive(Debug)]
 pub(super) struct Download {
-    pub(super) file: Arc<DiskFile>,
+    pub(super) file: InUse,
     /// The bytes of the response that are not in the file.
     pub(super) own: Vec<u8>,
     /// The pieces of the response. Prepared ones are ranges of the file.
