@@ -13,6 +13,7 @@ mod disk;
 mod dns;
 mod flood;
 pub(crate) mod http;
+mod large_site;
 mod mangled;
 mod many;
 mod many_zones;
@@ -110,10 +111,11 @@ const PRESSURE: [(&str, Part); 5] = [
 ];
 
 /// Tests that take minutes, by name. They run only by name or with `--all`.
-const LONG: [(&str, Part); 5] = [
+const LONG: [(&str, Part); 6] = [
     ("a minute of mangled messages", mangled::whole),
     ("100,000 zones", many_zones::whole),
     ("validators of many zones", validators::whole),
+    ("a large site", large_site::run),
     ("crawl", crawl::run),
     ("DNS servers with many seeds", peers::whole),
 ];
