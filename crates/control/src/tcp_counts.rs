@@ -26,7 +26,7 @@ pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, states: &StateCounts) {
     tally.event("SYN cookies sent", tcp.cookies_sent);
     tally.event("SYN cookies redeemed", tcp.cookies_accepted);
     tally.event("connections evicted", tcp.evicted);
-    tally.event("receive buffers reclaimed", tcp.buffers_taken);
+    tally.event("receive buffers reclaimed", tcp.recv_buffers_taken);
     tally.event("write buffers reclaimed", tcp.write_buffers_taken);
     tally.event("entry lists reclaimed", tcp.entry_lists_taken);
     tally.event("scoreboards reclaimed", tcp.scoreboards_taken);
@@ -41,9 +41,9 @@ pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, states: &StateCounts) {
     }
     for (cause, count) in [
         ("retransmission timeout", tcp.timeouts),
-        ("loss detected", tcp.fast_retransmits),
-        ("retransmission lost", tcp.lost_again),
-        ("tail loss probe", tcp.tail_probes),
+        ("loss detected", tcp.fast_recoveries),
+        ("retransmission lost", tcp.lost_retransmits),
+        ("tail loss probe", tcp.tail_loss_probe_recoveries),
         ("congestion mark", tcp.ecn_reductions),
     ] {
         tally.detail("recoveries", ("cause", cause), count);
@@ -52,12 +52,12 @@ pub fn tally_tcp(tally: &mut Tally, tcp: &Counters, states: &StateCounts) {
         ("pre-copy", tcp.sent_resident),
         ("memcopy", tcp.sent_copied),
         ("assembled", tcp.sent_assembled),
-        ("super-segments", tcp.sent_in_runs),
+        ("super-segments", tcp.sent_in_super_segments),
     ] {
         tally.detail("data segments sent", ("way", way), count);
     }
     tally_segments(tally, tcp);
-    tally.measured("rtt", &tcp.rtts);
+    tally.measured("rtt", &tcp.handshake_rtts);
     for (reason, count) in tcp.drops() {
         tally.drop(reason, count);
     }
@@ -79,33 +79,33 @@ fn tally_segments(tally: &mut Tally, tcp: &Counters) {
         ("half-open connections evicted", tcp.half_open_evicted),
         ("resets sent", tcp.resets_sent),
         ("challenge ACKs sent", tcp.challenge_acks),
-        ("reductions undone", tcp.undone),
+        ("reductions undone", tcp.undos),
         ("reorderings", tcp.reorderings),
         ("keep-alives sent", tcp.keep_alives),
         ("window probes sent", tcp.window_probes),
         ("segments out of order", tcp.out_of_order),
         ("path MTU reductions", tcp.path_mtu_reductions),
         ("black holes", tcp.black_holes),
-        ("sends delayed by a full ring", tcp.blocked),
+        ("sends delayed by a full ring", tcp.sends_delayed),
     ] {
         tally.detail(name, Labels::NONE, count);
     }
     for (event, count) in [
-        ("super-segment sent", tcp.sent_runs),
-        ("control segment turned round", tcp.turned_round),
+        ("super-segment sent", tcp.super_segments_sent),
+        ("control segment turned round", tcp.turned_around),
         ("TIME-WAIT cut short", tcp.time_waits_evicted),
         ("TIME-WAIT skipped", tcp.time_wait_overflow),
-        ("invalid SYN cookie", tcp.cookies_bad),
-        ("reduction undone by timestamps", tcp.undone_by_echo),
-        ("reduction undone by duplicates", tcp.undone_by_duplicates),
-        ("reduction undone by late ACKs", tcp.undone_by_arrival),
-        ("loss repaired by a probe", tcp.tail_losses),
-        ("duplicates reported", tcp.duplicates_reported),
-        ("SACK taken back", tcp.reneged),
+        ("invalid SYN cookie", tcp.cookies_failed),
+        ("reduction undone by timestamps", tcp.eifel_undos),
+        ("reduction undone by duplicates", tcp.dsack_undos),
+        ("reduction undone by late ACKs", tcp.spurious_rtos),
+        ("tail loss probe sent", tcp.tail_loss_probes),
+        ("duplicates reported", tcp.dsacks_received),
+        ("SACK taken back", tcp.sack_reneging),
         ("SACK without room", tcp.scoreboard_full),
-        ("congestion mark received", tcp.marked),
-        ("congestion mark echoed", tcp.echoed),
-        ("size probe sent", tcp.size_probes),
+        ("congestion mark received", tcp.ce_received),
+        ("congestion mark echoed", tcp.ece_received),
+        ("size probe sent", tcp.mtu_probes),
         ("path MTU raised", tcp.path_mtu_raises),
     ] {
         tally.detail("TCP events", ("event", event), count);

@@ -1,4 +1,4 @@
-//! The current time in the formats that connections use, and data rates.
+//! The current time in the formats that connections use.
 
 use nmio::Instant;
 
@@ -33,24 +33,5 @@ impl Moment {
     pub(crate) fn instant(self, deadline: u32) -> Instant {
         let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);
         Instant::from_millis(self.whole_micros / 1000 + u64::from(ahead.unsigned_abs()))
-    }
-}
-
-/// A data rate, converted to milliseconds per byte as a fixed-point number with 20 fractional bits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace(u64);
-
-impl From<u32> for Pace {
-    /// Converts a rate in bytes per second. A rate of 0 is treated as 1.
-    fn from(rate: u32) -> Self {
-        Self((1_000 << 20) / u64::from(rate.max(1)))
-    }
-}
-
-impl Pace {
-    /// Returns how many milliseconds `bytes` bytes take at this rate.
-    #[inline(always)]
-    pub(crate) const fn millis(self, bytes: u32) -> u64 {
-        (bytes as u64 * self.0) >> 20
     }
 }

@@ -143,20 +143,10 @@ const MAX_WINDOW: u32 = 1 << 30;
 const MIN_SEGMENTS: u32 = 2;
 
 /// Returns the initial window of RFC 6928, section 2: min (10 MSS, max (2 MSS, 14600)).
-const fn initial_window(mss: u32) -> u32 {
-    let two = mss.saturating_mul(2);
-    let floor = if two > INITIAL_BYTES {
-        two
-    } else {
-        INITIAL_BYTES
-    };
+fn initial_window(mss: u32) -> u32 {
+    let max = INITIAL_BYTES.max(mss.saturating_mul(2));
     let ten = mss.saturating_mul(INITIAL_SEGMENTS);
-    let window = if ten < floor { ten } else { floor };
-    if window < MAX_WINDOW {
-        window
-    } else {
-        MAX_WINDOW
-    }
+    ten.min(max).min(MAX_WINDOW)
 }
 
 #[cfg(test)]

@@ -430,6 +430,13 @@ impl Tcb {
         }
     }
 
+    /// Returns true if an ACK may open the congestion window. One with ECE may not (RFC 3168, section
+    /// 6.1.2).
+    #[inline(always)]
+    fn may_open_cwnd(&self, segment: Segment) -> bool {
+        !segment.control.has(Control::ECE) || !self.negotiated.ecn()
+    }
+
     /// Ends the measurement of the timed segment, which also ends the backoff. Adds the measured
     /// RTT as a sample, and returns it in microseconds.
     #[inline(always)]
@@ -498,7 +505,7 @@ impl Tcb {
         } else {
             self.snd_nxt
         };
-        let last = Seq(last.0.wrapping_sub(1));
+        let last = last - 1;
         if last.before(self.snd_una) {
             return self.snd_una;
         }
@@ -508,7 +515,7 @@ impl Tcb {
         let ahead = slice.from % u32::from(self.mss);
         // A slice may begin in the middle of one of its content's segments.
         let ahead = ahead.min(last.since(self.stream.entry_start(last, lists)));
-        Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
+        (last - ahead).later(self.snd_una)
     }
 
     /// Measures the round trip with an ACK of new data. Returns microseconds, or 0 if the ACK
@@ -577,6 +584,18 @@ impl Tcb {
         // passed.
         if ahead > MAX_PACING_DEBT { 0 } else { ahead }
     }
+}
+
+/// What a new connection gets from its handshake, besides the segment that opens it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) negotiated: Negotiated,
+    /// Maximum payload of a segment, in bytes.
+    pub(crate) mss: u16,
+    /// Our initial sequence number.
+    pub(crate) iss: Seq,
+    /// Number that is added to the time in milliseconds to compute our TSval.
+    pub(crate) ts_offset: u32,
 }
 
 /// Purpose of a segment.
@@ -668,27 +687,6 @@ impl StreamSegment {
     /// data, or 1 for the FIN.
     fn segment_len(tcb: &Tcb, seq: Seq, lists: &Lists) -> u32 {
         Self::at(tcb, seq, lists).map_or(1, |segment| segment.len)
-    }
-
-    /// Returns the length in bytes of the run of segments that begins with this segment. The length
-    /// is at most `max_len`.
-    ///
-    /// Returns 0 if the run would consist of only one segment. A run begins at a prepared segment, or at any
-    /// byte if the stream entry is a part of its content item.
-    fn run(&self, mss: u32, max_len: u32) -> u32 {
-        let left = self.slice.len;
-        let bytes = left.min(max_len);
-        let source = self.slice.source;
-        let is_part = !source.ends_content() && source.buffer().is_none();
-        if bytes <= mss || !(is_part || self.prepared.is_some()) {
-            return 0;
-        }
-        let run = if bytes == left {
-            left
-        } else {
-            bytes - bytes % mss
-        };
-        if run > mss { run } else { 0 }
     }
 }
 

@@ -19,14 +19,14 @@ pub struct Counters {
     /// example, their data came from a write buffer, or was only a part of a prepared segment.
     pub sent_assembled: u64,
     /// Super-segments sent. Each is a run of segments that the port was given as one packet.
-    pub sent_runs: u64,
+    pub super_segments_sent: u64,
     /// Data segments in these super-segments.
-    pub sent_in_runs: u64,
+    pub sent_in_super_segments: u64,
     /// Segments copied although the mode is pre-copy, because the port had no memory for another
     /// resident packet.
     pub resident_fallbacks: u64,
     /// Control segments sent by reusing the received frame (turnaround).
-    pub turned_round: u64,
+    pub turned_around: u64,
     /// Connections accepted by the application.
     pub accepted: u64,
     /// Connections refused by the application.
@@ -54,7 +54,7 @@ pub struct Counters {
     pub half_open_evicted: u64,
     /// Receive buffers taken from connections without closing them, because the buffers held only
     /// out-of-order data.
-    pub buffers_taken: u64,
+    pub recv_buffers_taken: u64,
     /// Connections evicted because another one needed a write buffer.
     pub write_buffers_taken: u64,
     /// Connections evicted because another one needed a list of stream entries.
@@ -74,50 +74,50 @@ pub struct Counters {
     pub cookies_accepted: u64,
     /// Acknowledgements that belong to no connection and return no valid cookie. Counted only in
     /// the 128 seconds after a cookie was sent.
-    pub cookies_bad: u64,
+    pub cookies_failed: u64,
     /// Resets sent.
     pub resets_sent: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenge_acks: u64,
     /// Round trips of handshakes: from a SYN-ACK that was sent once to the ACK that establishes the
     /// connection. A handshake with a SYN cookie is not timed.
-    pub rtts: Times,
+    pub handshake_rtts: Times,
     /// Retransmitted segments with data or a FIN.
     pub retransmits: u64,
     /// Retransmission timeouts of data or a FIN that did not end the connection.
     pub timeouts: u64,
     /// Fast recoveries started: losses were detected before the retransmission timeout.
-    pub fast_retransmits: u64,
+    pub fast_recoveries: u64,
     /// Number of times that loss detection found a retransmission lost.
-    pub lost_again: u64,
+    pub lost_retransmits: u64,
     /// Window reductions undone because they proved spurious.
-    pub undone: u64,
+    pub undos: u64,
     /// Window reductions undone because the peer echoed the original segment's timestamp (RFC
     /// 3522).
-    pub undone_by_echo: u64,
+    pub eifel_undos: u64,
     /// Window reductions undone because the peer reported all retransmitted segments as duplicates
     /// (RFC 3708), or acknowledged them before the retransmissions could arrive.
-    pub undone_by_duplicates: u64,
+    pub dsack_undos: u64,
     /// Window reductions undone because ACKs after a timeout showed that original segments had
     /// arrived (F-RTO, RFC 5682).
-    pub undone_by_arrival: u64,
+    pub spurious_rtos: u64,
     /// Tail loss probes sent (RFC 8985, section 7).
-    pub tail_probes: u64,
+    pub tail_loss_probes: u64,
     /// Tail loss probes that repaired a loss.
-    pub tail_losses: u64,
+    pub tail_loss_probe_recoveries: u64,
     /// Connections on which reordering was detected.
     pub reorderings: u64,
     /// DSACKs received: the peers' reports of duplicate segments (RFC 2883).
-    pub duplicates_reported: u64,
+    pub dsacks_received: u64,
     /// Timeouts that revealed that the peer had discarded selectively acknowledged data (RFC 2018,
     /// section 8).
-    pub reneged: u64,
+    pub sack_reneging: u64,
     /// ACKs with a SACK block that was ignored because the scoreboard was full.
     pub scoreboard_full: u64,
     /// Segments received with a router's congestion mark (RFC 3168).
-    pub marked: u64,
+    pub ce_received: u64,
     /// Received segments that echo a congestion mark to us (ECE).
-    pub echoed: u64,
+    pub ece_received: u64,
     /// Window reductions caused by an echoed congestion mark.
     pub ecn_reductions: u64,
     /// Keep-alives sent to silent clients (RFC 1122, section 4.2.3.6).
@@ -132,12 +132,12 @@ pub struct Counters {
     /// silently (a black hole, RFC 4821).
     pub black_holes: u64,
     /// PLPMTUD probes sent: larger segments that test whether the path MTU has grown.
-    pub size_probes: u64,
+    pub mtu_probes: u64,
     /// PLPMTUD probes acknowledged, which raised the path MTU.
     pub path_mtu_raises: u64,
     /// Number of times that a connection had to send later, usually because the TX ring was full or
     /// no frame was free.
-    pub blocked: u64,
+    pub sends_delayed: u64,
     /// Segments dropped because their header is truncated or invalid, although their checksum is
     /// correct.
     pub malformed: u64,
@@ -176,9 +176,9 @@ pub struct Counters {
     /// the buffer could not track another gap.
     pub no_buffer: u64,
     /// Segments with data after the peer's FIN. That data was dropped.
-    pub behind_fin: u64,
+    pub data_after_fin: u64,
     /// Segments whose data was discarded because the application had closed its side.
-    pub after_close: u64,
+    pub data_after_close: u64,
     /// ICMP errors ignored because they concern data that is not in flight, or do not reduce the
     /// path MTU.
     pub icmp_ignored: u64,
@@ -206,8 +206,8 @@ impl Counters {
             ("unacceptable ACK", self.bad_ack),
             ("unproven reset or SYN", self.unproven),
             ("no receive buffer", self.no_buffer),
-            ("data after a FIN", self.behind_fin),
-            ("data after close", self.after_close),
+            ("data after a FIN", self.data_after_fin),
+            ("data after close", self.data_after_close),
             ("ignored ICMP error", self.icmp_ignored),
             ("TX ring full", self.ring_full),
         ]

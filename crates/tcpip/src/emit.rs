@@ -21,9 +21,12 @@ use crate::connection::conn::Context;
 use crate::connection::{Plan, Tcb};
 use crate::content::{Contents, MAX_SLOT_LEN, SendMode, Slot, payload_sum};
 use crate::counters::Counters;
+use crate::pools::LendingPool;
 use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
-use crate::writes::Writes;
+
+/// The pool of write buffers.
+type Writes = LendingPool<Vec<u8>>;
 
 /// No-operation options. They fill the space for timestamps in a resident packet if the connection
 /// does not use timestamps.
@@ -281,7 +284,10 @@ impl<'a, R: Render> Emitter<'a, R> {
         };
         let len = plan.len as usize;
         if len <= usize::from(tcb.mss) {
-            send_joined_frame(port, tcb, plan, join)?;
+            send_frame(port, tcb, plan, |payload| {
+                join(payload);
+                Sum::of(payload)
+            })?;
             cx.counters.sent_assembled += 1;
             return Ok(());
         }
@@ -355,17 +361,10 @@ impl<'a, R: Render> Emitter<'a, R> {
         let (start, len) = (plan.slice.from as usize, plan.len as usize);
         let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
         let bytes = &bytes[start..start + len];
-        let mut frame = port.pool().take().ok_or(NoRoom)?;
-        let header_len = plan.header.len();
-        frame.set_len(tcb.path.header_len() + header_len + len);
-        let (path, packet): (_, &mut [u8]) = (&tcb.path, &mut frame);
-        let at = path.write_marked(packet, PROTOCOL_TCP, header_len + len, plan.ecn);
-        let (header, payload) = packet[at..].split_at_mut(header_len);
-        payload.copy_from_slice(bytes);
-        let sum = sum.add(render(self.app, slot, plan.slice.params, start, payload));
-        let checksum = checksum(tcb, &plan.header, 0, len, sum);
-        plan.header.write(header, tcb.ports(), checksum, 0);
-        port.send(frame).map_err(|_| NoRoom)?;
+        send_frame(port, tcb, &plan, |payload| {
+            payload.copy_from_slice(bytes);
+            sum.add(render(self.app, slot, plan.slice.params, start, payload))
+        })?;
         counters.sent_copied += 1;
         Ok(())
     }
@@ -374,25 +373,15 @@ impl<'a, R: Render> Emitter<'a, R> {
     #[inline(never)]
     fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: &Plan) -> Result<(), NoRoom> {
         let (bytes, slot) = source(self.contents, self.writes, &plan.slice);
-        let (start, len) = (plan.slice.from as usize, plan.len as usize);
-        let mut frame = port.pool().take().ok_or(NoRoom)?;
-        let header_len = plan.header.len();
-        frame.set_len(tcb.path.header_len() + header_len + len);
-        let path = &tcb.path;
-        let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
-        let (header, payload) = frame[at..].split_at_mut(header_len);
-        payload.copy_from_slice(&bytes[start..start + len]);
-        let sum = payload_sum(bytes, slot, start, start + len).add(render(
-            self.app,
-            slot,
-            plan.slice.params,
-            start,
-            payload,
-        ));
-        let checksum = checksum(tcb, &plan.header, 0, len, sum);
-        plan.header.write(header, tcb.ports(), checksum, 0);
-        port.send(frame).map_err(|_| NoRoom)?;
-        Ok(())
+        let (start, end) = (
+            plan.slice.from as usize,
+            (plan.slice.from + plan.len) as usize,
+        );
+        send_frame(port, tcb, plan, |payload| {
+            payload.copy_from_slice(&bytes[start..end]);
+            let rendered = render(self.app, slot, plan.slice.params, start, payload);
+            payload_sum(bytes, slot, start, end).add(rendered)
+        })
     }
 }
 
@@ -423,28 +412,30 @@ fn send_super<P: Port>(
 ) -> Result<(), NoRoom> {
     let segments = packet.segments() as u64;
     port.send_super(packet).map_err(|_| NoRoom)?;
-    counters.sent_runs += 1;
-    counters.sent_in_runs += segments;
+    counters.super_segments_sent += 1;
+    counters.sent_in_super_segments += segments;
     // `send` counts the run as one segment, so this function counts the other segments.
     counters.segments_sent += segments - 1;
     Ok(())
 }
 
-/// Sends a run of several stream entries that fit into one segment. `join` writes its data.
-fn send_joined_frame<P: Port>(
+/// Takes a frame from the pool, and sends a data segment in it. `fill` writes the data, and returns
+/// its checksum.
+#[inline(always)]
+fn send_frame<P: Port>(
     port: &mut P,
     tcb: &Tcb,
     plan: &Plan,
-    join: impl FnOnce(&mut [u8]),
+    fill: impl FnOnce(&mut [u8]) -> Sum,
 ) -> Result<(), NoRoom> {
     let (header_len, len) = (plan.header.len(), plan.len as usize);
     let mut frame = port.pool().take().ok_or(NoRoom)?;
     frame.set_len(tcb.path.header_len() + header_len + len);
-    let path = &tcb.path;
-    let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
-    let (header, payload) = frame[at..].split_at_mut(header_len);
-    join(payload);
-    let checksum = checksum(tcb, &plan.header, 0, len, Sum::of(payload));
+    let (path, packet): (_, &mut [u8]) = (&tcb.path, &mut frame);
+    let at = path.write_marked(packet, PROTOCOL_TCP, header_len + len, plan.ecn);
+    let (header, payload) = packet[at..].split_at_mut(header_len);
+    let sum = fill(payload);
+    let checksum = checksum(tcb, &plan.header, 0, len, sum);
     plan.header.write(header, tcb.ports(), checksum, 0);
     port.send(frame).map_err(|_| NoRoom)
 }

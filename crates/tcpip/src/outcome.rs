@@ -25,17 +25,6 @@ pub(crate) enum Verdict {
     Close,
 }
 
-/// State of the connection after an acknowledgement that may cover our FIN.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AfterFin {
-    /// The connection does not end yet.
-    Open,
-    /// Both sides have closed, and TIME-WAIT begins.
-    TimeWait,
-    /// Both sides have closed, and TIME-WAIT is not needed.
-    Finished,
-}
-
 /// What the stack does with a segment's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {

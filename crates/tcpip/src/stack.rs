@@ -32,7 +32,7 @@ use arrayvec::ArrayVec;
 use ip::Packet;
 use nmio::{Instant, Mailbox, Port, TimerWheel, Timers};
 
-use crate::clock::{Moment, Pace};
+use crate::clock::Moment;
 use crate::config::Config;
 use crate::congestion::{CongestionControl, Cubic};
 use crate::connection::conn::{Conn, Context, Record, SendInfo};
@@ -40,10 +40,9 @@ use crate::connection::{CloseReason, Flags, Plan, State, Tcb};
 use crate::content::{Contents, Family};
 use crate::emit::{Emitter, NoRoom, send_control, turn_around};
 use crate::outcome::ControlSegment;
-use crate::pools::{NONE, Peers, Pool};
+use crate::pools::{LendingPool, NONE, Peers, Pool};
 use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
-use crate::writes::Writes;
 use overview::History;
 
 /// Maximum number of candidates for eviction that a [`Sampler`] keeps from one search to the next.
@@ -70,33 +69,19 @@ struct Refusal {
     lag: u32,
 }
 
-/// Maximum time in milliseconds by which a connection's virtual clock may be ahead of the real
-/// time: see [`Housekeeping`].
-const CREDIT_MS: u32 = 20_000;
+/// Number of fractional bits in [`Stack::pace`].
+const PACE_BITS: u32 = 20;
 
 /// A time in milliseconds that is further ahead than any deadline: 15 days. A deadline is at most 7
 /// days ahead. The sum of both is less than half the range of 32-bit times (24 days), so such times
 /// can be compared.
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
-/// State that the stack keeps for each connection in addition to the TCB. It includes the
-/// connection's progress, by which the stack usually chooses the connection that gives way.
-///
-/// A connection's *progress* is a virtual clock, which starts at the real time when the connection
-/// opens. Each byte that the peer acknowledges or the application consumes moves the clock forward
-/// by 1/[`min_rate`](crate::Config::min_rate) seconds. The clock is never more than [`CREDIT_MS`]
-/// ahead of the real time. When the application answers a request while the send stream is empty, a
-/// clock that is behind catches up with the real time. A connection's *lag* is how far its clock is
-/// behind the real time.
-///
-/// A client that reads at the minimum rate or faster does not lag. The lag grows nearly in real
-/// time if the client is idle, sends a request byte by byte, or hardly reads its response.
-/// When a pool runs short, the connection with the largest lag usually gives way (see
-/// `pressure.rs`).
+/// State that the stack keeps for each connection in addition to the TCB.
 #[derive(Clone, Copy, Debug)]
 struct Housekeeping {
-    /// The virtual clock in milliseconds, comparable to [`Moment::millis`]. The clock wraps, so a
-    /// lag of more than 24 days counts as no lag.
+    /// The virtual clock in milliseconds, comparable to [`Moment::millis`]: see `pressure.rs`. The
+    /// clock wraps, so a lag of more than 24 days counts as no lag.
     progress: u32,
     /// Index of the client in [`Peers`], or [`NONE`] if the connection is not counted for its
     /// address.
@@ -161,18 +146,6 @@ impl Housekeeping {
         }
     }
 
-    /// Advances the virtual clock by the time that `bytes` bytes take at the rate `pace`, but to at
-    /// most [`CREDIT_MS`] after `now`. Called when that many bytes were acknowledged or consumed.
-    #[inline(always)]
-    fn advance(&mut self, bytes: u32, pace: Pace, now: Moment) {
-        let max_gain = now
-            .millis
-            .wrapping_add(CREDIT_MS)
-            .wrapping_sub(self.progress);
-        let gained = pace.millis(bytes).min(max_gain.into()) as u32;
-        self.progress = self.progress.wrapping_add(gained);
-    }
-
     /// Advances the virtual clock to `now`, unless it is ahead. Called when the handshake is
     /// complete, and when the application has written to an empty send stream.
     #[inline(always)]
@@ -195,6 +168,8 @@ impl Housekeeping {
 struct Requests {
     /// The pool that had no free slot when the current callback wrote data.
     exhausted_pool: Option<Pool>,
+    /// Connections that the callback obtained from [`Connections::get`], to process afterwards.
+    accessed: Vec<u32>,
     /// The application's own timers.
     timers: Timers<{ Timer::COUNT }>,
 }
@@ -203,7 +178,7 @@ struct Requests {
 #[derive(Debug, Default)]
 struct Flood {
     /// Time when the last cookie was sent, in microseconds.
-    baked_at: Option<u64>,
+    sent_at: Option<u64>,
     /// Whether the last two cookies were sent within `FLOOD_GAP_MICROS`.
     floods: bool,
 }
@@ -311,9 +286,9 @@ pub trait Application {
     }
 
     /// The server stops, and this connection is still open. By default, closes our side when the
-    /// connection is [idle](Connection::is_idle).
-    /// Called for each open connection that does not wait for room, when the drain begins and then
-    /// about every 10 ms ([`Stack::drain`]). An application decides here when a connection may end.
+    /// connection is [idle](Connection::is_idle). Called for each open connection that does not wait
+    /// for room, when the drain begins and then about every 10 ms ([`Stack::drain`]). An application
+    /// decides here when a connection may end.
     fn on_drain(&mut self, conn: &mut Connection<'_, Self::State>) {
         if conn.is_idle() {
             conn.close();
@@ -332,8 +307,7 @@ pub trait Application {
     ///
     /// The same parameters must always produce the same bytes, because segments may be
     /// retransmitted, and because resident packets keep the bytes for later responses. `slot`
-    /// contains arbitrary bytes at first, so this method must write
-    /// every byte.
+    /// contains arbitrary bytes at first, so this method must write every byte.
     fn render(&mut self, params: u64, slot: &mut [u8]) {
         let _ = params;
         slot.fill(b' ');
@@ -349,18 +323,61 @@ pub struct ConnectionId {
     serial: u64,
 }
 
+/// The connections of a stack. The vectors have one element for each TCB. They are parallel, because
+/// a record fills whole cache lines, and hardly any segment needs the `histories`.
+struct ConnectionTable<S, C> {
+    records: Vec<Record<C>>,
+    /// The application's state for each connection.
+    states: Vec<S>,
+    housekeeping: Vec<Housekeeping>,
+    /// What an operator may ask of each connection.
+    histories: Vec<History>,
+    /// TCBs that were used and are free again.
+    free: Vec<u32>,
+    /// Finds a TCB by the hash of its addresses and ports.
+    index: Table,
+    /// Number of connections opened so far, including half-open ones.
+    opened: u64,
+}
+
+impl<S, C> ConnectionTable<S, C> {
+    /// Returns the number of TCBs, including free ones. It never falls.
+    fn len(&self) -> u32 {
+        self.records.len() as u32
+    }
+
+    /// Returns the id that the application knows a connection by.
+    fn id(&self, index: u32) -> ConnectionId {
+        let serial = self.housekeeping[index as usize].serial;
+        ConnectionId { index, serial }
+    }
+}
+
+/// Where the bytes of stream entries are.
+struct Sources {
+    contents: Contents,
+    writes: LendingPool<Vec<u8>>,
+}
+
+impl Sources {
+    /// Releases the content item or write buffer of a stream entry that was removed.
+    #[inline(always)]
+    fn release(&mut self, source: Source, peers: &mut Peers) {
+        match source.buffer() {
+            Some(buffer) => self.writes.release(buffer, peers),
+            None => self.contents.release(source.content_index()),
+        }
+    }
+}
+
 /// Access to all connections of an application, as passed to [`Application::on_start`],
 /// [`Application::on_message`] and [`Application::on_timer`], and to the closure of
 /// [`Stack::reach`].
 pub struct Connections<'a, S, C> {
-    states: &'a mut [S],
-    housekeeping: &'a mut [Housekeeping],
-    records: &'a mut [Record<C>],
-    contents: &'a mut Contents,
-    writes: &'a mut Writes,
+    table: &'a mut ConnectionTable<S, C>,
+    sources: &'a mut Sources,
     cx: &'a mut Context<C>,
     requests: &'a mut Requests,
-    accessed: &'a mut Vec<u32>,
     now: Instant,
 }
 
@@ -368,8 +385,7 @@ pub struct Connections<'a, S, C> {
 pub struct Connection<'a, S> {
     tcb: &'a mut Tcb,
     state: &'a mut S,
-    contents: &'a mut Contents,
-    writes: &'a mut Writes,
+    sources: &'a mut Sources,
     peers: &'a mut Peers,
     lists: &'a mut Lists,
     housekeeping: &'a mut Housekeeping,
@@ -392,46 +408,31 @@ pub struct Connection<'a, S> {
 /// `C` is the congestion control algorithm of all connections.
 pub struct Stack<A: Application, C = Cubic> {
     app: A,
-    /// The application's state for each connection, indexed like `records`.
-    states: Vec<A::State>,
-    /// The stack's state for each connection, indexed like `records`.
-    housekeeping: Vec<Housekeeping>,
-    /// What an operator may ask of each connection, indexed like `records`.
-    histories: Vec<History>,
-    records: Vec<Record<C>>,
-    /// Indices of TCBs that were used and are free again.
-    free: Vec<u32>,
-    table: Table,
+    table: ConnectionTable<A::State, C>,
     keys: Keys,
     wheel: TimerWheel,
-    contents: Contents,
-    writes: Writes,
+    sources: Sources,
     /// Buffers for runs of several stream entries: see [`Emitter`].
     join_buffers: Vec<Arc<[u8]>>,
     requests: Requests,
     mailbox: Option<Mailbox<A::Message>>,
     cx: Context<C>,
     config: Config,
-    /// [`Config::min_rate`], converted to the time per byte.
-    pace: Pace,
-    /// Number of connections opened so far, including half-open ones.
-    opened: u64,
-    /// Connections that a callback obtained from [`Connections::get`]. The stack processes them
-    /// after the callback.
-    accessed: Vec<u32>,
+    /// Milliseconds per byte at [`Config::min_rate`], as a fixed-point number.
+    pace: u64,
     flood: Flood,
     samplers: [Sampler; Pool::COUNT],
     /// Connections that wait for room in the TX ring, in order of arrival.
     blocked: VecDeque<u32>,
     draining: Option<Box<Draining>>,
-    /// Number of records that [`shut_down`](Self::shut_down) has already processed.
-    shut_down_records: usize,
+    /// Number of TCBs that [`shut_down`](Self::shut_down) has already processed.
+    shut_down_tcbs: u32,
     /// Time of the next check of the pools for unused memory.
     trim_at: Instant,
     /// The value of `now` in the last call.
     now: Instant,
     #[cfg(any(test, feature = "fuzzing"))]
-    flights: Vec<invariants::Flight>,
+    flights: Vec<invariants::LastFlight>,
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -443,23 +444,37 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             send_info,
             id,
             now: self.now,
-            housekeeping: &mut self.housekeeping[id as usize],
+            housekeeping: &mut self.table.housekeeping[id as usize],
             peers: &mut self.cx.peers,
-            tcb: &mut self.records[id as usize].tcb,
-            state: &mut self.states[id as usize],
-            contents: &mut self.contents,
-            writes: &mut self.writes,
+            tcb: &mut self.table.records[id as usize].tcb,
+            state: &mut self.table.states[id as usize],
+            sources: &mut self.sources,
             lists: &mut self.cx.lists,
             requests: &mut self.requests,
         };
         (&mut self.app, connection)
     }
 
+    #[inline(always)]
+    fn tcb(&self, id: u32) -> &Tcb {
+        &self.table.records[id as usize].tcb
+    }
+
+    #[inline(always)]
+    fn tcb_mut(&mut self, id: u32) -> &mut Tcb {
+        &mut self.table.records[id as usize].tcb
+    }
+
+    #[inline(always)]
+    fn housekeeping(&mut self, id: u32) -> &mut Housekeeping {
+        &mut self.table.housekeeping[id as usize]
+    }
+
     /// Returns a connection's TCB and congestion control, together with the state that all
     /// connections share.
     #[inline(always)]
     fn conn(&mut self, id: u32) -> Conn<'_, C> {
-        Conn::new(&mut self.records[id as usize], &mut self.cx)
+        Conn::new(&mut self.table.records[id as usize], &mut self.cx)
     }
 
     /// Ends a connection: calls `on_close` and frees the TCB.
@@ -481,58 +496,43 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         };
         *counter += 1;
         self.cx.counters.drained += u64::from(self.draining.is_some());
-        let (index, serial) = (id, self.housekeeping[id as usize].serial);
-        let (name, state) = (
-            ConnectionId { index, serial },
-            &mut self.states[id as usize],
-        );
+        let (name, state) = (self.table.id(id), &mut self.table.states[id as usize]);
         self.app.on_close(name, state, reason);
         self.release_all(id);
     }
 
     /// Releases all resources of a connection except its TCB.
     fn release_all(&mut self, id: u32) {
-        let end = self.records[id as usize].tcb.stream.end();
-        while let Some(source) =
-            self.records[id as usize]
-                .tcb
-                .stream
-                .retire(end, &mut self.cx.lists, &mut self.cx.peers)
-        {
-            self.release_source(source);
+        let end = self.tcb(id).stream.end();
+        loop {
+            let Conn { tcb, cx, .. } = self.conn(id);
+            let Some(source) = tcb.stream.retire(end, &mut cx.lists, &mut cx.peers) else {
+                break;
+            };
+            self.sources.release(source, &mut self.cx.peers);
         }
         self.conn(id).release();
-        let tcb = &mut self.records[id as usize].tcb;
-        let class = std::mem::replace(&mut tcb.class, Contents::NO_CLASS);
-        self.contents.release_class(class);
-        self.states[id as usize] = A::State::default();
-    }
-
-    /// Releases the content item or write buffer of a stream entry that was removed.
-    #[inline(always)]
-    fn release_source(&mut self, source: Source) {
-        match source.buffer() {
-            Some(buffer) => self.writes.release(buffer, &mut self.cx.peers),
-            None => self.contents.release(source.content_index()),
-        }
+        let class = std::mem::replace(&mut self.tcb_mut(id).class, Contents::NO_CLASS);
+        self.sources.contents.release_class(class);
+        self.table.states[id as usize] = A::State::default();
     }
 
     /// Frees a TCB whose resources have been released.
     fn forget(&mut self, id: u32) {
-        let state = self.records[id as usize].tcb.state;
+        let state = self.tcb(id).state;
         self.cx.states.change(state, State::Closed);
         if !matches!(state, State::SynReceived | State::TimeWait) {
             self.uncount_peer(id);
         }
-        let tcb = &mut self.records[id as usize].tcb;
+        let tcb = self.tcb_mut(id);
         tcb.state = State::Closed;
         let peer_first = tcb.path.addresses.reversed();
         let (own_port, peer_port) = tcb.ports();
         let hash = self.keys.hash(&peer_first, peer_port, own_port);
-        let was_present = self.table.remove(hash, id);
+        let was_present = self.table.index.remove(hash, id);
         debug_assert!(was_present, "every TCB is in the table");
         // The entry in the timer wheel stays for the next connection of this TCB.
-        self.free.push(id);
+        self.table.free.push(id);
     }
 
     /// Tries to borrow a larger scoreboard if the connection's current one is nearly full.
@@ -546,24 +546,24 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// moves the connection to another class.
     fn settle_losses(&mut self, id: u32) {
         if let Some(old_class) = self.conn(id).release_unused() {
-            self.contents.release_class(old_class);
+            self.sources.contents.release_class(old_class);
             self.find_class(id);
         }
     }
 
     /// Assigns a connection to the class for its IP family and segment size.
     fn find_class(&mut self, id: u32) {
-        let tcb = &mut self.records[id as usize].tcb;
+        let tcb = &mut self.table.records[id as usize].tcb;
         let family = Family::of(&tcb.path.addresses);
-        tcb.class = self.contents.acquire_class(family, tcb.mss);
+        tcb.class = self.sources.contents.acquire_class(family, tcb.mss);
     }
 
     /// Reschedules the connection's entry in the timer wheel if the entry would expire after the
     /// connection's deadline.
     #[inline(always)]
     fn reschedule_if_late(&mut self, id: u32, now: Moment) {
-        let deadline = self.records[id as usize].tcb.deadline;
-        let scheduled = self.housekeeping[id as usize].scheduled;
+        let deadline = self.tcb(id).deadline;
+        let scheduled = self.housekeeping(id).scheduled;
         if scheduled.wrapping_sub(deadline).cast_signed() > 0 {
             self.schedule(id, now);
         }
@@ -573,13 +573,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// timer wheel to the earlier of the connection's and the application's deadline.
     #[inline(never)]
     fn schedule(&mut self, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
+        let tcb = self.tcb_mut(id);
         if tcb.state == State::Closed {
             return;
         }
         tcb.flags -= Flags::INHERITED_TIMER;
         let deadline = tcb.deadline;
-        let housekeeping = &mut self.housekeeping[id as usize];
+        let housekeeping = &mut self.table.housekeeping[id as usize];
         if let Alarm::New(after) = housekeeping.alarm {
             housekeeping.alarm = Alarm::At(now.millis.wrapping_add(after));
         }
@@ -594,11 +594,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// free when the queue entry is processed, that entry is skipped.
     #[cold]
     fn block(&mut self, id: u32) {
-        let is_blocked = &mut self.housekeeping[id as usize].is_blocked;
+        let is_blocked = &mut self.housekeeping(id).is_blocked;
         if std::mem::replace(is_blocked, true) {
             return;
         }
-        self.cx.counters.blocked += 1;
+        self.cx.counters.sends_delayed += 1;
         // Each TCB is queued at most once, so the reserved capacity suffices.
         self.blocked.push_back(id);
     }
@@ -606,7 +606,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Stops counting a connection for its client: the connection has ended or is in TIME-WAIT.
     #[inline]
     fn uncount_peer(&mut self, id: u32) {
-        let peer = std::mem::replace(&mut self.housekeeping[id as usize].peer, NONE);
+        let peer = std::mem::replace(&mut self.housekeeping(id).peer, NONE);
         self.cx.peers.leave(peer);
     }
 
@@ -626,7 +626,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (mut conn, mut emitter) = self.conn_and_emitter(id);
         emitter.send(port, conn.tcb, *plan, conn.cx)?;
         let is_again = conn.has_sent(plan, now);
-        self.histories[id as usize].add(0, 0, is_again.into());
+        self.table.histories[id as usize].add(0, 0, is_again.into());
         Ok(())
     }
 
@@ -647,13 +647,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if fits && turn_around(port, packet, &header, &options, conn.tcb.ends()).is_ok() {
             conn.has_sent_control(segment, &header);
             self.cx.counters.segments_sent += 1;
-            self.cx.counters.turned_round += 1;
+            self.cx.counters.turned_around += 1;
         } else if segment == ControlSegment::Ack {
             conn.tcb.flags |= Flags::ACK_PENDING;
             self.block(id);
         } else {
             // The handshake's next retransmission takes the place of this SYN-ACK.
-            self.cx.counters.blocked += 1;
+            self.cx.counters.sends_delayed += 1;
         }
     }
 
@@ -691,10 +691,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns a connection, and the emitter that sends its segments.
     #[inline(always)]
     fn conn_and_emitter(&mut self, id: u32) -> (Conn<'_, C>, Emitter<'_, A>) {
-        let (app, contents) = (&mut self.app, &mut self.contents);
-        let buffers = &mut self.join_buffers;
-        let emitter = Emitter::new(app, contents, &self.writes, buffers, self.config.mode);
-        let conn = Conn::new(&mut self.records[id as usize], &mut self.cx);
+        let Sources { contents, writes } = &mut self.sources;
+        let (app, buffers) = (&mut self.app, &mut self.join_buffers);
+        let emitter = Emitter::new(app, contents, writes, buffers, self.config.mode);
+        let conn = Conn::new(&mut self.table.records[id as usize], &mut self.cx);
         (conn, emitter)
     }
 }

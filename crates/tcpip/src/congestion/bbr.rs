@@ -91,8 +91,8 @@ pub struct Bbr {
     probe_rtt_stamp: u16,
     /// Time of the next bandwidth probe, or of the end of `ProbeRTT`, in ticks.
     deadline: u16,
-    flags: Flags,
-    state: State,
+    flags: BbrFlags,
+    state: BbrState,
     /// Number of rounds in which the bandwidth did not grow. In Drain: the number of rounds spent
     /// in that state.
     full_bw_rounds: u8,
@@ -143,7 +143,7 @@ impl Bbr {
         let inflight = inflight
             .max(quantum.saturating_mul(3))
             .max(Self::min_pipe(mss));
-        if self.state == State::Up {
+        if self.state == BbrState::Up {
             inflight.saturating_add(mss.saturating_mul(2))
         } else {
             inflight
@@ -178,7 +178,7 @@ const PROBE_RTT_CWND_GAIN: u32 = 50;
 
 /// A state of BBR's state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BbrState {
     Startup,
     Drain,
     Down,
@@ -188,7 +188,7 @@ enum State {
     ProbeRtt,
 }
 
-impl State {
+impl BbrState {
     /// Returns true if this is a state of `ProbeBW`, the bandwidth probing cycle.
     const fn probes_bw(self) -> bool {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
@@ -222,7 +222,7 @@ impl State {
 bitflags! {
     /// The boolean values in a connection's state, as bits.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    struct Flags: u16 {
+    struct BbrFlags: u16 {
         /// Whether Startup is over: the pipe was full, too much was lost, or an ECN echo arrived.
         const FULL_BW_REACHED = 1;
         /// Whether the current probe has found the pipe full.
@@ -296,7 +296,22 @@ struct Round {
     in_flight: [u32; 2],
     /// Number of ACKs in this round that reported a loss.
     losses: u8,
-    flags: u8,
+    flags: RoundFlags,
+}
+
+bitflags! {
+    /// Flags of a [`Round`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct RoundFlags: u8 {
+        /// Whether the window was used up in this round.
+        const FULL = 1;
+        /// Whether the window was used up in the previous round.
+        const WAS_FULL = 1 << 1;
+        /// Whether the previous round was application-limited.
+        const WAS_LIMITED = 1 << 2;
+        /// Whether this round counts as application-limited.
+        const LIMITED = 1 << 3;
+    }
 }
 
 /// Measurement of ACK aggregation: the maximum filter behind `BBR.extra_acked`.
@@ -373,15 +388,6 @@ fn loses_much(lost: u32, in_flight: u32) -> bool {
     u64::from(lost) * 100 > u64::from(in_flight) * u64::from(LOSS_THRESH)
 }
 
-/// Flag in [`Round::flags`]: the window was used up in this round.
-const FULL: u8 = 1;
-/// Flag in [`Round::flags`]: the window was used up in the previous round.
-const WAS_FULL: u8 = 2;
-/// Flag in [`Round::flags`]: the previous round was application-limited.
-const WAS_LIMITED: u8 = 4;
-/// Flag in [`Round::flags`]: this round counts as application-limited.
-const LIMITED: u8 = 8;
-
 impl Round {
     /// Records that `bytes` were sent with a window of `cwnd`.
     #[inline(always)]
@@ -396,7 +402,7 @@ impl Round {
         self.in_flight[0] = self.in_flight[0].max(in_flight);
         self.sent = self.sent.saturating_add(bytes);
         if in_flight.saturating_add(event.mss) > cwnd {
-            self.flags |= FULL;
+            self.flags |= RoundFlags::FULL;
         }
     }
 
@@ -427,18 +433,20 @@ impl Round {
     fn end(&mut self, in_flight: u32, pacing_rate: u32, event: &Event) -> Sample {
         let elapsed = event.now.wrapping_sub(self.start).max(1);
         let allowed = bytes_at(pacing_rate, elapsed);
-        let limited = self.flags & FULL == 0 && u64::from(self.sent) < allowed / 8 * 7;
+        let full = self.flags.intersects(RoundFlags::FULL);
+        let limited = !full && u64::from(self.sent) < allowed / 8 * 7;
         let sample = Sample {
             rate: rate_of(self.delivered, elapsed.max(self.before)),
             delivered: self.delivered,
             lost: self.lost,
             losses: self.losses,
             tx_in_flight: self.tx_in_flight(),
-            limited: self.flags & WAS_LIMITED != 0,
+            limited: self.flags.intersects(RoundFlags::WAS_LIMITED),
         };
-        let full = self.flags & FULL != 0;
-        let limited = limited || self.flags & LIMITED != 0;
-        self.flags = (u8::from(full) * WAS_FULL) | (u8::from(limited) * WAS_LIMITED);
+        let limited = limited || self.flags.intersects(RoundFlags::LIMITED);
+        self.flags = RoundFlags::empty();
+        self.flags.set(RoundFlags::WAS_FULL, full);
+        self.flags.set(RoundFlags::WAS_LIMITED, limited);
         self.before = elapsed;
         self.in_flight = [0, self.in_flight[0]];
         self.begin(in_flight, event.now);
@@ -447,9 +455,9 @@ impl Round {
 
     /// Begins a new round before the current one is over, with `in_flight` bytes in flight.
     fn restart(&mut self, in_flight: u32, now: u32) {
-        if self.flags & LIMITED != 0 {
+        if self.flags.intersects(RoundFlags::LIMITED) {
             // The next sample still measures bytes sent in the limited round.
-            self.flags |= WAS_LIMITED;
+            self.flags |= RoundFlags::WAS_LIMITED;
         }
         self.begin(in_flight, now);
     }
@@ -465,12 +473,13 @@ impl Round {
 
     /// Marks this round as application-limited.
     fn mark_limited(&mut self) {
-        self.flags |= LIMITED;
+        self.flags |= RoundFlags::LIMITED;
     }
 
     /// Returns true if the window was used up in the current or in the previous round.
-    const fn window_is_used(&self) -> bool {
-        self.flags & (FULL | WAS_FULL) != 0
+    fn window_is_used(&self) -> bool {
+        let used = RoundFlags::FULL | RoundFlags::WAS_FULL;
+        self.flags.intersects(used)
     }
 
     /// Returns the maximum number of bytes in flight while the data that is now delivered was sent.
@@ -491,7 +500,7 @@ impl Round {
     /// Returns the number of bytes in flight that the path has carried without loss: the maximum
     /// minus the lost bytes. Returns `None` if the previous round was application-limited.
     fn carried(&self) -> Option<u32> {
-        let is_limited = self.flags & WAS_LIMITED != 0;
+        let is_limited = self.flags.intersects(RoundFlags::WAS_LIMITED);
         (!is_limited).then(|| self.tx_in_flight().saturating_sub(self.lost))
     }
 

@@ -22,8 +22,8 @@ fn at(millis: u32, segments: u32) -> Event {
 
 /// The sequence of states on a link, each with the time in milliseconds at which the flow enters
 /// it.
-fn states(link: Link, millis: u64) -> Vec<(u64, State)> {
-    let mut states = vec![(0, State::Startup)];
+fn states(link: Link, millis: u64) -> Vec<(u64, BbrState)> {
+    let mut states = vec![(0, BbrState::Startup)];
     link.watch(&[Bbr::new(MSS)], 0, 0, millis, |now, _, bbr| {
         if states.last().unwrap().1 != bbr.state {
             states.push((now / 1_000, bbr.state));
@@ -68,17 +68,17 @@ fn the_initial_pacing_rate_needs_no_round_trip() {
 #[test]
 fn state_transitions_are_those_of_the_draft() {
     let states = states(LINK, 12_000);
-    let order: Vec<State> = states.iter().map(|(_, state)| *state).collect();
-    assert_eq!(order[..2], [State::Startup, State::Drain]);
+    let order: Vec<BbrState> = states.iter().map(|(_, state)| *state).collect();
+    assert_eq!(order[..2], [BbrState::Startup, BbrState::Drain]);
     for pair in order[1..].windows(2) {
-        let follows: &[State] = match pair[0] {
-            State::Startup => &[State::Drain],
-            State::Drain => &[State::Down, State::Cruise],
-            State::Down => &[State::Cruise, State::Refill, State::ProbeRtt],
-            State::Cruise => &[State::Refill, State::ProbeRtt],
-            State::Refill => &[State::Up, State::ProbeRtt],
-            State::Up => &[State::Down, State::Cruise, State::ProbeRtt],
-            State::ProbeRtt => &[State::Cruise],
+        let follows: &[BbrState] = match pair[0] {
+            BbrState::Startup => &[BbrState::Drain],
+            BbrState::Drain => &[BbrState::Down, BbrState::Cruise],
+            BbrState::Down => &[BbrState::Cruise, BbrState::Refill, BbrState::ProbeRtt],
+            BbrState::Cruise => &[BbrState::Refill, BbrState::ProbeRtt],
+            BbrState::Refill => &[BbrState::Up, BbrState::ProbeRtt],
+            BbrState::Up => &[BbrState::Down, BbrState::Cruise, BbrState::ProbeRtt],
+            BbrState::ProbeRtt => &[BbrState::Cruise],
         };
         assert!(follows.contains(&pair[1]), "{pair:?}");
     }
@@ -92,7 +92,7 @@ fn state_transitions_are_those_of_the_draft() {
 fn probes_for_bandwidth_are_two_to_three_seconds_after_the_last() {
     let refills: Vec<u64> = states(LINK, 40_000)
         .iter()
-        .filter(|(_, state)| *state == State::Refill)
+        .filter(|(_, state)| *state == BbrState::Refill)
         .map(|(at, _)| *at)
         .collect();
     assert!(refills.len() > 8, "{refills:?}");
@@ -108,7 +108,7 @@ fn the_minimum_rtt_is_probed_every_five_seconds_for_200_ms() {
     let states = states(LINK, 40_000);
     let probes: Vec<(u64, u64)> = states
         .windows(2)
-        .filter(|pair| pair[0].1 == State::ProbeRtt)
+        .filter(|pair| pair[0].1 == BbrState::ProbeRtt)
         .map(|pair| (pair[0].0, pair[1].0 - pair[0].0))
         .collect();
     assert!((6..=8).contains(&probes.len()), "{probes:?}");
@@ -124,7 +124,7 @@ fn the_minimum_rtt_is_probed_every_five_seconds_for_200_ms() {
 fn probe_rtt_halves_the_data_in_flight() {
     let mut min_window = u32::MAX;
     LINK.watch(&[Bbr::new(MSS)], 0, 0, 12_000, |_, _, bbr| {
-        if bbr.state == State::ProbeRtt {
+        if bbr.state == BbrState::ProbeRtt {
             min_window = min_window.min(bbr.window());
         }
     });
@@ -223,7 +223,7 @@ fn settled() -> Bbr {
         settled = Some(*bbr);
     });
     let settled = settled.unwrap();
-    assert_eq!(settled.state, State::Cruise);
+    assert_eq!(settled.state, BbrState::Cruise);
     settled
 }
 
@@ -252,7 +252,7 @@ fn a_restart_after_idle_is_paced_at_the_bandwidth() {
     // The queue has drained during the idle time, and the first ACK refreshes the minimum RTT.
     // Therefore ProbeRTT is not needed.
     bbr.on_ack(MSS, &at(9_040, 1));
-    assert_ne!(bbr.state, State::ProbeRtt);
+    assert_ne!(bbr.state, BbrState::ProbeRtt);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn an_ecn_echo_reduces_the_window() {
     assert!(bbr.window() <= window / 10 * 7 + 1, "{}", bbr.window());
     let mut bbr = Bbr::new(MSS);
     bbr.on_congestion(Congestion::Ecn, &at(1_600, 10));
-    assert_eq!(bbr.state, State::Drain);
+    assert_eq!(bbr.state, BbrState::Drain);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn loss_while_probing_limits_the_data_in_flight() {
     let link = Link::new(100, 40, 1);
     let mut limited = 0;
     link.watch(&[Bbr::new(MSS)], 0, 0, 20_000, |_, _, bbr| {
-        if bbr.state == State::Cruise && bbr.inflight_longterm != NONE {
+        if bbr.state == BbrState::Cruise && bbr.inflight_longterm != NONE {
             limited += 1;
             assert!(bbr.window() <= bbr.with_headroom(MSS).max(4 * MSS));
         }

@@ -149,10 +149,7 @@ impl Validation {
     /// counted as well.
     fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
         let used = self.used(cwnd, event);
-        *self = Self {
-            since: Self::ticks(event.now),
-            ..Self::default()
-        };
+        self.restart(event);
         if recovery && !is_validated(cwnd, used) {
             self.pipe_ack = used;
             self.phase = RECOVERING;

@@ -323,6 +323,18 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         field.min(u32::from(u16::MAX)) as u16
     }
 
+    /// Returns the header of a data segment or an ACK with this sequence number.
+    #[inline(always)]
+    fn header(&self, seq: Seq, now: Moment) -> Header {
+        Header {
+            seq,
+            ack: self.tcb.rcv_nxt,
+            control: self.tcb.control(),
+            window: self.window_field(),
+            timestamps: self.tcb.timestamps(now),
+        }
+    }
+
     /// Returns a segment of at most `max_len` bytes that begins at `seq`, or the FIN if `seq` is
     /// the end of the data. The segment's TSval lies `backdating` milliseconds in the past.
     fn plan(
@@ -334,13 +346,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         now: Moment,
     ) -> Plan {
         let tcb = &*self.tcb;
-        let mut header = Header {
-            seq,
-            ack: tcb.rcv_nxt,
-            control: tcb.control(),
-            window: self.window_field(),
-            timestamps: tcb.timestamps(now),
-        };
+        let mut header = self.header(seq, now);
         if let Some(timestamps) = &mut header.timestamps {
             timestamps.tsval = timestamps.tsval.wrapping_sub(backdating);
         }

@@ -11,9 +11,8 @@ use std::net::IpAddr;
 use ip::Packet;
 use nmio::{Instant, Port};
 
-use super::Housekeeping;
 use super::overview::History;
-use super::{Flood, Record, Stack};
+use super::{Flood, Housekeeping, Record, Stack};
 use crate::clock::Moment;
 use crate::config::{SynCookies, WhenFull};
 use crate::congestion::CongestionControl;
@@ -40,35 +39,35 @@ enum Admitted {
     /// Accept the SYN, and use this TCB for the connection.
     Keep(u32),
     /// Answer the SYN with a cookie.
-    Bake,
+    SendCookie,
     /// Drop the SYN. The drop has already been counted.
     Drop,
 }
 
 impl Flood {
     /// Records that a cookie was sent at `now`.
-    fn has_baked(&mut self, now: Moment) {
-        self.floods = self.baked_within(FLOOD_GAP_MICROS, now);
-        self.baked_at = Some(now.whole_micros);
+    fn has_sent_cookie(&mut self, now: Moment) {
+        self.floods = self.sent_within(FLOOD_GAP_MICROS, now);
+        self.sent_at = Some(now.whole_micros);
     }
 
     /// Returns true if a peer may still return a valid cookie.
     #[inline]
     fn awaits_cookies(&self, now: Moment) -> bool {
-        self.baked_within(LIFE_MICROS, now)
+        self.sent_within(LIFE_MICROS, now)
     }
 
     /// Returns true if the last two cookies were sent within a millisecond of each other, and the
     /// last one at most a millisecond ago.
     #[inline]
     fn is_on(&self, now: Moment) -> bool {
-        self.floods && self.baked_within(FLOOD_GAP_MICROS, now)
+        self.floods && self.sent_within(FLOOD_GAP_MICROS, now)
     }
 
     #[inline]
-    fn baked_within(&self, micros: u64, now: Moment) -> bool {
-        self.baked_at
-            .is_some_and(|baked_at| now.whole_micros - baked_at <= micros)
+    fn sent_within(&self, micros: u64, now: Moment) -> bool {
+        self.sent_at
+            .is_some_and(|sent_at| now.whole_micros - sent_at <= micros)
     }
 }
 
@@ -76,18 +75,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Takes a free TCB. If none is free, creates a TCB, up to the maximum number of connections.
     /// Returns `None` if this maximum is reached.
     fn take_tcb(&mut self) -> Option<u32> {
-        if let Some(id) = self.free.pop() {
+        if let Some(id) = self.table.free.pop() {
             return Some(id);
         }
-        if self.records.len() >= self.config.max_connections as usize {
+        let id = self.table.len();
+        if id >= self.config.max_connections {
             return None;
         }
-        self.records.push(Record::default());
-        self.states.push(A::State::default());
-        self.housekeeping
-            .push(Housekeeping::new(Moment::from(self.now)));
-        self.histories.push(History::default());
-        Some(self.records.len() as u32 - 1)
+        self.table.records.push(Record::default());
+        self.table.states.push(A::State::default());
+        let fresh = Housekeeping::new(Moment::from(self.now));
+        self.table.housekeeping.push(fresh);
+        self.table.histories.push(History::default());
+        Some(id)
     }
 
     /// Refuses a new connection during a drain.
@@ -98,7 +98,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Returns true if SYN cookies are enabled.
-    fn bakes_cookies(&self) -> bool {
+    fn may_send_cookies(&self) -> bool {
         self.config.syn_cookies != SynCookies::Never
     }
 
@@ -112,24 +112,26 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         reopens: bool,
         now: Moment,
     ) -> Admitted {
-        let bakes = self.bakes_cookies();
+        let with_cookies = self.may_send_cookies();
         let is_full = self.cx.states.of(State::SynReceived) >= self.config.max_half_open;
         let always = self.config.syn_cookies == SynCookies::Always && !reopens;
-        if bakes && (is_full || always) {
-            return Admitted::Bake;
+        if with_cookies && (is_full || always) {
+            return Admitted::SendCookie;
         }
         if is_full {
             self.cx.counters.half_open_full += 1;
             return Admitted::Drop;
         }
-        let id = if bakes {
+        let id = if with_cookies {
             self.take_tcb()
         } else {
             self.take_tcb_or_evict(port, peer, now)
         };
         match id {
             Some(id) => Admitted::Keep(id),
-            None if bakes && self.config.when_full == WhenFull::Evict => Admitted::Bake,
+            None if with_cookies && self.config.when_full == WhenFull::Evict => {
+                Admitted::SendCookie
+            }
             None => {
                 self.cx.counters.connections_full += 1;
                 Admitted::Drop
@@ -155,12 +157,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return None;
         }
         self.take_tcb()
-    }
-
-    /// Returns true if a peer may still return a valid cookie.
-    #[inline]
-    fn awaits_cookies(&self, now: Moment) -> bool {
-        self.flood.awaits_cookies(now)
     }
 
     /// Returns true if a SYN flood is in progress: the stack sends SYN cookies at intervals of at
@@ -190,33 +186,33 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Counts an established connection for its client's address.
     #[inline]
     fn count_peer(&mut self, id: u32) {
-        let address = self.records[id as usize].tcb.path.addresses.dst();
+        let address = self.tcb(id).path.addresses.dst();
         let hash = self.hash_of(address);
-        self.housekeeping[id as usize].peer = self.cx.peers.join(hash);
+        self.housekeeping(id).peer = self.cx.peers.join(hash);
     }
 
     /// Stores a new connection in the free TCB `id`, in the state SYN-RECEIVED.
     #[inline(always)]
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
-        self.histories[id as usize] = History::new(tcb.edges(), now);
+        self.table.histories[id as usize] = History::new(tcb.edges(), now);
         self.conn(id).open(tcb, now);
         // The TCB may still be in the queue for the TX ring and in the timer wheel, because of its
         // previous connection. A busy server reuses a TCB within milliseconds. The entry then expires
         // before all deadlines of a short connection, which therefore needs no timer operation.
-        self.opened += 1;
-        let housekeeping = &mut self.housekeeping[id as usize];
+        self.table.opened += 1;
+        let former = *self.housekeeping(id);
         let mut fresh = Housekeeping::new(now);
         if self.wheel.deadline(id).is_some() {
             // If the previous connection has just set an alarm, this time is beyond all deadlines.
-            fresh.scheduled = housekeeping.scheduled;
-            self.records[id as usize].tcb.flags |= Flags::INHERITED_TIMER;
+            fresh.scheduled = former.scheduled;
+            self.tcb_mut(id).flags |= Flags::INHERITED_TIMER;
         }
-        *housekeeping = Housekeeping {
-            is_blocked: housekeeping.is_blocked,
-            serial: self.opened,
+        *self.housekeeping(id) = Housekeeping {
+            is_blocked: former.is_blocked,
+            serial: self.table.opened,
             ..fresh
         };
-        self.table.insert(hash, id);
+        self.table.index.insert(hash, id);
         self.reschedule_if_late(id, now);
     }
 

@@ -18,11 +18,11 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
     /// connection is sent when the current callback returns.
     pub fn get(&mut self, id: ConnectionId) -> Option<Connection<'_, S>> {
         let ConnectionId { index, serial } = id;
-        let housekeeping = self.housekeeping.get_mut(index as usize)?;
+        let housekeeping = self.table.housekeeping.get_mut(index as usize)?;
         if housekeeping.serial != serial {
             return None;
         }
-        let record = &mut self.records[index as usize];
+        let record = &mut self.table.records[index as usize];
         let is_ours = !matches!(
             record.tcb.state,
             State::Closed | State::SynReceived | State::TimeWait
@@ -37,14 +37,13 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
             } else {
                 Accessed::Busy
             };
-            self.accessed.push(index);
+            self.requests.accessed.push(index);
         }
         let send_info = Conn::new(record, self.cx).send_info();
         Some(Connection {
             tcb: &mut record.tcb,
-            state: &mut self.states[index as usize],
-            contents: self.contents,
-            writes: self.writes,
+            state: &mut self.table.states[index as usize],
+            sources: self.sources,
             peers: &mut self.cx.peers,
             lists: &mut self.cx.lists,
             housekeeping,
@@ -58,9 +57,8 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
     /// Calls `act` with every connection that [`get`](Self::get) would return, in no particular
     /// order.
     pub fn for_each(&mut self, mut act: impl FnMut(Connection<'_, S>)) {
-        for index in 0..self.housekeeping.len() as u32 {
-            let serial = self.housekeeping[index as usize].serial;
-            if let Some(connection) = self.get(ConnectionId { index, serial }) {
+        for index in 0..self.table.len() {
+            if let Some(connection) = self.get(self.table.id(index)) {
                 act(connection);
             }
         }
@@ -78,7 +76,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
 
     /// Returns the contents mutably, so that the application can add or remove content items.
     pub fn contents_mut(&mut self) -> &mut Contents {
-        self.contents
+        &mut self.sources.contents
     }
 
     /// Starts a timer: [`Application::on_timer`](crate::Application::on_timer) is called once, when

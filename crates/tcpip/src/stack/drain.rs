@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nmio::{Instant, Port};
 
-use super::{ConnectionId, Draining, Stack};
+use super::{Draining, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{Flags, State};
@@ -60,7 +60,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if now < state.resume_at {
             return nmio::Drain::Busy(state.resume_at);
         }
-        let (start, len) = (state.next, self.records.len() as u32);
+        let (start, len) = (state.next, self.table.len());
         let end = len.min(start.saturating_add(SLICE));
         let (mut is_busy, mut awaits_peers) = (false, false);
         for id in start..end {
@@ -89,7 +89,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Visits one connection.
     fn drain_one<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) -> Need {
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = self.tcb(id);
         let (state, flags) = (tcb.state, tcb.flags);
         let is_open = matches!(state, State::Established | State::CloseWait);
         if is_open && !flags.intersects(Flags::CLOSE | Flags::ABORT) {
@@ -99,8 +99,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             if flags.intersects(Flags::WANTS_ROOM) {
                 return Need::Time;
             }
-            let serial = self.housekeeping[id as usize].serial;
-            let name = ConnectionId { index: id, serial };
+            let name = self.table.id(id);
             self.reach(port, self.now, |app, connections| {
                 if let Some(mut connection) = connections.get(name) {
                     app.on_drain(&mut connection);
@@ -126,7 +125,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns true if a connection was opened only a moment ago, and its client's request is
     /// probably still on the way.
     fn is_new(&mut self, id: u32, now: Moment) -> bool {
-        let lag = self.housekeeping[id as usize].lag(now);
+        let lag = self.housekeeping(id).lag(now);
         let (_, connection) = self.connection(id);
         connection.is_idle() && lag < LAST_WAIT.as_millis() as u32
     }

@@ -36,7 +36,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// still waited for, unless the next connection of its TCB has replaced it.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.contents.is_freeing() {
+        if self.sources.contents.is_freeing() {
             return Some(self.now);
         }
         if !self.blocked.is_empty() {
@@ -45,8 +45,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let app_timer = self.requests.timers.next();
         let due = Instant::earlier(self.wheel.next_deadline(), app_timer);
-        if self.cx.buffers.has_surplus() || self.writes.has_surplus() || self.cx.lists.has_surplus()
-        {
+        let (cx, writes) = (&self.cx, &self.sources.writes);
+        if cx.buffers.has_surplus() || writes.has_surplus() || cx.lists.has_surplus() {
             return Instant::earlier(due, Some(self.trim_at));
         }
         due
@@ -69,7 +69,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if now >= self.trim_at {
             self.trim(now);
         }
-        self.contents.free_some();
+        self.sources.contents.free_some();
     }
 
     /// Calls `on_timer` for each expired timer of the application. A timer that is set in one of
@@ -97,18 +97,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.now = now;
         self.requests.exhausted_pool = None;
         let mut connections = Connections {
-            states: &mut self.states,
-            housekeeping: &mut self.housekeeping,
-            records: &mut self.records,
-            contents: &mut self.contents,
-            writes: &mut self.writes,
+            table: &mut self.table,
+            sources: &mut self.sources,
             cx: &mut self.cx,
             requests: &mut self.requests,
-            accessed: &mut self.accessed,
             now,
         };
         let result = act(&mut self.app, &mut connections);
-        while let Some(id) = self.accessed.pop() {
+        while let Some(id) = self.requests.accessed.pop() {
             self.finish_accessed(port, id, Moment::from(now));
         }
         result
@@ -117,14 +113,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Finishes the processing of a connection that the application accessed in
     /// [`reach`](Self::reach).
     fn finish_accessed<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let housekeeping = &mut self.housekeeping[id as usize];
-        let before = std::mem::replace(&mut housekeeping.accessed, Accessed::No);
-        if self.records[id as usize].tcb.state == State::Closed {
+        let before = std::mem::replace(&mut self.housekeeping(id).accessed, Accessed::No);
+        if self.tcb(id).state == State::Closed {
             // It has given way to another accessed connection.
             return;
         }
-        if before == Accessed::Idle && !self.records[id as usize].tcb.stream.is_empty() {
-            housekeeping.renew(now);
+        if before == Accessed::Idle && !self.tcb(id).stream.is_empty() {
+            self.housekeeping(id).renew(now);
         }
         self.finish_callback(port, id, now);
         self.reschedule_if_late(id, now);
@@ -151,11 +146,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     fn trim(&mut self, now: Instant) {
         for _ in 0..TRIM_STEP {
-            let buffers = &mut self.cx.buffers;
-            let lists = &mut self.cx.lists;
-            if !(buffers.trim() | self.writes.trim() | lists.trim()) {
+            let (buffers, lists) = (&mut self.cx.buffers, &mut self.cx.lists);
+            let writes = &mut self.sources.writes;
+            if !(buffers.trim() | writes.trim() | lists.trim()) {
                 buffers.reset_peak();
-                self.writes.reset_peak();
+                writes.reset_peak();
                 lists.reset_peak();
                 self.trim_at = now + TRIM_INTERVAL;
                 return;
@@ -166,17 +161,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     #[cold]
     fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        if self.records[id as usize].tcb.state == State::Closed {
+        if self.tcb(id).state == State::Closed {
             // The connection ended before its entry in the timer wheel expired.
             return;
         }
         // The entry has expired, so the call of `schedule` below adds a new one.
-        if let Alarm::At(due) = self.housekeeping[id as usize].alarm
+        if let Alarm::At(due) = self.housekeeping(id).alarm
             && has_passed(due, now)
         {
-            self.handle_due(port, id, now);
+            self.handle_app_deadline(port, id, now);
         }
-        if self.records[id as usize].tcb.state != State::Closed {
+        if self.tcb(id).state != State::Closed {
             self.handle_deadline(port, id, now);
         }
         self.schedule(id, now);
@@ -222,7 +217,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Completes a callback or an expired deadline. If the application has aborted the connection,
     /// sends a reset. Otherwise sends everything that may be sent.
     fn reset_or_resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = self.tcb(id);
         if tcb.state == State::Closed {
             return;
         }
@@ -234,14 +229,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Calls the application because the deadline that it had set for the connection has passed.
-    fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        self.housekeeping[id as usize].alarm = Alarm::Off;
-        if self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
+    fn handle_app_deadline<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        self.housekeeping(id).alarm = Alarm::Off;
+        if self.tcb(id).flags.intersects(Flags::CLOSE) {
             // Our side is already closed, so the deadline no longer matters.
             return;
         }
         self.cx.counters.deadlines_missed += 1;
-        let deadline = self.housekeeping[id as usize].alarm_purpose;
+        let deadline = self.housekeeping(id).alarm_purpose;
         let (app, mut connection) = self.connection(id);
         app.on_deadline(&mut connection, deadline);
         self.finish_callback(port, id, now);
@@ -249,9 +244,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Carries out the requests of a callback that was not caused by a segment.
     fn finish_callback<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let is_closed = self.records[id as usize].tcb.flags.intersects(Flags::CLOSE);
+        let is_closed = self.tcb(id).flags.intersects(Flags::CLOSE);
         // If our side is closed, `offer_rest` discards data that the application has not consumed.
-        if is_closed || self.housekeeping[id as usize].offers_again {
+        if is_closed || self.housekeeping(id).offers_again {
             self.offer_rest(port, id, now);
         }
         self.reset_or_resume(port, id, now);
@@ -269,8 +264,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let Some(id) = self.blocked.pop_front() else {
                 return;
             };
-            self.housekeeping[id as usize].is_blocked = false;
-            if self.records[id as usize].tcb.state == State::Closed {
+            self.housekeeping(id).is_blocked = false;
+            if self.tcb(id).state == State::Closed {
                 continue;
             }
             let is_alone = self.blocked.is_empty();
@@ -302,7 +297,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Sends an acknowledgement if one is pending.
     fn acknowledge<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let flags = self.records[id as usize].tcb.flags;
+        let flags = self.tcb(id).flags;
         if flags.intersects(Flags::ACK_PENDING) {
             let sent = self.send_control(port, id, ControlSegment::Ack, now);
             if sent.is_err() {

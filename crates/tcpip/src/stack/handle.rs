@@ -115,14 +115,14 @@ impl<S> Connection<'_, S> {
     /// Returns the stack's content items, which all its connections share.
     #[inline(always)]
     pub fn contents(&self) -> &Contents {
-        self.contents
+        &self.sources.contents
     }
 
     /// Returns the contents mutably, so that the application can add or remove content items. Data
     /// already written to a stream stays unchanged.
     #[inline(always)]
     pub fn contents_mut(&mut self) -> &mut Contents {
-        self.contents
+        &mut self.sources.contents
     }
 
     /// Requests another call of [`on_receive`](crate::Application::on_receive) with the unconsumed
@@ -236,15 +236,7 @@ impl<S> Connection<'_, S> {
         if len == 0 {
             return Ok(());
         }
-        let source = Source::content(index, false);
-        self.push(Slice {
-            source,
-            from: 0,
-            len,
-            params: halves(params),
-        })?;
-        self.contents.acquire(index);
-        Ok(())
+        self.push_content(slice_of((index, len), 0..len, params))
     }
 
     /// Writes only the bytes of a content item that lie in `range`. Otherwise works like
@@ -265,27 +257,15 @@ impl<S> Connection<'_, S> {
         params: u64,
     ) -> Result<(), WriteError> {
         let (index, len) = self.find(content)?;
-        let Range { start: from, end } = range;
-        if from > end || end > len {
-            return Err(WriteError::OutsideContent { from, end, len });
-        }
-        if from == end {
+        ensure_within(&range, len)?;
+        if range.is_empty() {
             return Ok(());
         }
-        let source = Source::content(index, end < len);
-        let slice = Slice {
-            source,
-            from,
-            len: end - from,
-            params: halves(params),
-        };
-        let stream = &mut self.tcb.stream;
-        if stream.merge(slice, self.lists) {
+        let slice = slice_of((index, len), range, params);
+        if self.tcb.stream.merge(slice, self.lists) {
             return Ok(());
         }
-        self.push(slice)?;
-        self.contents.acquire(index);
-        Ok(())
+        self.push_content(slice)
     }
 
     /// Writes up to [`MAX_WRITE_LEN`] bytes that do not belong to a content item. The bytes are
@@ -304,10 +284,10 @@ impl<S> Connection<'_, S> {
             return Ok(());
         }
         let len = bytes.len() as u32;
-        let writes = &*self.writes;
+        let writes = &self.sources.writes;
         let fits = |buffer| writes[buffer].len() + bytes.len() <= MAX_WRITE_LEN;
         if let Some(buffer) = self.tcb.stream.extend(len, self.lists, fits) {
-            self.writes[buffer].extend_from_slice(bytes);
+            self.sources.writes[buffer].extend_from_slice(bytes);
             return Ok(());
         }
         self.write_with(|buffer| buffer.extend_from_slice(bytes))
@@ -325,26 +305,21 @@ impl<S> Connection<'_, S> {
     pub fn write_with(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), WriteError> {
         self.ensure_room(1)?;
         let owner = self.owner();
-        let Some(buffer) = self.writes.take(owner, self.peers) else {
+        let Some(buffer) = self.sources.writes.take(owner, self.peers) else {
             return Err(self.is_full(Some(Pool::WriteBuffers)));
         };
-        fill(&mut self.writes[buffer]);
-        let written = match self.writes[buffer].len() {
+        fill(&mut self.sources.writes[buffer]);
+        let written = match self.sources.writes[buffer].len() {
             0 => Ok(()),
             len if len > MAX_WRITE_LEN => Err(WriteError::TooLong { len }),
             len => {
-                let slice = Slice {
-                    source: Source::write_buffer(buffer),
-                    from: 0,
-                    len: len as u32,
-                    params: [0; 2],
-                };
-                return self.push(slice).inspect_err(|_| {
-                    self.writes.release(buffer, self.peers);
+                let pushed = self.push(slice_of_buffer(buffer, len as u32));
+                return pushed.inspect_err(|_| {
+                    self.sources.writes.release(buffer, self.peers);
                 });
             }
         };
-        self.writes.release(buffer, self.peers);
+        self.sources.writes.release(buffer, self.peers);
         written
     }
 
@@ -358,35 +333,26 @@ impl<S> Connection<'_, S> {
         let (info, end) = (self.info(), self.tcb.stream.end());
         let written = info.unacked + info.unsent;
         // As long as our side is open, this is SND.UNA.
-        let start = Seq(end.0.wrapping_sub(written));
+        let start = end - written;
         let kept = written.min(len.min(MAX_WRITE_LEN) as u32);
         if self.ensure_open().is_err() || kept == 0 || info.unacked > kept {
             return None;
         }
         let owner = self.owner();
-        let buffer = self.writes.take(owner, self.peers)?;
-        let mut copy = std::mem::take(&mut self.writes[buffer]);
+        let buffer = self.sources.writes.take(owner, self.peers)?;
+        let mut copy = std::mem::take(&mut self.sources.writes[buffer]);
         let is_copied = self.copy_stream(start, kept, &mut copy);
-        self.writes[buffer] = copy;
+        self.sources.writes[buffer] = copy;
         if is_copied.is_none() {
-            self.writes.release(buffer, self.peers);
+            self.sources.writes.release(buffer, self.peers);
             return None;
         }
         while let Some(source) = self.tcb.stream.retire(end, self.lists, self.peers) {
-            match source.buffer() {
-                Some(buffer) => self.writes.release(buffer, self.peers),
-                None => self.contents.release(source.content_index()),
-            }
+            self.sources.release(source, self.peers);
         }
         self.tcb.stream = Stream::new(start);
-        let slice = Slice {
-            source: Source::write_buffer(buffer),
-            from: 0,
-            len: kept,
-            params: [0; 2],
-        };
         // Cannot fail: the stream is empty.
-        self.push(slice).ok()?;
+        self.push(slice_of_buffer(buffer, kept)).ok()?;
         Some(written - kept)
     }
 
@@ -399,8 +365,8 @@ impl<S> Connection<'_, S> {
             let part = slice.len.min(left);
             let range = slice.from as usize..(slice.from + part) as usize;
             match slice.source.buffer() {
-                Some(buffer) => copy.extend_from_slice(&self.writes[buffer][range]),
-                None => match self.contents.get(slice.source.content_index()) {
+                Some(buffer) => copy.extend_from_slice(&self.sources.writes[buffer][range]),
+                None => match self.sources.contents.get(slice.source.content_index()) {
                     (bytes, None) => copy.extend_from_slice(&bytes[range]),
                     (_, Some(_)) => return None,
                 },
@@ -446,36 +412,25 @@ impl<S> Connection<'_, S> {
                 Part::Own(_) => u32::try_from(own.len()).unwrap_or(u32::MAX),
                 Part::Of(content, _) => self.find(*content)?.1,
             };
-            let Range { start: from, end } = *part.range();
-            if from > end || end > len {
-                return Err(WriteError::OutsideContent { from, end, len });
-            }
-            total = total.saturating_add(end - from);
+            ensure_within(part.range(), len)?;
+            total = total.saturating_add(part.range().end - part.range().start);
         }
         self.ensure_room_for(parts.len(), total)?;
-        let own = self.contents.add_temporary(own)?;
+        let own = self.sources.contents.add_temporary(own)?;
         let written = parts
             .iter()
             .filter(|part| !part.range().is_empty())
             .try_for_each(|part| self.write_part(own, part, params));
-        self.contents.remove(own);
+        self.sources.contents.remove(own);
         written
     }
 
     fn write_part(&mut self, own: ContentId, part: &Part, params: u64) -> Result<(), WriteError> {
-        let (index, len) = self.find(match part {
+        let content = self.find(match part {
             Part::Own(_) => own,
             Part::Of(content, _) => *content,
         })?;
-        let Range { start: from, end } = *part.range();
-        self.push(Slice {
-            source: Source::content(index, end < len),
-            from,
-            len: end - from,
-            params: halves(params),
-        })?;
-        self.contents.acquire(index);
-        Ok(())
+        self.push_content(slice_of(content, part.range().clone(), params))
     }
 
     /// Fails if our side is closed.
@@ -492,7 +447,7 @@ impl<S> Connection<'_, S> {
     #[inline(always)]
     fn find(&self, content: ContentId) -> Result<(u32, u32), WriteError> {
         self.ensure_open()?;
-        let found = self.contents.lookup(content);
+        let found = self.sources.contents.lookup(content);
         found.ok_or(WriteError::NoSuchContent)
     }
 
@@ -503,6 +458,14 @@ impl<S> Connection<'_, S> {
         let stream = &mut self.tcb.stream;
         let pushed = stream.push(slice, self.lists, owner, self.peers);
         pushed.map_err(|pool| self.is_full(pool))
+    }
+
+    /// Appends an entry with bytes of a content item.
+    #[inline(always)]
+    fn push_content(&mut self, slice: Slice) -> Result<(), WriteError> {
+        self.push(slice)?;
+        self.sources.contents.acquire(slice.source.content_index());
+        Ok(())
     }
 
     #[inline(always)]
@@ -587,8 +550,33 @@ impl<S> fmt::Debug for Connection<'_, S> {
     }
 }
 
-/// Splits a response's 64-bit parameters into the upper and the lower half.
+/// Fails if a range is not within the `len` bytes of a content item, or ends before it begins.
+fn ensure_within(range: &Range<u32>, len: u32) -> Result<(), WriteError> {
+    let Range { start: from, end } = *range;
+    if from > end || end > len {
+        return Err(WriteError::OutsideContent { from, end, len });
+    }
+    Ok(())
+}
+
+/// Returns a range of the content item with this index and length.
 #[inline(always)]
-const fn halves(params: u64) -> [u32; 2] {
-    [(params >> 32) as u32, params as u32]
+fn slice_of((index, len): (u32, u32), range: Range<u32>, params: u64) -> Slice {
+    Slice {
+        source: Source::content(index, range.end < len),
+        from: range.start,
+        len: range.end - range.start,
+        params: [(params >> 32) as u32, params as u32],
+    }
+}
+
+/// Returns the `len` bytes of a write buffer.
+#[inline(always)]
+fn slice_of_buffer(buffer: u32, len: u32) -> Slice {
+    Slice {
+        source: Source::write_buffer(buffer),
+        from: 0,
+        len,
+        params: [0; 2],
+    }
 }

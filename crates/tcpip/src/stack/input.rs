@@ -6,15 +6,19 @@ use arrayvec::ArrayVec;
 use ip::{Addresses, ErrorKind, IcmpError, PROTOCOL_TCP, Packet};
 use nmio::{Instant, Port};
 
-use super::Stack;
+use super::{Housekeeping, PACE_BITS, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::conn::Conn;
 use crate::connection::{CloseReason, Flags, State};
-use crate::outcome::{AfterFin, ControlSegment, Route, Verdict};
+use crate::outcome::{ControlSegment, Route, Verdict};
 use crate::stack::Application;
 use crate::stream::Source;
 use crate::wire::{Block, CHECKSUM_AT, Control, Segment, Seq};
+
+/// Maximum time in milliseconds by which a connection's virtual clock may be ahead of the real
+/// time.
+const CREDIT_MS: u32 = 20_000;
 
 /// What remains to do after a segment was processed.
 #[derive(Clone, Copy, Default)]
@@ -23,6 +27,21 @@ struct After {
     acks: bool,
     /// Whether [`Stack::settle`] must be called.
     is_unsettled: bool,
+}
+
+impl Housekeeping {
+    /// Advances the virtual clock by the time that `bytes` bytes take at [`Stack::pace`], but to at
+    /// most [`CREDIT_MS`] after `now`. Called when that many bytes were acknowledged or consumed.
+    #[inline(always)]
+    fn advance(&mut self, bytes: u32, pace: u64, now: Moment) {
+        let max_gain = now
+            .millis
+            .wrapping_add(CREDIT_MS)
+            .wrapping_sub(self.progress);
+        let gained = (u64::from(bytes) * pace) >> PACE_BITS;
+        let gained = gained.min(max_gain.into()) as u32;
+        self.progress = self.progress.wrapping_add(gained);
+    }
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -95,11 +114,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn find_tcb(&self, addresses: Addresses, (src, dst): (u16, u16)) -> (u32, Option<u32>) {
         let hash = self.keys.hash(&addresses, src, dst);
-        let found = self.table.find(hash, |id| {
-            let tcb = &self.records[id as usize].tcb;
-            tcb.matches(&addresses, src, dst)
-        });
-        (hash, found)
+        let is_it = |id| self.tcb(id).matches(&addresses, src, dst);
+        (hash, self.table.index.find(hash, is_it))
     }
 
     #[cold]
@@ -135,7 +151,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.admit(port, id, packet, &mut segment, now)
         };
         if let Some(packet) = admitted {
-            let in_disorder = self.records[id as usize].tcb.is_recovering() || !sack.is_empty();
+            let in_disorder = self.tcb(id).is_recovering() || !sack.is_empty();
             if in_disorder && self.conn(id).needs_larger_board(Some((segment, &sack))) {
                 self.lend_larger_board(id);
             }
@@ -201,16 +217,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         sack: &[Block],
         now: Moment,
     ) -> After {
-        let mut conn = Conn::new(&mut self.records[id as usize], &mut self.cx);
+        let mut conn = Conn::new(&mut self.table.records[id as usize], &mut self.cx);
         // Our own link address is not compared, because `Stack::set_own_mac` changes it.
         let has_moved = !packet.came_over(&conn.tcb.path.link);
         let link = has_moved.then(|| packet.link_back());
         let acked = conn.on_segment(segment, sack, (link, || packet.ecn()), now);
         let mut first = None;
         if acked > 0 {
-            self.housekeeping[id as usize].advance(acked, self.pace, now);
-            if conn.tcb.edges().0.0 < acked {
-                self.histories[id as usize].add(1, 0, 0);
+            self.table.housekeeping[id as usize].advance(acked, self.pace, now);
+            let (snd_una, _) = conn.tcb.edges();
+            if snd_una.0 < acked {
+                self.table.histories[id as usize].add(1, 0, 0);
             }
             first = conn.retire();
         }
@@ -221,29 +238,30 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.retire_from(id, first);
             self.report_sent(port, id, now);
         }
-        if acked > 0 && self.records[id as usize].tcb.flags.intersects(Flags::CLOSE) {
+        if acked > 0 && self.tcb(id).flags.intersects(Flags::CLOSE) {
             match self.conn(id).on_fin_acked(now) {
-                AfterFin::Open => {}
-                AfterFin::TimeWait => self.enter_time_wait(id),
-                AfterFin::Finished => {
+                State::TimeWait => self.enter_time_wait(id),
+                State::Closed => {
                     self.close(id, CloseReason::Finished);
                     return After::default();
                 }
+                _ => {}
             }
         }
         if segment.len > 0 || segment.control.has(Control::FIN) {
-            let before = self.records[id as usize].tcb.edges().1;
+            let (_, before) = self.tcb(id).edges();
             self.receive(port, id, packet, segment, now);
-            if self.records[id as usize].tcb.edges().1.0 < before.0 {
-                self.histories[id as usize].add(0, 1, 0);
+            let (_, rcv_nxt) = self.tcb(id).edges();
+            if rcv_nxt.0 < before.0 {
+                self.table.histories[id as usize].add(0, 1, 0);
             }
         }
-        if self.records[id as usize].tcb.flags.intersects(Flags::ABORT) {
+        if self.tcb(id).flags.intersects(Flags::ABORT) {
             self.abort(port, id, now);
             return After::default();
         }
         self.transmit(port, id, now);
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = self.tcb(id);
         let flags = tcb.flags;
         let waits_for_room = flags.intersects(Flags::WANTS_ROOM) && tcb.stream.is_empty();
         After {
@@ -278,7 +296,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// application that waits for room.
     #[cold]
     fn settle(&mut self, id: u32, now: Moment) {
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = self.tcb(id);
         if tcb.state == State::TimeWait {
             if self.cx.states.of(State::TimeWait) > self.config.max_time_wait {
                 self.cx.counters.time_wait_overflow += 1;
@@ -293,9 +311,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// acknowledged.
     #[inline(always)]
     fn retire_from(&mut self, id: u32, first: Source) {
-        self.release_source(first);
+        self.sources.release(first, &mut self.cx.peers);
         while let Some(source) = self.conn(id).retire() {
-            self.release_source(source);
+            self.sources.release(source, &mut self.cx.peers);
         }
     }
 
@@ -330,11 +348,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// true. If our side is closed, discards the data instead.
     #[inline(always)]
     fn offer<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8], now: Moment) -> usize {
-        let flags = self.records[id as usize].tcb.flags;
+        let flags = self.tcb(id).flags;
         if data.is_empty() || flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return self.discard(data);
         }
-        if self.housekeeping[id as usize].is_parked {
+        if self.housekeeping(id).is_parked {
             return 0;
         }
         let mut taken = self.offer_once(id, data, now);
@@ -357,7 +375,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         taken: usize,
         now: Moment,
     ) -> bool {
-        let housekeeping = &self.housekeeping[id as usize];
+        let housekeeping = self.housekeeping(id);
         if housekeeping.is_parked {
             return false;
         }
@@ -391,7 +409,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// data as the number of bytes consumed.
     #[cold]
     fn discard(&mut self, data: &[u8]) -> usize {
-        self.cx.counters.after_close += u64::from(!data.is_empty());
+        self.cx.counters.data_after_close += u64::from(!data.is_empty());
         data.len()
     }
 
@@ -434,7 +452,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// acknowledged.
     #[inline(always)]
     fn report_sent<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
+        let tcb = self.tcb_mut(id);
         if tcb.flags.intersects(Flags::WANTS_ROOM) {
             self.offer_again(port, id, now);
         } else if tcb.stream.is_empty() {
@@ -449,7 +467,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Calls `on_sent` and offers unconsumed data, after an earlier write found no room.
     #[cold]
     pub(super) fn offer_again<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
+        let tcb = self.tcb_mut(id);
         tcb.flags -= Flags::WANTS_ROOM;
         loop {
             self.requests.exhausted_pool = None;
@@ -481,8 +499,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Offers the data in the receive buffer once, and returns the number of bytes consumed.
     fn offer_buffered_once(&mut self, id: u32, now: Moment) -> usize {
         self.requests.exhausted_pool = None;
-        let flags = self.records[id as usize].tcb.flags;
-        if self.housekeeping[id as usize].is_parked && !flags.intersects(Flags::CLOSE) {
+        let flags = self.tcb(id).flags;
+        if self.housekeeping(id).is_parked && !flags.intersects(Flags::CLOSE) {
             return 0;
         }
         let Some((bytes, ready)) = self.conn(id).lend_bytes() else {
@@ -514,7 +532,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// the application does not know yet. Does nothing while the connection is parked, or while the
     /// application waits for room.
     fn report_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        if !self.housekeeping[id as usize].is_parked && self.conn(id).takes_half_close() {
+        if !self.housekeeping(id).is_parked && self.conn(id).takes_half_close() {
             let (app, mut connection) = self.connection(id);
             app.on_half_close(&mut connection);
             if connection.housekeeping.offers_again {
@@ -557,3 +575,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         true
     }
 }
+
+#[cfg(test)]
+#[path = "tests/progress.rs"]
+mod tests;

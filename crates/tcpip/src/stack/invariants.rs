@@ -12,7 +12,7 @@ const BEYOND: u32 = 2;
 
 /// The range of sequence numbers that was in flight on a connection at the last check.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flight {
+pub(crate) struct LastFlight {
     una: Seq,
     nxt: Seq,
 }
@@ -21,16 +21,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Panics if an invariant does not hold.
     #[doc(hidden)]
     pub fn check_invariants(&mut self) {
-        for id in 0..self.records.len() {
+        for id in 0..self.table.records.len() {
             self.check_flight(id);
         }
-        let live = |id: &u32| self.records[*id as usize].tcb.state != State::Closed;
-        let all: Vec<u32> = (0..self.records.len() as u32).filter(live).collect();
+        let live = |id: &u32| self.table.records[*id as usize].tcb.state != State::Closed;
+        let all: Vec<u32> = (0..self.table.records.len() as u32).filter(live).collect();
         let alive = all.len();
-        assert_eq!(alive, self.table.len() as usize, "table and TCBs agree");
-        assert_eq!(alive + self.free.len(), self.records.len());
+        assert_eq!(
+            alive,
+            self.table.index.len() as usize,
+            "table and TCBs agree"
+        );
+        assert_eq!(alive + self.table.free.len(), self.table.records.len());
         let of = |state: State| {
-            let states = self.records.iter().map(|record| record.tcb.state);
+            let states = self.table.records.iter().map(|record| record.tcb.state);
             states.filter(|s| *s == state).count() as u32
         };
         for (state, count) in self.cx.states.iter() {
@@ -47,11 +51,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let buffers_in_use = self.cx.buffers.in_use();
         assert_eq!(recv as usize, buffers_in_use, "buffers by address");
         assert_eq!(lists as usize, self.cx.lists.in_use(), "lists by address");
-        assert_eq!(write as usize, self.writes.in_use(), "buffers by address");
+        assert_eq!(
+            write as usize,
+            self.sources.writes.in_use(),
+            "buffers by address"
+        );
         let (mut buffers, mut writes, mut recoveries) = (0, 0, 0);
         for id in all {
             self.conn(id).check_invariants();
-            let tcb = &self.records[id as usize].tcb;
+            let tcb = self.tcb(id);
             let view = tcb.view();
             buffers += usize::from(view.has_buffer);
             writes += tcb.stream.write_buffers(&self.cx.lists);
@@ -63,7 +71,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             let due = self.wheel.deadline(id).expect("every TCB has a timer");
             assert!(due <= Moment::from(self.now).instant(view.deadline) || due <= self.now);
-            let alarm = self.housekeeping[id as usize].alarm;
+            let alarm = self.table.housekeeping[id as usize].alarm;
             assert!(!matches!(alarm, Alarm::New(_)), "a deadline runs");
             if let Alarm::At(app_due) = alarm {
                 let app_due = Moment::from(self.now).instant(app_due);
@@ -71,11 +79,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             let peer_first = tcb.path.addresses.reversed();
             let hash = self.keys.hash(&peer_first, view.peer_port, view.own_port);
-            assert_eq!(self.table.find(hash, |found| found == id), Some(id));
+            assert_eq!(self.table.index.find(hash, |found| found == id), Some(id));
         }
         assert_eq!(buffers, buffers_in_use);
-        assert_eq!(writes, self.writes.in_use());
-        if !self.records.is_empty() {
+        assert_eq!(writes, self.sources.writes.in_use());
+        if !self.table.records.is_empty() {
             assert_eq!(recoveries, self.conn(0).recoveries_in_use());
         }
     }
@@ -87,7 +95,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (pipe_and_window, state) = (conn.pipe_and_window(), conn.tcb.state);
         let view = conn.tcb.view();
         let mss = u32::from(view.mss_max);
-        let now = Flight {
+        let now = LastFlight {
             una: view.snd_una,
             nxt: view.snd_nxt,
         };

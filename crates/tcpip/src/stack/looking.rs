@@ -19,19 +19,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns the number of places for connections. It never falls. Each connection keeps its
     /// place, and a place may be empty.
     pub fn places(&self) -> usize {
-        self.records.len()
+        self.table.records.len()
     }
 
     /// Describes the connection at a place below [`places`](Self::places) at the time `now`. Returns
     /// `None` if the place is empty. The connection does not change, and the application is not
     /// called.
     pub fn overview(&mut self, place: usize, now: Instant) -> Option<Overview> {
-        let state = self.records.get(place)?.tcb.state;
+        let state = self.table.records.get(place)?.tcb.state;
         if state == State::Closed {
             return None;
         }
         let now = Moment::from(now);
-        let conn = Conn::new(&mut self.records[place], &mut self.cx);
+        let conn = Conn::new(&mut self.table.records[place], &mut self.cx);
         let (rto, idle) = conn.waits(now);
         let edges = conn.tcb.edges();
         let (una, end) = (edges.0, conn.tcb.stream.end());
@@ -48,9 +48,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             bytes_acked: 0,
             bytes_received: 0,
             retransmits: 0,
-            sending: slice.map(|slice| sending(slice, &self.contents)),
+            sending: slice.map(|slice| sending(slice, &self.sources.contents)),
         };
-        self.histories[place].tell(edges, now, &mut overview);
+        self.table.histories[place].tell(edges, now, &mut overview);
         if state == State::SynReceived {
             overview.bytes_acked = 0;
             return Some(overview);

@@ -12,9 +12,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Makes the connections in the table slots `slots` send from the MAC address `own`. Returns true if
     /// slots follow those. New connections take the address from the peer's SYN.
     pub fn set_own_mac(&mut self, slots: Range<u32>, own: Mac) -> bool {
-        let len = self.records.len() as u32;
+        let len = self.table.len();
         for id in slots.start..slots.end.min(len) {
-            self.records[id as usize].tcb.path.link.own = own;
+            self.tcb_mut(id).path.link.own = own;
         }
         slots.end < len
     }

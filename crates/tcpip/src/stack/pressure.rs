@@ -1,6 +1,15 @@
 //! Eviction: the choice of the connection that gives way when a pool of connections, buffers, lists
-//! or scoreboards runs short. Usually this is the connection with the largest lag (see
-//! `Housekeeping`).
+//! or scoreboards runs short. Usually this is the connection with the largest lag.
+//!
+//! A connection's *progress* is a virtual clock, which starts at the real time when the connection
+//! opens. Each byte that the peer acknowledges or the application consumes moves the clock forward
+//! by 1/[`min_rate`](crate::Config::min_rate) seconds. The clock is never more than 20 seconds ahead
+//! of the real time. When the application answers a request while the send stream is empty, a clock
+//! that is behind catches up with the real time. A connection's *lag* is how far its clock is behind
+//! the real time.
+//!
+//! A client that reads at the minimum rate or faster does not lag. The lag grows nearly in real time
+//! if the client is idle, sends a request byte by byte, or hardly reads its response.
 
 use std::cmp::Reverse;
 
@@ -66,7 +75,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Identifies a connection as the owner of a slot.
     #[inline(always)]
     fn owner(&self, id: u32) -> Owner {
-        let peer = self.housekeeping[id as usize].peer;
+        let peer = self.table.housekeeping[id as usize].peer;
         Owner { id, peer }
     }
 
@@ -74,7 +83,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn asker(&self, id: u32, now: Moment) -> Asker {
         Asker {
             owner: self.owner(id),
-            lag: self.housekeeping[id as usize].lag(now),
+            lag: self.table.housekeeping[id as usize].lag(now),
         }
     }
 
@@ -102,7 +111,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let Owner { id, peer } = asker.owner;
         let is_beyond = self.cx.peers.held(peer, pool) >= self.share(pool);
         let gives_way = |candidate: &Candidate| {
-            let is_own = peer != NONE && self.housekeeping[candidate.id as usize].peer == peer;
+            let is_own =
+                peer != NONE && self.table.housekeeping[candidate.id as usize].peer == peer;
             let lags_more = |lag| lag >= MIN_LAG_MS && lag > asker.lag;
             candidate.id != id
                 && match candidate.reason {
@@ -147,7 +157,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns the number of slots of a pool that were ever taken.
     fn slots(&self, pool: Pool) -> usize {
         match pool {
-            Pool::Connections => self.records.len(),
+            Pool::Connections => self.table.len() as usize,
             _ => self.cx.peers.owners(pool).len(),
         }
     }
@@ -155,8 +165,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns the connection that holds a slot of a pool, or `None` if the slot is free.
     fn holder(&self, pool: Pool, slot: u32) -> Option<u32> {
         if pool == Pool::Connections {
-            let state = self.records[slot as usize].tcb.state;
-            return (state != State::Closed).then_some(slot);
+            return (self.tcb(slot).state != State::Closed).then_some(slot);
         }
         let owner = self.cx.peers.owners(pool).get(slot as usize)?;
         (owner.id != NONE).then_some(owner.id)
@@ -168,9 +177,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     fn reason(&self, pool: Pool, id: u32, now: Moment) -> Reason {
-        let housekeeping = &self.housekeeping[id as usize];
+        let housekeeping = &self.table.housekeeping[id as usize];
         let lag = housekeeping.lag(now);
-        if self.records[id as usize].tcb.state == State::TimeWait {
+        if self.tcb(id).state == State::TimeWait {
             Reason::Closed(lag)
         } else if housekeeping.peer != NONE
             && self.cx.peers.held(housekeeping.peer, pool) > self.share(pool)
@@ -208,7 +217,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         };
         if self.conn(victim).give_up_buffer() {
-            self.cx.counters.buffers_taken += 1;
+            self.cx.counters.recv_buffers_taken += 1;
         } else {
             self.evict(port, victim, now);
         }
@@ -233,7 +242,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     fn free_for<P: Port>(&mut self, port: &mut P, id: u32, pool: Pool, now: Moment) -> bool {
         let asker = self.asker(id, now);
-        let tcb = &mut self.records[id as usize].tcb;
+        let tcb = self.tcb_mut(id);
         if tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return false;
         }
@@ -246,7 +255,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             Pool::EntryLists => &mut counters.entry_lists_taken,
             _ => &mut counters.write_buffers_taken,
         } += 1;
-        self.records[id as usize].tcb.flags -= Flags::WANTS_ROOM;
+        self.tcb_mut(id).flags -= Flags::WANTS_ROOM;
         true
     }
 
@@ -273,7 +282,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Evicts connection `id`. A connection in TIME-WAIT or SYN-RECEIVED is silently forgotten. In
     /// any other state it is reset.
     fn evict<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        match self.records[id as usize].tcb.state {
+        match self.tcb(id).state {
             State::TimeWait => {
                 self.cx.counters.time_waits_evicted += 1;
                 self.forget(id);

@@ -6,7 +6,9 @@ use std::convert::Infallible;
 use nmio::{Capabilities, Instant, Mailbox, TimerWheel};
 
 use super::overview::History;
-use super::{Connections, Flood, Housekeeping, Pace, Requests, Stack};
+use super::{
+    ConnectionTable, Connections, Flood, Housekeeping, PACE_BITS, Requests, Sources, Stack,
+};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::connection::StateCounts;
@@ -14,11 +16,10 @@ use crate::connection::conn::{Context, Record};
 use crate::content::{Contents, Family};
 use crate::counters::Counters;
 use crate::emit::Render;
-use crate::pools::Pool;
+use crate::pools::{LendingPool, Pool};
 use crate::stack::Application;
 use crate::table::{Keys, Table};
 use crate::wire::TIMESTAMPS_LEN;
-use crate::writes::Writes;
 
 /// Number of bytes that the timer wheel needs for each connection.
 const TIMER_LEN: usize = 16;
@@ -28,14 +29,34 @@ impl<A: Application, C> Stack<A, C> {
     /// [`Config::max_connections`]. Physical memory is used only when connections are opened.
     pub fn reserved_bytes(config: &Config) -> usize {
         let max_connections = config.clamped().max_connections;
-        // `free` and `blocked` each have room for one index per connection.
-        let indices = 2 * size_of::<u32>();
-        let cold = size_of::<Housekeeping>() + size_of::<History>();
-        let records = size_of::<A::State>() + cold + size_of::<Record<C>>();
-        let each = records + TIMER_LEN + indices;
-        max_connections as usize * each
-            + Table::bytes(max_connections)
+        // `blocked` has room for one index per connection.
+        max_connections as usize * (TIMER_LEN + size_of::<u32>())
+            + ConnectionTable::<A::State, C>::reserved_bytes(max_connections)
             + Context::<C>::reserved_bytes(max_connections)
+    }
+}
+
+impl<S, C> ConnectionTable<S, C> {
+    /// Returns the size in bytes of what [`new`](Self::new) reserves.
+    fn reserved_bytes(connections: u32) -> usize {
+        let cold = size_of::<Housekeeping>() + size_of::<History>();
+        let each = size_of::<Record<C>>() + size_of::<S>() + cold + size_of::<u32>();
+        connections as usize * each + Table::bytes(connections)
+    }
+
+    /// Creates an empty table with the full capacity, so that its vectors never reallocate. Physical
+    /// memory is used only as the number of connections grows.
+    fn new(connections: u32) -> Self {
+        let capacity = connections as usize;
+        Self {
+            records: Vec::with_capacity(capacity),
+            states: Vec::with_capacity(capacity),
+            housekeeping: Vec::with_capacity(capacity),
+            histories: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            index: Table::new(connections),
+            opened: 0,
+        }
     }
 }
 
@@ -95,46 +116,34 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             config.class_budget,
         );
         let mut app = make(&mut contents)?;
-        let mut writes = Writes::new(Pool::WriteBuffers, config.max_write_buffers);
+        let writes = LendingPool::new(Pool::WriteBuffers, config.max_write_buffers);
+        let mut sources = Sources { contents, writes };
+        let mut table = ConnectionTable::new(max_connections);
         let mut requests = Requests::default();
         app.on_start(&mut Connections {
-            states: &mut [],
-            housekeeping: &mut [],
-            records: &mut [],
-            contents: &mut contents,
-            writes: &mut writes,
+            table: &mut table,
+            sources: &mut sources,
             cx: &mut cx,
             requests: &mut requests,
-            accessed: &mut Vec::new(),
             now,
         });
         Ok(Self {
             app,
-            // Reserve the full capacity now, so that these vectors never reallocate. Physical
-            // memory is used only as the number of connections grows.
-            states: Vec::with_capacity(max_connections as usize),
-            housekeeping: Vec::with_capacity(max_connections as usize),
-            histories: Vec::with_capacity(max_connections as usize),
-            records: Vec::with_capacity(max_connections as usize),
-            free: Vec::with_capacity(max_connections as usize),
-            table: Table::new(max_connections),
+            table,
             keys: Keys::new(secret),
             wheel: TimerWheel::new(max_connections, now),
-            contents,
-            writes,
+            sources,
             join_buffers: Vec::new(),
             requests,
             mailbox: None,
             cx,
-            pace: Pace::from(config.min_rate),
+            pace: (1_000 << PACE_BITS) / u64::from(config.min_rate.max(1)),
             config,
-            opened: 0,
-            accessed: Vec::new(),
             flood: Flood::default(),
             samplers: Default::default(),
             blocked: VecDeque::with_capacity(max_connections as usize),
             draining: None,
-            shut_down_records: 0,
+            shut_down_tcbs: 0,
             trim_at: now,
             now,
             #[cfg(any(test, feature = "fuzzing"))]
@@ -161,18 +170,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Returns the contents.
     pub fn contents(&self) -> &Contents {
-        &self.contents
+        &self.sources.contents
     }
 
     /// Returns the contents mutably, so that the caller can add or remove content items.
     pub fn contents_mut(&mut self) -> &mut Contents {
-        &mut self.contents
+        &mut self.sources.contents
     }
 
     /// Returns the application and the contents mutably, so that the application can add content
     /// items and store their ids.
     pub fn parts_mut(&mut self) -> (&mut A, &mut Contents) {
-        (&mut self.app, &mut self.contents)
+        (&mut self.app, &mut self.sources.contents)
     }
 
     /// Returns the counters since the stack was created.
@@ -182,7 +191,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Returns the current number of connections, including half-open ones and those in TIME-WAIT.
     pub fn connections(&self) -> u32 {
-        (self.records.len() - self.free.len()) as u32
+        self.table.len() - self.table.free.len() as u32
     }
 
     /// Returns the current number of connections, excluding half-open ones and those in TIME-WAIT.

@@ -21,16 +21,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns `false` if the TX ring was full: flush the ring, and call this method again.
     pub fn shut_down<P: Port>(&mut self, port: &mut P, now: Instant) -> bool {
         self.now = now;
-        while self.shut_down_records < self.records.len() {
-            if self
-                .shut_down_one(port, self.shut_down_records as u32, Moment::from(now))
-                .is_err()
-            {
+        while self.shut_down_tcbs < self.table.len() {
+            let shut_down = self.shut_down_one(port, self.shut_down_tcbs, Moment::from(now));
+            if shut_down.is_err() {
                 return false;
             }
-            self.shut_down_records += 1;
+            self.shut_down_tcbs += 1;
         }
-        self.shut_down_records = 0;
+        self.shut_down_tcbs = 0;
         true
     }
 
@@ -47,9 +45,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Instant,
     ) -> bool {
         self.now = now;
-        let len = self.records.len() as u32;
+        let len = self.table.len();
         for id in slots.start..slots.end.min(len) {
-            let tcb = &self.records[id as usize].tcb;
+            let tcb = self.tcb(id);
             let state = tcb.state;
             if state == State::Closed || is_ours(&tcb.path.addresses.src()) {
                 continue;
@@ -93,7 +91,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Returns true if a connection still has a message in progress, or unacknowledged data, when
     /// `closing_segment` ends it.
     fn is_cut(&mut self, id: u32, closing_segment: Option<ControlSegment>) -> bool {
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = self.tcb(id);
         let (state, is_closed) = (tcb.state, tcb.flags.intersects(Flags::CLOSE));
         match closing_segment {
             _ if state == State::SynReceived => false,

@@ -11,7 +11,6 @@ mod misbehaving;
 mod outside;
 mod overview;
 mod pressure;
-mod progress;
 mod runs;
 mod sending;
 mod shutdown;

@@ -24,7 +24,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     #[inline(never)]
     fn wait_for_turn(&mut self, id: u32) {
-        if self.records[id as usize].tcb.is_recovering() || self.conn(id).has_new() {
+        if self.tcb(id).is_recovering() || self.conn(id).has_new() {
             self.block(id);
         }
     }
@@ -89,7 +89,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         // The port may cut super-segments into packets of a fixed length. The peer and the path must
         // accept them.
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = self.tcb(id);
         let longest =
             tcb.path.addresses.header_len() + TIMESTAMPED_HEADER_LEN + usize::from(tcb.mss);
         if longest < capabilities.min_segment {

@@ -1,6 +1,6 @@
 //! TCP sequence numbers.
 
-use std::ops::Add;
+use std::ops::{Add, Sub};
 
 /// A sequence number, which wraps at 2^32 (RFC 9293, section 3.4). Two numbers can be compared if
 /// they are less than 2^31 apart.
@@ -46,5 +46,13 @@ impl Add<u32> for Seq {
     #[inline(always)]
     fn add(self, n: u32) -> Self {
         Self(self.0.wrapping_add(n))
+    }
+}
+
+impl Sub<u32> for Seq {
+    type Output = Self;
+    #[inline(always)]
+    fn sub(self, n: u32) -> Self {
+        Self(self.0.wrapping_sub(n))
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
         &kilobytes(outcome.retransmitted),
         &spurious,
         &outcome.counters.timeouts.to_string(),
-        &outcome.counters.undone.to_string(),
+        &outcome.counters.undos.to_string(),
         &millis(outcome.first_byte),
         &millis(outcome.last_byte),
     ])

@@ -140,7 +140,7 @@ const DULL: [&str; 8] = [
     "sent_resident",
     "sent_copied",
     "retransmits",
-    "turned_round",
+    "turned_around",
 ];
 
 impl Trace {
@@ -183,7 +183,8 @@ impl Trace {
         };
         let (old, new) = (names(&self.counters), names(counters));
         let moved = new.iter().zip(&old).filter(|(new, old)| new != old);
-        let telling = moved.filter(|(new, _)| !DULL.iter().any(|dull| new.contains(dull)));
+        let is_dull = |new: &str| DULL.iter().any(|dull| new.trim_start().starts_with(dull));
+        let telling = moved.filter(|(new, _)| !is_dull(new));
         let millis = now.as_nanos() as f64 / 1e6;
         for (counter, _) in telling {
             writeln!(self.text, "{millis:>12.3} *{counter}").unwrap();

@@ -2,7 +2,7 @@
 //! and losses update the model.
 
 use super::{
-    Aggregation, Bbr, Flags, LOSS_THRESH, NONE, RATE_UNIT, Round, Sample, State, TICK_SHIFT,
+    Aggregation, Bbr, BbrFlags, BbrState, LOSS_THRESH, NONE, RATE_UNIT, Round, Sample, TICK_SHIFT,
     loses_much, percent, rate_of,
 };
 use crate::congestion::{
@@ -42,7 +42,7 @@ impl Bbr {
     fn reset_full_bw(&mut self, baseline: u32) {
         self.full_bw = baseline;
         self.full_bw_rounds = 0;
-        self.flags.remove(Flags::FULL_BW_NOW);
+        self.flags.remove(BbrFlags::FULL_BW_NOW);
     }
 
     fn reset_shortterm(&mut self) {
@@ -51,12 +51,12 @@ impl Bbr {
     }
 
     fn enter_drain(&mut self) {
-        self.state = State::Drain;
+        self.state = BbrState::Drain;
         self.full_bw_rounds = 0;
     }
 
     fn start_down(&mut self, in_flight: u32, event: &Event) {
-        self.flags.remove(Flags::LOSS);
+        self.flags.remove(BbrFlags::LOSS);
         // The wait is random, so that flows on the same path do not probe at the same time.
         let random = (event.now ^ event.una).wrapping_mul(0x9e37_79b1);
         self.rounds_since_probe = (random >> 31) as u8;
@@ -64,9 +64,9 @@ impl Bbr {
         self.deadline = Self::ticks(event.now)
             .wrapping_add(PROBE_WAIT)
             .wrapping_add(wait as u16);
-        self.flags.insert(Flags::PROBE_STOPPING);
+        self.flags.insert(BbrFlags::PROBE_STOPPING);
         self.round.restart(in_flight, event.now);
-        self.state = State::Down;
+        self.state = BbrState::Down;
     }
 
     fn start_refill(&mut self, in_flight: u32, event: &Event) {
@@ -74,34 +74,34 @@ impl Bbr {
         self.up_rounds = 0;
         self.up_acked = 0;
         self.flags
-            .remove(Flags::PRECAUTIONARY | Flags::PROBE_STOPPING);
+            .remove(BbrFlags::PRECAUTIONARY | BbrFlags::PROBE_STOPPING);
         self.round.restart(in_flight, event.now);
-        self.state = State::Refill;
+        self.state = BbrState::Refill;
     }
 
     fn start_up(&mut self, sample: &Sample) {
-        self.flags.insert(Flags::PROBE_SAMPLE);
+        self.flags.insert(BbrFlags::PROBE_SAMPLE);
         self.reset_full_bw(sample.rate);
-        self.state = State::Up;
+        self.state = BbrState::Up;
         self.up_rounds = 1;
     }
 
     fn enter_probe_rtt(&mut self, in_flight: u32, event: &Event) {
-        self.state = State::ProbeRtt;
+        self.state = BbrState::ProbeRtt;
         self.flags
-            .remove(Flags::PROBE_RTT_TIMED | Flags::PROBE_RTT_ROUND);
-        self.flags.insert(Flags::PROBE_STOPPING);
+            .remove(BbrFlags::PROBE_RTT_TIMED | BbrFlags::PROBE_RTT_ROUND);
+        self.flags.insert(BbrFlags::PROBE_STOPPING);
         self.round.restart(in_flight, event.now);
     }
 
     fn leave_probe_rtt(&mut self, in_flight: u32, event: &Event) {
         self.probe_rtt_stamp = Self::ticks(event.now);
         self.reset_shortterm();
-        if self.flags.intersects(Flags::FULL_BW_REACHED) {
+        if self.flags.intersects(BbrFlags::FULL_BW_REACHED) {
             self.start_down(in_flight, event);
-            self.state = State::Cruise;
+            self.state = BbrState::Cruise;
         } else {
-            self.state = State::Startup;
+            self.state = BbrState::Startup;
         }
         // `ProbeRTT` has reduced the window. Restore the window that the model of the path allows.
         let known = self.max_inflight(event.mss);
@@ -127,27 +127,27 @@ impl Bbr {
         if let Some(sample) = &sample {
             self.on_round(sample, in_flight, event);
         }
-        if matches!(self.state, State::Drain | State::Down) {
+        if matches!(self.state, BbrState::Drain | BbrState::Down) {
             self.round.mark_limited();
         }
         match self.state {
-            State::Startup | State::Cruise | State::Refill => {}
-            State::Drain => {
+            BbrState::Startup | BbrState::Cruise | BbrState::Refill => {}
+            BbrState::Drain => {
                 let drained =
                     in_flight <= self.quantized(self.bdp(self.bw(), 100, event.mss), event.mss);
                 if drained || self.full_bw_rounds > DRAIN_ROUNDS {
                     self.start_down(in_flight, event);
                 }
             }
-            State::Down => self.check_cruise(in_flight, event),
-            State::Up => self.check_down(delivered, in_flight, event),
-            State::ProbeRtt => self.handle_probe_rtt(sample.is_some(), in_flight, event),
+            BbrState::Down => self.check_cruise(in_flight, event),
+            BbrState::Up => self.check_down(delivered, in_flight, event),
+            BbrState::ProbeRtt => self.handle_probe_rtt(sample.is_some(), in_flight, event),
         }
-        if matches!(self.state, State::Down | State::Cruise) {
+        if matches!(self.state, BbrState::Down | BbrState::Cruise) {
             self.check_probe(in_flight, event);
         }
         self.update_min_rtt(in_flight, event);
-        self.flags.remove(Flags::IDLE);
+        self.flags.remove(BbrFlags::IDLE);
         self.set_pacing_rate(self.state.pacing_gain());
         self.set_cwnd(delivered, event.mss);
     }
@@ -157,37 +157,37 @@ impl Bbr {
     fn on_round(&mut self, sample: &Sample, in_flight: u32, event: &Event) {
         self.rounds_since_probe = self.rounds_since_probe.saturating_add(1);
         self.aggregation
-            .on_round(!self.flags.intersects(Flags::FULL_BW_REACHED));
+            .on_round(!self.flags.intersects(BbrFlags::FULL_BW_REACHED));
         if sample.rate >= self.max_bw() || !sample.limited {
             self.max_bw[0] = self.max_bw[0].max(sample.rate);
         }
-        if self.flags.intersects(Flags::LOSS) {
-            self.flags.remove(Flags::LOSS);
+        if self.flags.intersects(BbrFlags::LOSS) {
+            self.flags.remove(BbrFlags::LOSS);
             if !self.state.accelerates() {
                 self.lower_bounds(sample);
             }
         }
         self.check_full_bw(sample);
         match self.state {
-            State::Startup => self.check_startup_done(sample, event),
-            State::Drain => self.full_bw_rounds = self.full_bw_rounds.saturating_add(1),
+            BbrState::Startup => self.check_startup_done(sample, event),
+            BbrState::Drain => self.full_bw_rounds = self.full_bw_rounds.saturating_add(1),
             _ => {}
         }
-        if self.flags.intersects(Flags::RECOVERY) {
-            self.flags.insert(Flags::RECOVERY_ROUND);
+        if self.flags.intersects(BbrFlags::RECOVERY) {
+            self.flags.insert(BbrFlags::RECOVERY_ROUND);
         }
-        if !self.flags.intersects(Flags::FULL_BW_REACHED) {
+        if !self.flags.intersects(BbrFlags::FULL_BW_REACHED) {
             return;
         }
-        if self.flags.intersects(Flags::PROBE_STOPPING) {
+        if self.flags.intersects(BbrFlags::PROBE_STOPPING) {
             self.flags
-                .remove(Flags::PROBE_STOPPING | Flags::PROBE_SAMPLE);
+                .remove(BbrFlags::PROBE_STOPPING | BbrFlags::PROBE_SAMPLE);
             if self.state.probes_bw() {
                 if !sample.limited && self.max_bw[0] != 0 {
                     self.max_bw = [0, self.max_bw[0]];
                 }
-                if self.flags.intersects(Flags::PRECAUTIONARY)
-                    && !self.flags.intersects(Flags::TOO_HIGH)
+                if self.flags.intersects(BbrFlags::PRECAUTIONARY)
+                    && !self.flags.intersects(BbrFlags::TOO_HIGH)
                 {
                     self.start_refill(in_flight, event);
                     return;
@@ -195,14 +195,14 @@ impl Bbr {
             }
         }
         let safe = !loses_much(sample.lost, sample.tx_in_flight);
-        if safe && self.state != State::Down && self.inflight_longterm != NONE {
+        if safe && self.state != BbrState::Down && self.inflight_longterm != NONE {
             self.inflight_longterm = self
                 .inflight_longterm
                 .max(sample.tx_in_flight.min(MAX_WINDOW));
         }
         match self.state {
-            State::Refill => self.start_up(sample),
-            State::Up => self.up_rounds = (self.up_rounds + 1).min(30),
+            BbrState::Refill => self.start_up(sample),
+            BbrState::Up => self.up_rounds = (self.up_rounds + 1).min(30),
             _ => {}
         }
     }
@@ -210,8 +210,8 @@ impl Bbr {
     /// Reacts to the loss that an ACK has reported.
     #[cold]
     fn on_loss(&mut self, in_flight: u32, event: &Event) {
-        self.flags.insert(Flags::LOSS);
-        if self.flags.intersects(Flags::PROBE_SAMPLE) && self.round.loses_much() {
+        self.flags.insert(BbrFlags::LOSS);
+        if self.flags.intersects(BbrFlags::PROBE_SAMPLE) && self.round.loses_much() {
             self.on_inflight_too_high(in_flight, event);
         }
     }
@@ -220,8 +220,8 @@ impl Bbr {
     /// `HandleInflightTooHigh` of the draft.
     #[cold]
     fn on_inflight_too_high(&mut self, in_flight: u32, event: &Event) {
-        self.flags.insert(Flags::TOO_HIGH);
-        self.flags.remove(Flags::PROBE_SAMPLE);
+        self.flags.insert(BbrFlags::TOO_HIGH);
+        self.flags.remove(BbrFlags::PROBE_SAMPLE);
         if let Some(carried) = self.round.carried() {
             self.inflight_longterm = carried
                 .min(MAX_WINDOW)
@@ -229,7 +229,7 @@ impl Bbr {
                 .max(Self::min_pipe(event.mss));
             self.round.limit_in_flight(self.inflight_longterm);
         }
-        if self.state == State::Up {
+        if self.state == BbrState::Up {
             self.start_down(in_flight, event);
         }
     }
@@ -266,7 +266,9 @@ impl Bbr {
 
     /// Checks whether the pipe is full: `CheckFullBWReached` of the draft.
     fn check_full_bw(&mut self, sample: &Sample) {
-        if self.flags.intersects(Flags::FULL_BW_NOW) || self.state == State::Drain || sample.limited
+        if self.flags.intersects(BbrFlags::FULL_BW_NOW)
+            || self.state == BbrState::Drain
+            || sample.limited
         {
             return;
         }
@@ -277,24 +279,24 @@ impl Bbr {
         self.full_bw_rounds = self.full_bw_rounds.saturating_add(1);
         if self.full_bw_rounds >= FULL_BW_ROUNDS {
             self.flags
-                .insert(Flags::FULL_BW_NOW | Flags::FULL_BW_REACHED);
+                .insert(BbrFlags::FULL_BW_NOW | BbrFlags::FULL_BW_REACHED);
         }
     }
 
     /// Ends Startup if the pipe is full or the loss is high: `CheckStartupHighLoss` and
     /// `CheckStartupDone` of the draft.
     fn check_startup_done(&mut self, sample: &Sample, event: &Event) {
-        if self.flags.intersects(Flags::RECOVERY_ROUND)
+        if self.flags.intersects(BbrFlags::RECOVERY_ROUND)
             && sample.losses >= STARTUP_LOSSES
             && loses_much(sample.lost, sample.tx_in_flight)
         {
-            self.flags.insert(Flags::FULL_BW_REACHED);
+            self.flags.insert(BbrFlags::FULL_BW_REACHED);
             self.inflight_longterm = self
                 .bdp(self.bw(), 100, event.mss)
                 .max(sample.delivered.min(MAX_WINDOW))
                 .max(Self::min_pipe(event.mss));
         }
-        if self.flags.intersects(Flags::FULL_BW_REACHED) {
+        if self.flags.intersects(BbrFlags::FULL_BW_REACHED) {
             self.enter_drain();
         }
     }
@@ -304,7 +306,7 @@ impl Bbr {
         let bdp = self.bdp(self.max_bw(), 100, event.mss);
         if in_flight <= self.with_headroom(event.mss) && in_flight <= self.quantized(bdp, event.mss)
         {
-            self.state = State::Cruise;
+            self.state = BbrState::Cruise;
         }
     }
 
@@ -322,9 +324,9 @@ impl Bbr {
     /// Raises the long-term limit, or ends the probe: `ProbeInflightLongtermUpward` and
     /// `IsTimeToGoDown` of the draft.
     fn check_down(&mut self, delivered: u32, in_flight: u32, event: &Event) {
-        if self.flags.intersects(Flags::TOO_HIGH) && in_flight >= self.inflight_longterm {
-            self.flags.insert(Flags::PRECAUTIONARY);
-            self.flags.remove(Flags::TOO_HIGH);
+        if self.flags.intersects(BbrFlags::TOO_HIGH) && in_flight >= self.inflight_longterm {
+            self.flags.insert(BbrFlags::PRECAUTIONARY);
+            self.flags.remove(BbrFlags::TOO_HIGH);
             self.start_down(in_flight, event);
         } else if self.round.window_is_used() && self.cwnd >= self.inflight_longterm {
             // The long-term limit, not the path, stops the growth. Therefore the pipe does not
@@ -339,8 +341,8 @@ impl Bbr {
                 .inflight_longterm
                 .saturating_add(segments.saturating_mul(event.mss))
                 .min(MAX_WINDOW);
-        } else if self.flags.intersects(Flags::FULL_BW_NOW) {
-            self.flags.remove(Flags::TOO_HIGH);
+        } else if self.flags.intersects(BbrFlags::FULL_BW_NOW) {
+            self.flags.remove(BbrFlags::TOO_HIGH);
             self.start_down(in_flight, event);
         }
     }
@@ -363,8 +365,8 @@ impl Bbr {
         }
         if expired
             && self.min_rtt != NONE
-            && self.state != State::ProbeRtt
-            && !self.flags.intersects(Flags::IDLE)
+            && self.state != BbrState::ProbeRtt
+            && !self.flags.intersects(BbrFlags::IDLE)
         {
             self.enter_probe_rtt(in_flight, event);
         }
@@ -374,24 +376,24 @@ impl Bbr {
     #[cold]
     fn handle_probe_rtt(&mut self, round_start: bool, in_flight: u32, event: &Event) {
         self.round.mark_limited();
-        if !self.flags.intersects(Flags::PROBE_RTT_TIMED) {
+        if !self.flags.intersects(BbrFlags::PROBE_RTT_TIMED) {
             if in_flight <= self.probe_rtt_cwnd(event.mss) {
-                self.flags.insert(Flags::PROBE_RTT_TIMED);
+                self.flags.insert(BbrFlags::PROBE_RTT_TIMED);
                 self.deadline = Self::ticks(event.now).wrapping_add(PROBE_RTT_DURATION);
                 self.round.restart(in_flight, event.now);
             }
             return;
         }
         if round_start {
-            self.flags.insert(Flags::PROBE_RTT_ROUND);
+            self.flags.insert(BbrFlags::PROBE_RTT_ROUND);
         }
-        if self.flags.intersects(Flags::PROBE_RTT_ROUND) {
+        if self.flags.intersects(BbrFlags::PROBE_RTT_ROUND) {
             self.check_probe_rtt_done(in_flight, event);
         }
     }
 
     fn check_probe_rtt_done(&mut self, in_flight: u32, event: &Event) {
-        if self.flags.intersects(Flags::PROBE_RTT_TIMED)
+        if self.flags.intersects(BbrFlags::PROBE_RTT_TIMED)
             && Self::has_come(Self::ticks(event.now), self.deadline)
         {
             self.leave_probe_rtt(in_flight, event);
@@ -399,7 +401,7 @@ impl Bbr {
     }
 
     fn probe_rtt_cwnd(&self, mss: u32) -> u32 {
-        self.bdp(self.bw(), State::ProbeRtt.cwnd_gain(), mss)
+        self.bdp(self.bw(), BbrState::ProbeRtt.cwnd_gain(), mss)
             .max(Self::min_pipe(mss))
     }
 
@@ -407,7 +409,7 @@ impl Bbr {
 
     fn set_pacing_rate(&mut self, gain: u32) {
         let rate = percent(percent(self.bw(), gain), 100 - PACING_MARGIN);
-        if self.flags.intersects(Flags::FULL_BW_REACHED) || rate > self.pacing_rate {
+        if self.flags.intersects(BbrFlags::FULL_BW_REACHED) || rate > self.pacing_rate {
             self.pacing_rate = rate.max(1);
         }
     }
@@ -420,16 +422,16 @@ impl Bbr {
 
     fn set_cwnd(&mut self, delivered: u32, mss: u32) {
         let max_inflight = self.max_inflight(mss);
-        if self.flags.intersects(Flags::FULL_BW_REACHED) {
+        if self.flags.intersects(BbrFlags::FULL_BW_REACHED) {
             self.cwnd = self.cwnd.saturating_add(delivered).min(max_inflight);
         } else if self.cwnd < max_inflight || self.max_bw() == 0 {
             self.cwnd = self.cwnd.saturating_add(delivered);
         }
         let cap = match self.state {
-            State::Startup | State::Drain => NONE,
-            State::Down | State::Refill | State::Up => self.inflight_longterm,
-            State::Cruise => self.with_headroom(mss),
-            State::ProbeRtt => self.with_headroom(mss).min(self.probe_rtt_cwnd(mss)),
+            BbrState::Startup | BbrState::Drain => NONE,
+            BbrState::Down | BbrState::Refill | BbrState::Up => self.inflight_longterm,
+            BbrState::Cruise => self.with_headroom(mss),
+            BbrState::ProbeRtt => self.with_headroom(mss).min(self.probe_rtt_cwnd(mss)),
         };
         let cap = cap.min(self.inflight_shortterm).max(Self::min_pipe(mss));
         self.cwnd = self.cwnd.max(Self::min_pipe(mss)).min(cap).min(MAX_WINDOW);
@@ -441,7 +443,7 @@ impl CongestionControl for Bbr {
 
     fn with_window(window: u32) -> Self {
         // The draft assumes a round trip of 1 ms until one is measured.
-        let pacing_rate = percent(rate_of(window, 1_000), State::Startup.pacing_gain());
+        let pacing_rate = percent(rate_of(window, 1_000), BbrState::Startup.pacing_gain());
         Self {
             round: Round::default(),
             aggregation: Aggregation::default(),
@@ -458,8 +460,8 @@ impl CongestionControl for Bbr {
             min_rtt_stamp: 0,
             probe_rtt_stamp: 0,
             deadline: 0,
-            flags: Flags::default(),
-            state: State::Startup,
+            flags: BbrFlags::default(),
+            state: BbrState::Startup,
             full_bw_rounds: 0,
             rounds_since_probe: 0,
             up_rounds: 0,
@@ -484,10 +486,10 @@ impl CongestionControl for Bbr {
 
     #[inline(always)]
     fn on_send(&mut self, bytes: u32, event: &Event) {
-        if !self.flags.intersects(Flags::PACED) && event.srtt != 0 {
-            self.flags.insert(Flags::PACED);
+        if !self.flags.intersects(BbrFlags::PACED) && event.srtt != 0 {
+            self.flags.insert(BbrFlags::PACED);
             let nominal = rate_of(initial_window(event.mss), event.srtt);
-            self.pacing_rate = percent(nominal, State::Startup.pacing_gain()).max(1);
+            self.pacing_rate = percent(nominal, BbrState::Startup.pacing_gain()).max(1);
             let ticks = Self::ticks(event.now);
             (self.min_rtt_stamp, self.probe_rtt_stamp) = (ticks, ticks);
             self.min_rtt = event.srtt;
@@ -499,14 +501,15 @@ impl CongestionControl for Bbr {
     fn on_ack(&mut self, acked: u32, event: &Event) {
         // The flags are cleared here too, because this function is called only outside recovery. If
         // a tail loss probe has repaired the loss, the end of recovery is not reported.
-        self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
+        self.flags
+            .remove(BbrFlags::RECOVERY | BbrFlags::RECOVERY_ROUND);
         self.update(acked, 0, event);
     }
 
     #[cold]
     fn on_congestion(&mut self, cause: Congestion, event: &Event) {
         match cause {
-            Congestion::Loss => self.flags.insert(Flags::RECOVERY),
+            Congestion::Loss => self.flags.insert(BbrFlags::RECOVERY),
             Congestion::Ecn => {
                 let window = self.cwnd;
                 if self.inflight_shortterm == NONE {
@@ -514,11 +517,11 @@ impl CongestionControl for Bbr {
                 }
                 self.inflight_shortterm = percent(self.inflight_shortterm, BETA);
                 match self.state {
-                    State::Startup => {
-                        self.flags.insert(Flags::FULL_BW_REACHED);
+                    BbrState::Startup => {
+                        self.flags.insert(BbrFlags::FULL_BW_REACHED);
                         self.enter_drain();
                     }
-                    State::Refill | State::Up => {
+                    BbrState::Refill | BbrState::Up => {
                         self.on_inflight_too_high(event.in_flight, event);
                     }
                     _ => {}
@@ -535,13 +538,15 @@ impl CongestionControl for Bbr {
     }
 
     fn on_recovered(&mut self, _delivered: u32, _event: &Event) {
-        self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
+        self.flags
+            .remove(BbrFlags::RECOVERY | BbrFlags::RECOVERY_ROUND);
     }
 
     #[cold]
     fn on_timeout(&mut self, _is_repeated: bool, event: &Event) {
-        self.flags.insert(Flags::LOSS);
-        self.flags.remove(Flags::RECOVERY | Flags::RECOVERY_ROUND);
+        self.flags.insert(BbrFlags::LOSS);
+        self.flags
+            .remove(BbrFlags::RECOVERY | BbrFlags::RECOVERY_ROUND);
         self.round.mark_limited();
         self.round.restart(0, event.now);
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
@@ -551,11 +556,11 @@ impl CongestionControl for Bbr {
     /// time has passed. This is `HandleRestartFromIdle` of the draft.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
-        self.flags.insert(Flags::IDLE);
+        self.flags.insert(BbrFlags::IDLE);
         self.aggregation.restart(event.now);
         if self.state.probes_bw() {
             self.set_pacing_rate(100);
-        } else if self.state == State::ProbeRtt {
+        } else if self.state == BbrState::ProbeRtt {
             self.check_probe_rtt_done(0, event);
         }
     }

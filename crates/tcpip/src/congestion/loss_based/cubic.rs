@@ -30,7 +30,7 @@ enum LossState {
 
 /// Phase of the window's growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum Growth {
     /// The first slow start.
     SlowStart(HyStart),
     /// Congestion avoidance, or a later slow start that leads back to it.
@@ -62,7 +62,7 @@ pub struct Cubic {
     cwnd: u32,
     ssthresh: u32,
     validation: Validation,
-    phase: Phase,
+    growth: Growth,
     flags: EpochFlags,
     loss_state: LossState,
 }
@@ -71,7 +71,7 @@ const _: () = assert!(size_of::<Cubic>() <= 48);
 
 /// Effect of an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
+struct SlowStartStep {
     /// Number of bytes by which the window may grow.
     growth: u32,
     /// Whether a round or slow start has ended.
@@ -217,7 +217,7 @@ impl Cubic {
     /// Ends a half period of window validation when its time has passed. Halves a window that was
     /// not validated for five minutes (RFC 7661, section 4.4.2), but not below the initial window.
     #[inline]
-    fn turn(&mut self, event: &Event) {
+    fn validate_window(&mut self, event: &Event) {
         if self.validation.may_end_half_period(event)
             && self.validation.end_half_period(self.cwnd, event)
         {
@@ -235,17 +235,17 @@ impl Cubic {
         if self.cwnd <= smaller {
             return;
         }
-        if !matches!(self.phase, Phase::SlowStart(_)) {
+        if !matches!(self.growth, Growth::SlowStart(_)) {
             self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
-            self.phase = Phase::Avoidance(Curve::after_slow_start(self.w_max()));
+            self.growth = Growth::Avoidance(Curve::after_slow_start(self.w_max()));
         }
         self.cwnd = smaller;
     }
 
     fn w_max(&self) -> u32 {
-        match self.phase {
-            Phase::SlowStart(_) => 0,
-            Phase::Avoidance(curve) => curve.w_max,
+        match self.growth {
+            Growth::SlowStart(_) => 0,
+            Growth::Avoidance(curve) => curve.w_max,
         }
     }
 
@@ -265,23 +265,22 @@ impl Cubic {
 
     /// Prepares congestion avoidance, which the next ACK begins.
     #[cold]
-    fn avoid(&mut self, w_max: u32) {
-        self.phase = Phase::Avoidance(Curve::new(w_max));
+    fn prepare_avoidance(&mut self, w_max: u32) {
+        self.growth = Growth::Avoidance(Curve::new(w_max));
     }
 
     /// Ends slow start at the current window, without congestion (RFC 9438, section 4.10).
     #[cold]
     fn exit_slow_start(&mut self) {
         self.ssthresh = self.cwnd;
-        self.flags = EpochFlags::default();
-        self.flags.insert(EpochFlags::NO_LOSS_YET);
-        self.avoid(self.cwnd);
+        self.flags = EpochFlags::NO_LOSS_YET;
+        self.prepare_avoidance(self.cwnd);
     }
 
     /// Ends a round of the first slow start, and slow start itself if `exit` is set.
     #[cold]
     fn end_round(&mut self, exit: bool, event: Event) {
-        self.turn(&event);
+        self.validate_window(&event);
         if exit {
             self.exit_slow_start();
         }
@@ -291,17 +290,17 @@ impl Cubic {
     /// flight, or a half period may be over.
     #[inline(never)]
     fn update(&mut self, due: bool, acked: u32, event: Event) {
-        if let Phase::Avoidance(curve) = &mut self.phase {
+        if let Growth::Avoidance(curve) = &mut self.growth {
             self.cwnd = curve.update(self.cwnd, acked, due, &mut self.flags, &event);
         }
-        self.turn(&event);
+        self.validate_window(&event);
     }
 
     /// Processes an ACK while the curve's clock is stopped or the window is not used.
     #[cold]
     fn on_ack_slow_path(&mut self, acked: u32, event: Event) {
-        self.turn(&event);
-        let Phase::Avoidance(curve) = &mut self.phase else {
+        self.validate_window(&event);
+        let Growth::Avoidance(curve) = &mut self.growth else {
             return;
         };
         if curve.pause != Pause::SlowStart {
@@ -334,7 +333,7 @@ impl CongestionControl for Cubic {
             cwnd: window,
             ssthresh: u32::MAX,
             validation: Validation::default(),
-            phase: Phase::SlowStart(HyStart::default()),
+            growth: Growth::SlowStart(HyStart::default()),
             flags: EpochFlags::default(),
             loss_state: LossState::Open,
         }
@@ -352,7 +351,7 @@ impl CongestionControl for Cubic {
 
     #[inline(always)]
     fn on_send(&mut self, _bytes: u32, event: &Event) {
-        if let Phase::Avoidance(curve) = &mut self.phase {
+        if let Growth::Avoidance(curve) = &mut self.growth {
             curve.on_send(event);
         }
     }
@@ -360,8 +359,8 @@ impl CongestionControl for Cubic {
     #[inline(always)]
     fn on_ack(&mut self, acked: u32, event: &Event) {
         self.validation.record_flight(event);
-        match &mut self.phase {
-            Phase::SlowStart(start) => {
+        match &mut self.growth {
+            Growth::SlowStart(start) => {
                 let step = start.on_ack(acked, event);
                 if self.validation.allows_slow_start(self.cwnd) {
                     self.cwnd = self.cwnd.wrapping_add(step.growth).min(MAX_WINDOW);
@@ -370,7 +369,7 @@ impl CongestionControl for Cubic {
                     self.end_round(step.exit, *event);
                 }
             }
-            Phase::Avoidance(curve) => {
+            Growth::Avoidance(curve) => {
                 if curve.pause != Pause::None
                     || !self.validation.allows_avoidance(self.cwnd, event.mss)
                 {
@@ -408,7 +407,7 @@ impl CongestionControl for Cubic {
         } else {
             from
         };
-        self.avoid(w_max);
+        self.prepare_avoidance(w_max);
     }
 
     fn on_recovery_ack(&mut self, _delivered: u32, lost: u32, _event: &Event) {
@@ -442,7 +441,7 @@ impl CongestionControl for Cubic {
         self.loss_state = LossState::Loss;
         self.flags = EpochFlags::default();
         // The curve later starts flat: its plateau is the window at which slow start ends.
-        self.phase = Phase::Avoidance(Curve::after_slow_start(0));
+        self.growth = Growth::Avoidance(Curve::after_slow_start(0));
     }
 
     /// Reduces a larger window to the initial window (RFC 5681, section 4.1). RFC 7661 allows
@@ -452,7 +451,7 @@ impl CongestionControl for Cubic {
     fn on_idle(&mut self, event: &Event) {
         self.validation.restart(event);
         self.shrink(initial_window(event.mss));
-        if let Phase::SlowStart(start) = &mut self.phase {
+        if let Growth::SlowStart(start) = &mut self.growth {
             // `HyStart++` starts over, because the path may have changed.
             *start = HyStart::default();
         }

@@ -41,9 +41,9 @@ impl Reno {
     /// Ends a half period of window validation when its time has passed. Halves a window that was
     /// not validated for five minutes (RFC 7661, section 4.4.2), but not below the initial window.
     #[cold]
-    fn turn(&mut self, event: &Event) {
+    fn validate_window(&mut self, event: &Event) {
         if self.validation.end_half_period(self.cwnd, event) {
-            self.remember();
+            self.remember_window();
             self.cwnd = (self.cwnd / 2)
                 .max(initial_window(event.mss))
                 .min(self.cwnd);
@@ -53,14 +53,14 @@ impl Reno {
     /// Raises the threshold to at least three quarters of the current window, so that slow start
     /// can return to that size. In the first slow start the call has no effect, because the
     /// threshold is still unlimited.
-    fn remember(&mut self) {
+    fn remember_window(&mut self) {
         self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
     }
 
     /// Grows the window by a segment, because a whole window was acknowledged (RFC 3465, section
     /// 2.1).
     #[cold]
-    fn avoid(&mut self, mss: u32) {
+    fn grow_by_segment(&mut self, mss: u32) {
         // This function runs only outside recovery. If a tail loss probe repaired the loss, the end
         // of recovery was not reported.
         self.recovering = false;
@@ -106,7 +106,7 @@ impl CongestionControl for Reno {
     fn on_ack(&mut self, acked: u32, event: &Event) {
         self.validation.record_flight(event);
         if self.validation.may_end_half_period(event) {
-            self.turn(event);
+            self.validate_window(event);
         }
         if self.cwnd < self.ssthresh {
             if !self.validation.allows_slow_start(self.cwnd) {
@@ -121,7 +121,7 @@ impl CongestionControl for Reno {
         } else if self.validation.allows_avoidance(self.cwnd, event.mss) {
             self.bytes_acked = self.bytes_acked.saturating_add(acked);
             if self.bytes_acked >= self.cwnd {
-                self.avoid(event.mss);
+                self.grow_by_segment(event.mss);
             }
         }
     }
@@ -177,7 +177,7 @@ impl CongestionControl for Reno {
     fn on_idle(&mut self, event: &Event) {
         let restart = initial_window(event.mss);
         if self.cwnd > restart {
-            self.remember();
+            self.remember_window();
             self.cwnd = restart;
         }
         self.bytes_acked = 0;

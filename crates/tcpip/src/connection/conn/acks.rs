@@ -45,7 +45,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         if ecn == Ecn::Ce {
             tcb.flags |= Flags::SEND_ECE;
-            self.cx.counters.marked += 1;
+            self.cx.counters.ce_received += 1;
         }
         if tcb.flags.intersects(Flags::IN_CWR) && segment.ack.after(tcb.cwr_high) {
             tcb.flags -= Flags::IN_CWR;
@@ -53,7 +53,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if !segment.control.has(Control::ECE) {
             return;
         }
-        self.cx.counters.echoed += 1;
+        self.cx.counters.ece_received += 1;
         // ECE reduces the congestion window at most once per window of data, and never during loss
         // recovery.
         let (condition, ..) = self.recovery().map_or_else(Default::default, |recovery| {
@@ -115,8 +115,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.snd_una = segment.ack;
         tcb.retries = 0;
         let rtt = tcb.measure(segment, now);
-        // An ACK with ECE does not open the congestion window (RFC 3168, section 6.1.2).
-        if !segment.control.has(Control::ECE) || !tcb.negotiated.ecn() {
+        if tcb.may_open_cwnd(segment) {
             let event = tcb.event(in_flight, rtt, self.cx.settings.pacing, now);
             self.congestion.on_ack(acked, &event);
         }

@@ -3,7 +3,6 @@
 use super::{Conn, DeadlineKind, Flags, State};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::outcome::AfterFin;
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// Processes the peer's FIN, which must be in order. Returns true if TIME-WAIT begins.
@@ -28,28 +27,25 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Checks whether our FIN is acknowledged, and changes the state accordingly. Called only after
-    /// our side was closed.
+    /// our side was closed. Returns the state, or [`State::Closed`] if both sides have closed and
+    /// TIME-WAIT is not needed.
     #[cold]
-    pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
+    pub(crate) fn on_fin_acked(&mut self, now: Moment) -> State {
         let tcb = &mut *self.tcb;
         let acked = tcb.state.fin_sent() && tcb.snd_una == tcb.stream.end() + 1;
-        if !acked || tcb.flags.intersects(Flags::ABORT) {
-            return AfterFin::Open;
-        }
-        match tcb.state {
-            State::FinWait1 => {
-                self.enter(State::FinWait2);
-                let fin_wait = self.cx.settings.fin_wait_ms;
-                self.tcb.arm(DeadlineKind::FinWait, fin_wait, now);
-                AfterFin::Open
+        if acked && !tcb.flags.intersects(Flags::ABORT) {
+            match tcb.state {
+                State::FinWait1 => {
+                    self.enter(State::FinWait2);
+                    let fin_wait = self.cx.settings.fin_wait_ms;
+                    self.tcb.arm(DeadlineKind::FinWait, fin_wait, now);
+                }
+                State::Closing => self.enter_time_wait(now),
+                State::LastAck => return State::Closed,
+                _ => {}
             }
-            State::Closing => {
-                self.enter_time_wait(now);
-                AfterFin::TimeWait
-            }
-            State::LastAck => AfterFin::Finished,
-            _ => AfterFin::Open,
         }
+        self.tcb.state
     }
 
     /// Returns true if the application must now be told that the peer has closed. An application

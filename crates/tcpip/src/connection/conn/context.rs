@@ -62,7 +62,7 @@ impl<C: CongestionControl> Context<C> {
     /// must be [clamped](Config::clamped).
     pub(crate) fn new(config: &Config, mtu: usize) -> Self {
         let connections = config.max_connections;
-        let [boards, large_boards] = Recoveries::<C>::larger_boards(connections);
+        let (recoveries, [boards, large_boards]) = Recoveries::new(connections);
         Self {
             settings: Settings::new(config),
             counters: Counters::default(),
@@ -80,7 +80,7 @@ impl<C: CongestionControl> Context<C> {
             buffers: LendingPool::new(Pool::RecvBuffers, config.max_recv_buffers),
             buffer_len: config.recv_buffer,
             window_scale: window_scale(config.recv_buffer),
-            recoveries: Recoveries::new(connections),
+            recoveries,
             dsack: None,
             old_class: None,
         }

@@ -23,7 +23,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (mut header, options) = self.acknowledgement(now);
         match segment {
             ControlSegment::SynAck | ControlSegment::Ack => {}
-            ControlSegment::KeepAlive => header.seq = Seq(header.seq.0.wrapping_sub(1)),
+            ControlSegment::KeepAlive => header.seq = header.seq - 1,
             ControlSegment::Fin => {
                 header.seq = self.tcb.stream.end();
                 header.control = Control::FIN | Control::ACK;
@@ -62,13 +62,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[inline(always)]
     fn acknowledgement(&mut self, now: Moment) -> (Header, Written) {
         let tcb = &*self.tcb;
-        let header = Header {
-            seq: tcb.snd_nxt,
-            ack: tcb.rcv_nxt,
-            control: tcb.control(),
-            window: self.window_field(),
-            timestamps: tcb.timestamps(now),
-        };
+        let header = self.header(tcb.snd_nxt, now);
         let nothing = tcb.buffer == NONE && self.cx.dsack.is_none();
         let options = if nothing || !tcb.negotiated.sack() {
             Written::default()

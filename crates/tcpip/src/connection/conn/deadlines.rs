@@ -73,14 +73,13 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// such timers, one of which may belong to the handshake, the peer has been observed for long
     /// enough to adapt the minimum RTO.
     fn on_needless_timer(&mut self) {
-        let flags = &mut self.tcb.flags;
-        if !flags.intersects(Flags::NEEDLESS_TIMER) {
-            *flags |= Flags::NEEDLESS_TIMER;
-        } else if !flags.intersects(Flags::NEEDLESS_TIMER_TWICE) {
-            *flags |= Flags::NEEDLESS_TIMER_TWICE;
-        } else {
-            self.adapt_min_rto();
+        for needless in [Flags::NEEDLESS_TIMER, Flags::NEEDLESS_TIMER_TWICE] {
+            if !self.tcb.flags.intersects(needless) {
+                self.tcb.flags |= needless;
+                return;
+            }
         }
+        self.adapt_min_rto();
     }
 
     fn on_handshake_timeout(&mut self, now: Moment) -> Expiry {

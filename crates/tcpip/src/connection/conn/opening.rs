@@ -8,13 +8,13 @@ use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 use super::{Conn, DeadlineKind, Flags, NONE, Record, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::ReorderingWindow;
+use crate::connection::{Opening, ReorderingWindow};
 use crate::content::Contents;
 use crate::mss::MIN_MSS;
 use crate::negotiated::Negotiated;
 use crate::rto::Rtt;
 use crate::stream::Stream;
-use crate::wire::{Control, Segment, Seq, Timestamps};
+use crate::wire::{Control, Segment, Seq};
 
 /// Distance from the old connection's SND.NXT to the initial sequence number of a reopened
 /// connection. Any positive distance satisfies RFC 9293, section 3.6.1 (MAY-2).
@@ -141,28 +141,22 @@ impl Tcb {
     }
 
     /// Returns the TCB of a new connection in SYN-RECEIVED. The stack then adds the connection to
-    /// its table.
-    ///
-    /// `segment` is a SYN, or the third segment of a handshake with a SYN cookie. `timestamps` come
-    /// from `segment`. `mss` is the maximum payload of a segment. `iss` is our initial sequence
-    /// number. `ts_offset` is added to the time in milliseconds to compute our TSval.
+    /// its table. `segment` is a SYN, or the third segment of a handshake with a SYN cookie.
     #[inline(always)]
-    pub(crate) fn half_open(
-        path: Path,
-        segment: Segment,
-        timestamps: Option<Timestamps>,
-        negotiated: Negotiated,
-        mss: u16,
-        (iss, ts_offset): (Seq, u32),
-        now: Moment,
-    ) -> Self {
+    pub(crate) fn half_open(segment: Segment, path: Path, opening: Opening, now: Moment) -> Self {
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
+        let Opening {
+            negotiated,
+            mss,
+            iss,
+            ts_offset,
+        } = opening;
         // The round trip of the SYN-ACK is measured, unless the connection starts from a cookie:
         // the send time of that SYN-ACK is not known.
         let (irs, flags) = if segment.control.has(Control::SYN) {
             (segment.seq, Flags::TIMING)
         } else {
-            (Seq(segment.seq.0.wrapping_sub(1)), Flags::default())
+            (segment.seq - 1, Flags::default())
         };
         Self {
             path,
@@ -176,7 +170,7 @@ impl Tcb {
             rtt_seq: iss + 1,
             rtt_at: now.micros,
             negotiated,
-            ts_recent: timestamps.map_or(0, |timestamps| timestamps.tsval),
+            ts_recent: segment.timestamps.map_or(0, |timestamps| timestamps.tsval),
             ts_offset,
             snd_una: iss,
             snd_nxt: iss + 1,

@@ -493,11 +493,11 @@ enum Proof {
 
 impl Proof {
     fn count(self, counters: &mut Counters) {
-        counters.undone += 1;
+        counters.undos += 1;
         match self {
-            Self::Eifel => counters.undone_by_echo += 1,
-            Self::Dsack => counters.undone_by_duplicates += 1,
-            Self::Frto => counters.undone_by_arrival += 1,
+            Self::Eifel => counters.eifel_undos += 1,
+            Self::Dsack => counters.dsack_undos += 1,
+            Self::Frto => counters.spurious_rtos += 1,
         }
     }
 }

@@ -170,7 +170,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         tcb.snd_wl1 = segment.seq;
         if tcb.flags.intersects(Flags::TIMING) {
-            self.cx.counters.rtts.count(tcb.end_timing(now));
+            self.cx.counters.handshake_rtts.count(tcb.end_timing(now));
         }
         if tcb.retries > 1 {
             // If the SYN-ACK timed out at least twice, the initial window is one segment (RFC 6928,

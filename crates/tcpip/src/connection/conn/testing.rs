@@ -17,6 +17,7 @@ use super::{Record, Tcb};
 use crate::clock::Moment;
 use crate::config::Config;
 use crate::congestion::{CongestionControl, NewReno};
+use crate::connection::Opening;
 use crate::counters::Counters;
 use crate::negotiated::Negotiated;
 use crate::outcome::{ControlSegment, Expiry};
@@ -146,16 +147,13 @@ impl Bench {
         };
         let now = bench.moment();
         let syn = bench.segment(0, 0, "S", 0);
-        let path = Tcb::default().path;
-        let mut tcb = Tcb::half_open(
-            path,
-            syn,
-            bench.stamps,
-            offer.negotiated,
-            offer.mss,
-            (ISS, 0),
-            now,
-        );
+        let opening = Opening {
+            negotiated: offer.negotiated,
+            mss: offer.mss,
+            iss: ISS,
+            ts_offset: 0,
+        };
+        let mut tcb = Tcb::half_open(syn, Tcb::default().path, opening, now);
         tcb.class = 0;
         bench.conn().open(tcb, now);
         bench.send_syn_ack();
@@ -440,7 +438,7 @@ impl Bench {
             room -= 1;
         }
         if conn.end_burst(&burst, false, now) {
-            conn.cx.counters.blocked += 1;
+            conn.cx.counters.sends_delayed += 1;
         }
         plans
     }

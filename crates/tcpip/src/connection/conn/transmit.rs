@@ -374,6 +374,29 @@ impl Tcb {
     }
 }
 
+impl StreamSegment {
+    /// Returns the length in bytes of the run of segments that begins with this segment. The length
+    /// is at most `max_len`.
+    ///
+    /// Returns 0 if the run would consist of only one segment. A run begins at a prepared segment, or at any
+    /// byte if the stream entry is a part of its content item.
+    fn run(&self, mss: u32, max_len: u32) -> u32 {
+        let left = self.slice.len;
+        let bytes = left.min(max_len);
+        let source = self.slice.source;
+        let is_part = !source.ends_content() && source.buffer().is_none();
+        if bytes <= mss || !(is_part || self.prepared.is_some()) {
+            return 0;
+        }
+        let run = if bytes == left {
+            left
+        } else {
+            bytes - bytes % mss
+        };
+        if run > mss { run } else { 0 }
+    }
+}
+
 /// Returns the maximum payload of a super-segment to this peer in bytes, or 0 if super-segments are
 /// not possible.
 ///

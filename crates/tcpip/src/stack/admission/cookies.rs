@@ -8,14 +8,14 @@
 //! |---|---|
 //! | 27 to 31 | the time in periods of [`PERIOD_MICROS`], modulo 32 |
 //! | 24 to 26 | the class of the peer's MSS, rounded down |
-//! | 0 to 23 | a keyed hash (SipHash-2-4) of addresses, ports, the peer's initial sequence number, the period, the class and the terms |
+//! | 0 to 23 | a keyed hash (SipHash-2-4) of addresses, ports, the peer's initial sequence number, the period, the class and the kept options |
 //!
 //! A keyed hash of addresses and ports is added to the cookie. This hash hides the fields, but lets
 //! the sequence numbers of the same addresses and ports grow over time. Two periods and eight MSS
 //! classes are valid at any time. So for each connection, 16 of the 2^32 cookies are valid, and a
 //! blind attacker's guess succeeds once in 2^28 attempts.
 //!
-//! The terms (window scale, SACK and ECN) are stored in the low bits of our TSval, which the peer
+//! The negotiated window scale, SACK and ECN are kept in the low bits of our TSval, which the peer
 //! echoes. A peer without timestamps gets a connection without these features.
 
 mod answers;
@@ -44,25 +44,24 @@ const MSS_CLASSES: [u16; CLASSES as usize - 1] = [MIN_MSS, 536, 1220, 1360, 1400
 /// The MSS class of peers that accept segments as large as our own MSS.
 const OWN_CLASS: u32 = CLASSES - 1;
 
-/// Number of timestamp bits that hold the terms.
-const TERMS_BITS: u32 = 6;
-const TERMS: u32 = (1 << TERMS_BITS) - 1;
-/// Value of the low four bits of the terms, the window scale, if window scaling is not used.
+/// Number of timestamp bits that hold the negotiated options.
+const TS_BITS: u32 = 6;
+const TS_MASK: u32 = (1 << TS_BITS) - 1;
+/// Value of the low four of these bits, the window scale, if window scaling is not used.
 const NO_SCALE: u32 = 0x0f;
-const TERM_SACK: u32 = 1 << 4;
-const TERM_ECN: u32 = 1 << 5;
-/// Bit that is hashed with the terms if timestamps are used. A cookie sent with timestamps is thus
+const TS_SACK: u32 = 1 << 4;
+const TS_ECN: u32 = 1 << 5;
+/// Bit that is hashed with the options if timestamps are used. A cookie sent with timestamps is thus
 /// invalid in a segment without timestamps.
-const TERM_TIMESTAMPS: u32 = 1 << TERMS_BITS;
+const TIMESTAMPS_USED: u32 = 1 << TS_BITS;
 
-/// The terms of a connection opened by a cookie: the negotiated features. The terms are stored in
-/// our TSval, so they are empty if timestamps are not used.
+/// The negotiated features of a connection opened by a cookie. They are kept in our TSval, so there
+/// are none if timestamps are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-struct Terms(Negotiated);
+struct TsOptions(Negotiated);
 
-impl Terms {
-    /// Returns the negotiated features that can be stored with a cookie: all of them if timestamps
-    /// are used, otherwise none.
+impl TsOptions {
+    /// Returns the features that can be kept: all of them if timestamps are used, otherwise none.
     fn new(negotiated: Negotiated) -> Self {
         if negotiated.timestamps() {
             Self(negotiated)
@@ -71,14 +70,13 @@ impl Terms {
         }
     }
 
-    /// Returns the terms stored in the TSecr of the peer's `timestamps`. Without timestamps, the
-    /// terms are empty.
+    /// Returns the features kept in the TSecr of the peer's `timestamps`, or none without timestamps.
     fn from_tsecr(timestamps: Option<Timestamps>) -> Self {
         let Some(Timestamps { tsecr, .. }) = timestamps else {
             return Self::default();
         };
         let scale = Some(tsecr & NO_SCALE).filter(|scale| *scale != NO_SCALE);
-        let (sack, ecn) = (tsecr & TERM_SACK != 0, tsecr & TERM_ECN != 0);
+        let (sack, ecn) = (tsecr & TS_SACK != 0, tsecr & TS_ECN != 0);
         Self(Negotiated::new(sack, true, scale.map(|s| s as u8), ecn))
     }
 
@@ -97,49 +95,48 @@ impl Terms {
             NO_SCALE
         };
         let bit = |is_on: bool, bit: u32| if is_on { bit } else { 0 };
-        TERM_TIMESTAMPS
-            | scale
-            | bit(negotiated.sack(), TERM_SACK)
-            | bit(negotiated.ecn(), TERM_ECN)
+        TIMESTAMPS_USED | scale | bit(negotiated.sack(), TS_SACK) | bit(negotiated.ecn(), TS_ECN)
     }
 
-    /// Stores the terms in the low bits of our TSval `value`. The result is never newer than
+    /// Stores the features in the low bits of our TSval `value`. The result is never newer than
     /// `value`, because our later TSvals must not be smaller (RFC 7323, section 5.3).
     fn stamp(self, value: u32) -> u32 {
-        let stamped = value & !TERMS | self.bits() & TERMS;
+        let stamped = value & !TS_MASK | self.bits() & TS_MASK;
         if stamped.wrapping_sub(value).cast_signed() > 0 {
-            stamped.wrapping_sub(TERMS + 1)
+            stamped.wrapping_sub(TS_MASK + 1)
         } else {
             stamped
         }
     }
 }
 
-/// The connection for which a cookie is created or checked.
+/// The SYN that a cookie answers.
 #[derive(Clone, Copy, Debug)]
-struct Bearer<'a> {
-    /// Addresses of the connection, with the peer as the source.
+struct Syn<'a> {
+    /// Addresses, with the peer as the source.
     addresses: &'a Addresses,
     /// The peer's port and our port.
     ports: (u16, u16),
     /// The peer's initial sequence number.
     irs: Seq,
+    /// Keyed number that is added to the cookie to hide its fields: see [`Keys::offsets`].
+    blind: Seq,
 }
 
-impl Bearer<'_> {
+impl Syn<'_> {
     fn family(&self) -> Family {
         // `Family::of` looks only at the IP version, so the direction does not matter.
         Family::of(self.addresses)
     }
 
-    fn mac(&self, keys: &Keys, period: u64, class: u32, terms: Terms) -> u32 {
-        let about = u64::from(self.irs.0) << 32 | u64::from(class << 8 | terms.bits());
+    fn mac(&self, keys: &Keys, period: u64, class: u32, kept: TsOptions) -> u32 {
+        let about = u64::from(self.irs.0) << 32 | u64::from(class << 8 | kept.bits());
         keys.mac(self.addresses, self.ports, [period, about]) as u32 & MAC
     }
 
-    /// Creates a cookie, to be sent as our initial sequence number. `mss` is the MSS that the peer
+    /// Returns the cookie, to be sent as our initial sequence number. `mss` is the MSS that the peer
     /// advertised, or the default.
-    fn bake(&self, keys: &Keys, mss: u16, own_mss: OwnMss, terms: Terms, now: Moment) -> Seq {
+    fn cookie(&self, keys: &Keys, mss: u16, own_mss: OwnMss, kept: TsOptions, now: Moment) -> Seq {
         let class = if mss >= own_mss.of(self.family()) {
             OWN_CLASS
         } else {
@@ -147,9 +144,9 @@ impl Bearer<'_> {
             larger.saturating_sub(1)
         };
         let period = now.whole_micros / PERIOD_MICROS;
-        let mac = self.mac(keys, period, class, terms);
+        let mac = self.mac(keys, period, class, kept);
         let cookie = (period as u32 % PERIODS) << PERIOD_AT | class << CLASS_AT | mac;
-        self.blind(keys) + cookie
+        self.blind + cookie
     }
 
     /// Returns the MSS stored in a cookie, or `None` if the cookie is invalid or has expired.
@@ -158,10 +155,10 @@ impl Bearer<'_> {
         keys: &Keys,
         isn: Seq,
         own_mss: OwnMss,
-        terms: Terms,
+        kept: TsOptions,
         now: Moment,
     ) -> Option<u16> {
-        let cookie = isn.since(self.blind(keys));
+        let cookie = isn.since(self.blind);
         let current = now.whole_micros / PERIOD_MICROS;
         let age = (current as u32).wrapping_sub(cookie >> PERIOD_AT) % PERIODS;
         if age >= VALID_PERIODS {
@@ -169,18 +166,12 @@ impl Bearer<'_> {
         }
         let period = current.checked_sub(age.into())?;
         let class = cookie >> CLASS_AT & OWN_CLASS;
-        if self.mac(keys, period, class, terms) != cookie & MAC {
+        if self.mac(keys, period, class, kept) != cookie & MAC {
             return None;
         }
         let own = own_mss.of(self.family());
         let mss = MSS_CLASSES.get(class as usize).copied();
         Some(mss.unwrap_or(own).min(own))
-    }
-
-    /// Returns the keyed number that is added to a cookie to hide its fields.
-    fn blind(&self, keys: &Keys) -> Seq {
-        let (src_port, dst_port) = self.ports;
-        keys.offsets(self.addresses, src_port, dst_port).0
     }
 }
 
@@ -194,10 +185,18 @@ pub(in crate::stack) fn mss_of_cookie<A: Application, C>(
     (irs, isn): (Seq, Seq),
     now: Moment,
 ) -> Option<u16> {
-    let bearer = Bearer {
+    let (blind, _) = stack.keys.offsets(addresses, ports.0, ports.1);
+    let syn = Syn {
         addresses,
         ports,
         irs,
+        blind,
     };
-    bearer.check(&stack.keys, isn, stack.cx.own_mss, Terms::default(), now)
+    syn.check(
+        &stack.keys,
+        isn,
+        stack.cx.own_mss,
+        TsOptions::default(),
+        now,
+    )
 }

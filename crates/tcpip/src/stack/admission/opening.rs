@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use ip::{PROTOCOL_TCP, Packet, Path};
+use ip::{PROTOCOL_TCP, Packet};
 use nmio::Port;
 
 use super::{Admitted, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Flags, State, Tcb};
+use crate::connection::{Flags, Opening, State, Tcb};
 use crate::content::Family;
 use crate::emit::turn_around;
 use crate::outcome::ControlSegment;
@@ -39,9 +39,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         let completes = control.has(Control::ACK) && !control.has(Control::SYN | Control::RST);
-        if completes && self.awaits_cookies(now) && self.serves(segment.dst_port) {
+        if completes && self.flood.awaits_cookies(now) && self.serves(segment.dst_port) {
             let copy = segment;
-            match self.redeem(port, packet, &copy, hash, now) {
+            match self.accept_cookie(port, packet, &copy, hash, now) {
                 Some(other) => packet = other,
                 None => return,
             }
@@ -71,22 +71,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         packet: Packet,
         segment: &Segment,
     ) {
-        let header = if segment.control.has(Control::ACK) {
-            Header {
-                seq: segment.ack,
-                ack: Seq(0),
-                control: Control::RST,
-                window: 0,
-                timestamps: None,
-            }
+        let (seq, ack, control) = if segment.control.has(Control::ACK) {
+            (segment.ack, Seq(0), Control::RST)
         } else {
-            Header {
-                seq: Seq(0),
-                ack: segment.seq + segment.sequence_len(),
-                control: Control::RST | Control::ACK,
-                window: 0,
-                timestamps: None,
-            }
+            let ack = segment.seq + segment.sequence_len();
+            (Seq(0), ack, Control::RST | Control::ACK)
+        };
+        let header = Header {
+            seq,
+            ack,
+            control,
+            window: 0,
+            timestamps: None,
         };
         let ports = (segment.dst_port, segment.src_port);
         let back = packet.addresses().reversed();
@@ -94,7 +90,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let ends = (sum.word(ports.0).word(ports.1), back, ports);
         if turn_around(port, packet, &header, &Written::default(), ends).is_ok() {
             self.cx.counters.segments_sent += 1;
-            self.cx.counters.turned_round += 1;
+            self.cx.counters.turned_around += 1;
             self.cx.counters.resets_sent += 1;
         } else {
             self.cx.counters.ring_full += 1;
@@ -108,7 +104,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        segment: Segment,
+        mut segment: Segment,
         hash: u32,
         isn: Option<Seq>,
         now: Moment,
@@ -116,6 +112,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let addresses = packet.addresses();
         let family = Family::of(&addresses);
         let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
+        segment.timestamps = options.timestamps;
         let capacity = port.pool().layout().capacity;
         let Some(mss) = self.cx.own_mss.effective(family, options.mss, capacity) else {
             self.cx.counters.no_segment_fits += 1;
@@ -127,7 +124,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let id = match self.admit_syn(port, addresses.src(), isn.is_some(), now) {
             Admitted::Keep(id) => id,
-            Admitted::Bake => {
+            Admitted::SendCookie => {
                 let copy = segment;
                 self.send_cookie(port, packet, &copy, &options, mss, now);
                 return;
@@ -138,12 +135,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (offset, ts_offset) = self.keys.offsets(&addresses, peer_port, own_port);
         let iss = isn.unwrap_or_else(|| initial_sequence(offset, now.whole_micros));
         let negotiated = self.agree(&options, segment);
-        let path = Path {
-            link: packet.link_back(),
-            addresses: addresses.reversed(),
+        let opening = Opening {
+            negotiated,
+            mss,
+            iss,
+            ts_offset,
         };
-        let (timestamps, offsets) = (options.timestamps, (iss, ts_offset));
-        let tcb = Tcb::half_open(path, segment, timestamps, negotiated, mss, offsets, now);
+        let tcb = Tcb::half_open(segment, packet.path_back(), opening, now);
         self.insert(id, hash, tcb, now);
         self.answer(port, id, packet, ControlSegment::SynAck, now);
     }
@@ -165,9 +163,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if self.is_draining() {
             return self.refuse(port, packet, &segment);
         }
-        let (isn, both_use_timestamps) = self.records[id as usize].tcb.reopens(segment);
+        let (isn, both_use_timestamps) = self.tcb(id).reopens(segment);
         if self.cx.states.of(State::SynReceived) >= self.config.max_half_open
-            && !(both_use_timestamps && self.bakes_cookies())
+            && !(both_use_timestamps && self.may_send_cookies())
         {
             self.cx.counters.half_open_full += 1;
             return;
@@ -189,7 +187,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) -> Option<Packet> {
         self.find_class(id);
-        self.housekeeping[id as usize].renew(now);
+        self.housekeeping(id).renew(now);
         if !self.admits(id, packet.addresses().src()) {
             self.release_all(id);
             self.forget(id);
@@ -200,7 +198,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.cx.counters.accepted += 1;
         if self.is_draining() {
-            self.records[id as usize].tcb.flags |= Flags::OPENED_LATE;
+            self.tcb_mut(id).flags |= Flags::OPENED_LATE;
         }
         Some(packet)
     }

@@ -74,7 +74,7 @@ impl Rig {
     }
 
     pub(super) fn state_of(&self, port: u16) -> Option<State> {
-        let mut all = self.stack.records.iter().map(|record| &record.tcb);
+        let mut all = self.stack.table.records.iter().map(|record| &record.tcb);
         let found = all.find(|tcb| tcb.state != State::Closed && tcb.view().peer_port == port);
         found.map(|tcb| tcb.state)
     }
@@ -123,7 +123,7 @@ fn a_recently_answered_request_counts_as_progress() {
     rig.app().habit = Habit::Echo;
     // The oldest connection's client sends a request.
     rig.route.src.port = 1000;
-    let iss = rig.stack.records[0].tcb.view().snd_una.0.wrapping_sub(1);
+    let iss = rig.stack.tcb(0).view().snd_una.0.wrapping_sub(1);
     rig.iss = iss;
     rig.recv(1, 1, "PA", b"x");
     rig.port.sent.clear();
@@ -147,7 +147,7 @@ fn the_longest_idle_of_a_thousand_connections_is_evicted() {
     let mut eldest_first: VecDeque<u16> = (0..ALL).map(|n| 1_000 + n * 7 % ALL).collect();
     for port in eldest_first.iter().copied() {
         rig.route.src.port = port;
-        let tcb = &rig.stack.records[usize::from(port - 1_000)].tcb;
+        let tcb = rig.stack.tcb(u32::from(port - 1_000));
         rig.iss = tcb.view().snd_una.0.wrapping_sub(1);
         rig.recv(1, 1, "PA", b"x");
         rig.port.sent.clear();
@@ -185,7 +185,7 @@ fn a_connection_in_time_wait_is_evicted_first_and_without_a_reset() {
     rig.app().habit = Habit::ServeOnce;
     rig.load(b"content", None);
     rig.app().habit = Habit::ServeOnce;
-    rig.iss = rig.stack.records[2].tcb.view().snd_una.0.wrapping_sub(1);
+    rig.iss = rig.stack.tcb(2).view().snd_una.0.wrapping_sub(1);
     rig.recv(1, 1, "PA", b"g");
     rig.recv(2, 9, "FA", b"");
     assert_eq!(rig.state_of(1002), Some(State::TimeWait));
@@ -384,7 +384,7 @@ fn an_address_is_limited_to_its_share() {
     rig.route = from_v4(5);
     rig.route.src.port = 1000;
     rig.recv(1, 1, "R", b"");
-    let tcb = &rig.stack.records[0].tcb;
+    let tcb = rig.stack.tcb(0);
     let next = tcb.view().rcv_nxt.0;
     rig.send_raw(next, 0, "R", b"", None);
     assert!(joins(&mut rig, from_v4(5), 1003));
@@ -487,7 +487,7 @@ proptest! {
         rig.app().habit = Habit::ServeOnce;
         for (what, client, port, wait) in steps {
             rig.route = if client < 2 { from_v4(client + 5) } else { from_v6(client.into(), 1) };
-            let known = rig.stack.records.iter().map(|record| &record.tcb).find(|tcb| {
+            let known = rig.stack.table.records.iter().map(|record| &record.tcb).find(|tcb| {
                 tcb.state != State::Closed
                     && tcb.matches(&rig.addresses(), port, rig.route.dst.port)
             });
@@ -551,5 +551,5 @@ fn the_end_of_a_handshake_may_come_from_another_router() {
     let router = [2, 0, 0, 0, 0, 0x77];
     rig.route.src.mac = router;
     rig.recv(1, 1, "A", b"");
-    assert_eq!(rig.stack.records[0].tcb.path.link.peer.0, router);
+    assert_eq!(rig.stack.tcb(0).path.link.peer.0, router);
 }

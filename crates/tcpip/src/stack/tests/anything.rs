@@ -155,7 +155,7 @@ fn config(mode: SendMode) -> Config {
 
 /// Returns the TCB of the client with this port.
 fn tcb_of(rig: &Rig, port: u16) -> Option<&Tcb> {
-    let records = rig.stack.records.iter().map(|record| &record.tcb);
+    let records = rig.stack.table.records.iter().map(|record| &record.tcb);
     records
         .filter(|tcb| tcb.state != State::Closed)
         .find(|tcb| tcb.view().peer_port == port)
@@ -202,7 +202,7 @@ impl World {
 
     /// Updates `edges` from the send windows of all connections.
     fn note_edges(&mut self) {
-        for record in &self.rig.stack.records {
+        for record in &self.rig.stack.table.records {
             let tcb = &record.tcb;
             if tcb.state != State::Closed {
                 let send_edge = (tcb.view().snd_una + tcb.view().snd_wnd).0;

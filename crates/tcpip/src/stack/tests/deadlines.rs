@@ -140,7 +140,7 @@ fn an_inherited_timer_does_not_count_as_a_needless_one() {
     rig.app().deadline = None;
     rig.open(Some(1_460));
     // Now the timer of the first connection expires, and the second one adds its own.
-    let flags = |rig: &Rig| rig.stack.records[0].tcb.flags;
+    let flags = |rig: &Rig| rig.stack.tcb(0).flags;
     assert!(flags(&rig).intersects(Flags::INHERITED_TIMER));
     rig.pass_ms(100);
     assert!(!flags(&rig).intersects(Flags::INHERITED_TIMER | Flags::NEEDLESS_TIMER));

@@ -59,7 +59,7 @@ impl Rig {
 
     /// Returns the TCB of the current client.
     pub(super) fn tcb(&self) -> Option<&Tcb> {
-        let mut all = self.stack.records.iter().map(|record| &record.tcb);
+        let mut all = self.stack.table.records.iter().map(|record| &record.tcb);
         let ports = (self.route.dst.port, self.route.src.port);
         all.find(|tcb| tcb.state != State::Closed && tcb.ports() == ports)
     }
@@ -94,11 +94,15 @@ fn a_syn_beyond_the_half_open_limit_is_answered_without_state() {
         assert_eq!(rig.sent_one().control, "SA");
     }
     assert_eq!(rig.stack.connections(), 1);
-    assert_eq!(rig.stack.records.len(), 1, "no further TCB was allocated");
+    assert_eq!(
+        rig.stack.table.records.len(),
+        1,
+        "no further TCB was allocated"
+    );
     let counters = *rig.stack.counters();
     assert_eq!((counters.cookies_sent, counters.half_open_full), (99, 0));
     assert_eq!(
-        counters.turned_round, 100,
+        counters.turned_around, 100,
         "all answers reuse the received frame"
     );
 }
@@ -106,7 +110,7 @@ fn a_syn_beyond_the_half_open_limit_is_answered_without_state() {
 #[test]
 fn two_cookies_within_a_millisecond_are_a_flood() {
     let mut rig = Rig::new(&full());
-    let mut bake = |pause_ms: u64| {
+    let mut send_cookie = |pause_ms: u64| {
         rig.pass_ms(pause_ms);
         rig.syn(Some(1472));
         rig.sent_one();
@@ -114,10 +118,10 @@ fn two_cookies_within_a_millisecond_are_a_flood() {
         let at = |after: u64| rig.now + Duration::from_micros(after);
         [0, 1_000, 1_001].map(|after| rig.stack.is_flooded(at(after)))
     };
-    assert_eq!(bake(0), [false; 3], "a single cookie is no flood");
-    assert_eq!(bake(2), [false; 3]);
-    assert_eq!(bake(1), [true, true, false]);
-    assert_eq!(bake(2), [false; 3], "the flood is over");
+    assert_eq!(send_cookie(0), [false; 3], "a single cookie is no flood");
+    assert_eq!(send_cookie(2), [false; 3]);
+    assert_eq!(send_cookie(1), [true, true, false]);
+    assert_eq!(send_cookie(2), [false; 3], "the flood is over");
 }
 
 /// Opens one connection with a SYN cookie and one without, and compares their states. A cookie
@@ -263,7 +267,7 @@ fn an_ack_without_a_valid_cookie_is_reset() {
         assert!(rig.reply().has(RST));
         assert_eq!(rig.stack.connections(), 0);
         bad += 1;
-        assert_eq!(rig.stack.counters().cookies_bad, bad);
+        assert_eq!(rig.stack.counters().cookies_failed, bad);
     };
     let (seq, ack) = (irs.wrapping_add(1), isn.wrapping_add(1));
     let good = [Opt::Timestamps(778, echo)];
@@ -299,7 +303,7 @@ fn only_plain_acks_are_checked_for_a_cookie() {
         rig.recv(1, 1, control, b"");
         assert_eq!(rig.stack.connections(), 0, "{control}");
     }
-    assert_eq!(rig.stack.counters().cookies_bad, 0);
+    assert_eq!(rig.stack.counters().cookies_failed, 0);
     assert_eq!(rig.take_log(), "");
 }
 
@@ -330,7 +334,7 @@ fn a_cookie_is_valid_for_at_least_one_and_at_most_two_minutes() {
             rig.iss = iss;
             rig.recv(1, 1, "A", b"");
             assert_eq!(rig.stack.connections() == 1, good, "after {wait} ms");
-            assert_eq!(rig.stack.counters().cookies_bad, u64::from(!good));
+            assert_eq!(rig.stack.counters().cookies_failed, u64::from(!good));
         }
     }
 }
@@ -346,7 +350,7 @@ fn long_after_the_flood_no_ack_is_checked_for_a_cookie() {
     rig.recv(1, 1, "A", b"");
     assert_eq!(rig.sent_one().control, "R");
     assert_eq!(
-        rig.stack.counters().cookies_bad,
+        rig.stack.counters().cookies_failed,
         0,
         "the number was not checked"
     );

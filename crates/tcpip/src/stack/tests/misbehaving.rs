@@ -38,21 +38,21 @@ fn serving_much(bytes: usize) -> Rig {
     rig.iss = syn_ack.seq;
     rig.complete(&syn_ack, 0, b"g");
     assert_eq!(cwnd(&rig), 10 * SEGMENT);
-    assert_eq!(u32::from(rig.stack.records[0].tcb.mss), SEGMENT);
+    assert_eq!(u32::from(rig.stack.tcb(0).mss), SEGMENT);
     rig
 }
 
 fn cwnd(rig: &Rig) -> u32 {
-    rig.stack.records[0].window()
+    rig.stack.table.records[0].window()
 }
 
 fn flight(rig: &Rig) -> u32 {
-    rig.stack.records[0].tcb.view().flight
+    rig.stack.tcb(0).view().flight
 }
 
 /// Returns the number of bytes of the stream sent so far.
 fn sent_to(rig: &Rig) -> u32 {
-    let tcb = &rig.stack.records[0].tcb;
+    let tcb = rig.stack.tcb(0);
     tcb.view().snd_nxt.since(Seq(rig.iss)).wrapping_sub(1)
 }
 
@@ -122,7 +122,7 @@ fn optimistic_sack_blocks_send_no_more_than_the_peers_window() {
     // As soon as segments are sent, the client selectively acknowledges all of them except the
     // first.
     let mut rig = serving();
-    let window = rig.stack.records[0].tcb.view().snd_wnd.min(64 << 20);
+    let window = rig.stack.tcb(0).view().snd_wnd.min(64 << 20);
     for _ in 0..2_000 {
         let sent = sent_to(&rig);
         ack_and_sack(&mut rig, 0, &[(SEGMENT, sent)]);

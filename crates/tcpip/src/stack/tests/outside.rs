@@ -220,7 +220,7 @@ fn connection_ids_are_not_reused() {
     assert!(!rig.reach(first, |_, _| panic!("it is over")));
     rig.open(Some(1460));
     let second = rig.id();
-    assert_eq!(rig.stack.records.len(), 1, "the place is the same");
+    assert_eq!(rig.stack.table.records.len(), 1, "the place is the same");
     assert_ne!(first, second);
     assert!(!rig.reach(first, |_, _| panic!("it is over")));
     assert!(rig.reach(second, |_, _| ()));

@@ -93,7 +93,7 @@ fn bytes_are_counted_beyond_a_wrap_of_sequence_numbers() {
     let mut rig = Rig::new(&Config::default());
     rig.syn(Some(MSS));
     rig.sent_one();
-    let iss = rig.stack.records[0].tcb.edges().0.0;
+    let iss = rig.stack.tcb(0).edges().0.0;
     // Our initial sequence number grows by 1 in 4 µs.
     let wait = Duration::from_micros(4) * (u32::MAX - 2_000 - iss);
     let mut rig = Rig::new(&Config::default());
@@ -101,7 +101,7 @@ fn bytes_are_counted_beyond_a_wrap_of_sequence_numbers() {
     rig.now = rig.now + wait;
     rig.timers();
     rig.open(Some(MSS));
-    assert_eq!(rig.stack.records[0].tcb.edges().0.0, u32::MAX - 1_999);
+    assert_eq!(rig.stack.tcb(0).edges().0.0, u32::MAX - 1_999);
     rig.load(&noise(1_000), None);
     for round in 0..6 {
         rig.recv(1 + round, 1 + round * 1_000, "PA", b"r");

@@ -135,7 +135,7 @@ fn a_buffer_without_in_order_data_is_taken_and_its_connection_stays_open() {
     rig.sent(1, 1, "A", b"");
     rig.recv(1, 1, "PA", b"ABC");
     rig.sent(1, 7, "PA", b"ABCDEF");
-    assert_eq!(rig.stack.counters().buffers_taken, 1);
+    assert_eq!(rig.stack.counters().recv_buffers_taken, 1);
     rig.be(second);
     rig.recv(7, 7, "A", b"");
     // The first client retransmits the data that was discarded, and its connection continues.
@@ -304,7 +304,7 @@ fn claiming_to_consume_more_than_offered_gains_no_progress() {
         // buffer.
         rig.recv(4, 1, "PA", b"def");
         rig.recv(1, 1, "PA", b"abc");
-        format!("{:?}", rig.stack.housekeeping)
+        format!("{:?}", rig.stack.table.housekeeping)
     };
     assert_eq!(housekeeping(Habit::Boast), housekeeping(Habit::Silent));
 }
@@ -391,12 +391,7 @@ fn a_larger_scoreboard_goes_to_the_connection_with_more_progress() {
     rig.port.sent.clear();
     let mut at = 1;
     for _ in 0..500 {
-        let next = rig.stack.records[0]
-            .tcb
-            .view()
-            .snd_nxt
-            .0
-            .wrapping_sub(rig.iss);
+        let next = rig.stack.tcb(0).view().snd_nxt.0.wrapping_sub(rig.iss);
         at = next.min(at + 2 * 1460);
         rig.recv(2, at, "A", b"");
         rig.pass_ms(10);
@@ -523,7 +518,7 @@ fn memory_is_freed_after_the_pressure() {
         ..pools_of(1_000)
     });
     let quiet = |rig: &Rig| {
-        let writes = rig.stack.writes.all().iter().map(Vec::capacity);
+        let writes = rig.stack.sources.writes.all().iter().map(Vec::capacity);
         rig.stack.cx.buffers.memory() + writes.sum::<usize>()
     };
     rig.app().habit = Habit::Echo;
@@ -556,7 +551,7 @@ fn the_larger_scoreboard_is_returned_and_the_smallest_is_kept_after_recovery() {
     let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 10);
-    let tcb = &mut rig.stack.records[0].tcb;
+    let tcb = rig.stack.tcb_mut(0);
     tcb.set_negotiated(Negotiated::new(true, false, None, false));
     let una = tcb.view().snd_una;
     let acknowledgement = Segment {

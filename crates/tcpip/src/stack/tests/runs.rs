@@ -17,7 +17,7 @@ const HEADERS: usize = 20 + 32;
 /// `segmentation` bytes. Returns the segments received, and the number of super-segments sent.
 fn fetch(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, u64) {
     let (all, rig) = fetch_all(len, slot, v6, segmentation);
-    (all, rig.stack.counters().sent_runs)
+    (all, rig.stack.counters().super_segments_sent)
 }
 
 /// Fetches a content item like [`fetch`], but returns the rig instead of the number of
@@ -83,7 +83,11 @@ fn a_peer_that_accepts_only_shorter_packets_than_the_port_cuts_gets_frames() {
         rig.open(Some(mss));
         rig.recv(1, 1, "PA", b"g");
         assert!(rig.sent_all().len() > 2);
-        assert_eq!(rig.stack.counters().sent_runs > 0, has_runs, "{mss}");
+        assert_eq!(
+            rig.stack.counters().super_segments_sent > 0,
+            has_runs,
+            "{mss}"
+        );
     }
 }
 
@@ -97,7 +101,7 @@ fn a_run_that_is_too_short_for_the_port_is_sent_as_frames() {
         rig.open(Some(MSS as u16 + 12));
         rig.recv(1, 1, "PA", b"g");
         assert_eq!(rig.sent_all().len(), segments);
-        let runs = rig.stack.counters().sent_runs;
+        let runs = rig.stack.counters().super_segments_sent;
         assert_eq!(runs > 0, has_runs, "{segments}");
     }
 }
@@ -111,7 +115,7 @@ fn long_segments_are_sent_in_the_longest_runs_that_the_port_accepts() {
     rig.open(Some(MSS as u16 + 12));
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 9);
-    assert_eq!(rig.stack.counters().sent_runs, 2);
+    assert_eq!(rig.stack.counters().super_segments_sent, 2);
 }
 
 #[test]
@@ -157,7 +161,7 @@ fn a_run_is_limited_by_the_windows() {
     // it was not fully used.
     assert_eq!(rig.sent_all().len(), 10);
     assert_eq!(rig.stack.counters().segments_sent, 1 + 4 + 10);
-    assert_eq!(rig.stack.counters().sent_runs, 2);
+    assert_eq!(rig.stack.counters().super_segments_sent, 2);
 }
 
 #[test]
@@ -175,7 +179,7 @@ fn a_run_without_room_in_the_ring_is_sent_later_as_a_whole() {
     assert_eq!(sent.len(), 5);
     let pushed: Vec<bool> = sent.iter().map(|out| out.control.contains('P')).collect();
     assert_eq!(pushed, [false, false, false, false, true]);
-    assert_eq!(rig.stack.counters().sent_runs, 1);
+    assert_eq!(rig.stack.counters().super_segments_sent, 1);
 }
 
 #[test]
@@ -192,7 +196,7 @@ fn a_lost_segment_is_retransmitted_alone() {
         rig.recv(2, 1 + MSS as u32, "A", b"");
     }
     rig.sent(1 + MSS as u32, 2, "A", &content[MSS..2 * MSS]);
-    assert_eq!(rig.stack.counters().sent_runs, 1);
+    assert_eq!(rig.stack.counters().super_segments_sent, 1);
 }
 
 #[test]
@@ -204,7 +208,7 @@ fn a_link_with_a_vlan_tag_gets_no_super_segments() {
     rig.open(Some(MSS as u16 + 12));
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 5);
-    assert_eq!(rig.stack.counters().sent_runs, 0);
+    assert_eq!(rig.stack.counters().super_segments_sent, 0);
 }
 
 #[test]
@@ -214,9 +218,8 @@ fn a_segment_with_cwr_is_not_part_of_a_super_segment() {
     rig.port.segmentation = 65_535;
     rig.load(&noise(40 * MSS), None);
     rig.open(Some(MSS as u16 + 12));
-    rig.stack.records[0]
-        .tcb
-        .set_negotiated(Negotiated::new(false, false, None, true));
+    let tcb = rig.stack.tcb_mut(0);
+    tcb.set_negotiated(Negotiated::new(false, false, None, true));
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 10);
     rig.port.room = 1;
@@ -262,8 +265,11 @@ fn short_responses_to_pipelined_requests_are_sent_as_one_packet() {
         let full = cut.iter().take(9).all(|out| out.data.len() == MSS);
         assert!(full && cut.len() == 10, "the run is cut at the MSS");
         let counters = rig.stack.counters();
-        assert_eq!((counters.sent_runs, counters.segments_sent), (1, 1 + 10));
-        assert_eq!(counters.sent_in_runs, 10);
+        assert_eq!(
+            (counters.super_segments_sent, counters.segments_sent),
+            (1, 1 + 10)
+        );
+        assert_eq!(counters.sent_in_super_segments, 10);
         assert_eq!(counters.bytes_sent, 14_000);
     }
 }
@@ -279,7 +285,10 @@ fn short_responses_that_fit_into_one_segment_are_sent_in_one_frame() {
         assert_eq!(sent.len(), if is_frame { 1 } else { 2 });
         let counters = rig.stack.counters();
         let expected = (u64::from(is_frame), u64::from(!is_frame));
-        assert_eq!((counters.sent_assembled, counters.sent_runs), expected);
+        assert_eq!(
+            (counters.sent_assembled, counters.super_segments_sent),
+            expected
+        );
     }
 }
 
@@ -312,5 +321,5 @@ fn responses_without_room_in_the_ring_are_sent_later_as_one_packet() {
     rig.port.room = 1;
     rig.pass_ms(10);
     assert_eq!(rig.sent_all().len(), 3);
-    assert_eq!(rig.stack.counters().sent_runs, 2);
+    assert_eq!(rig.stack.counters().super_segments_sent, 2);
 }

@@ -183,9 +183,9 @@ fn consecutive_writes_are_sent_as_one_segment() {
     rig.window = 1000;
     rig.recv(10, 1, "A", b"");
     rig.sent(1, 10, "PA", b"abbbbbbbb");
-    assert_eq!(rig.stack.writes.in_use(), 1);
+    assert_eq!(rig.stack.sources.writes.in_use(), 1);
     rig.recv(10, 10, "A", b"");
-    assert_eq!(rig.stack.writes.in_use(), 0);
+    assert_eq!(rig.stack.sources.writes.in_use(), 0);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_write_buffer_has_a_limit() {
     rig.window = 0;
     let piece = noise(1000);
     let mut at = 1;
-    while rig.stack.writes.in_use() < 2 {
+    while rig.stack.sources.writes.in_use() < 2 {
         rig.recv(at, 1, "A", &piece);
         at += 1000;
         assert!(at < MAX_WRITE_LEN as u32 + 2000);

@@ -112,7 +112,7 @@ fn connections_to_a_removed_address_are_reset() {
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "PA", b"all");
     rig.take_log();
-    let slots = rig.stack.records.len() as u32;
+    let slots = rig.stack.table.records.len() as u32;
     let visit = |rig: &mut Rig, slots, is_ours: bool| {
         let is_ours = |_: &IpAddr| is_ours;
         rig.stack

@@ -58,7 +58,10 @@ fn only_the_first_and_the_last_segment_of_a_slice_are_assembled() {
             let mut expected = vec![MSS; 9];
             expected[8] = MSS - 695;
             assert_eq!(lens, expected);
-            assert_eq!((counters.sent_runs, counters.sent_assembled), (1, 0));
+            assert_eq!(
+                (counters.super_segments_sent, counters.sent_assembled),
+                (1, 0)
+            );
         }
     }
 }
@@ -227,7 +230,7 @@ fn a_response_with_a_slot_is_not_taken_back() {
     let id = rig.id();
     assert!(rig.reach(id, |_, conn| assert_eq!(conn.take_back(1_000), None)));
     assert!(rig.stack.contents().is_in_use(content));
-    assert_eq!(rig.stack.writes.in_use(), 0);
+    assert_eq!(rig.stack.sources.writes.in_use(), 0);
 }
 
 /// Returns the bytes that a client should receive for these `parts`.

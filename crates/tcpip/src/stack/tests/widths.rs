@@ -90,20 +90,20 @@ fn a_larger_path_mtu_is_found_by_probes() {
     assert!(sent > 100);
     assert_eq!(largest, 1460, "{:?}", rig.stack.counters());
     assert!(rig.stack.counters().path_mtu_raises >= 2);
-    assert_eq!(rig.stack.counters().fast_retransmits, 0);
+    assert_eq!(rig.stack.counters().fast_recoveries, 0);
 }
 
 #[test]
 fn the_loss_of_an_mtu_probe_does_not_reduce_the_window() {
     // RFC 4821, section 7.5: the loss of a probe does not indicate congestion.
     let mut rig = narrowed();
-    let before = rig.stack.counters().fast_retransmits;
+    let before = rig.stack.counters().fast_recoveries;
     rig.window = 20_000;
     run(&mut rig, BASE + 100, 60, 2000);
     let counters = rig.stack.counters();
     // RFC 8899, section 5.1.2: a probe may be lost for other reasons, so three probes are sent.
-    assert_eq!(counters.size_probes, 3, "{counters:?}");
-    assert_eq!(counters.fast_retransmits, before, "{counters:?}");
+    assert_eq!(counters.mtu_probes, 3, "{counters:?}");
+    assert_eq!(counters.fast_recoveries, before, "{counters:?}");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_probe_lost_for_another_reason_is_repeated() {
 fn a_probe_retransmitted_in_smaller_segments_does_not_raise_the_path_mtu() {
     let mut rig = narrowed();
     let mut ack = 1;
-    while rig.stack.counters().size_probes == 0 {
+    while rig.stack.counters().mtu_probes == 0 {
         rig.pass_ms(200);
         for segment in rig.sent_all() {
             if segment.seq == ack {
@@ -171,21 +171,14 @@ fn the_retransmission_timer_runs_if_the_flight_begins_with_a_probe() {
     let mut at = 1;
     while at < 100_001 {
         rig.pass_ms(1);
-        at = (at + 20_000).min(
-            rig.stack.records[0]
-                .tcb
-                .view()
-                .snd_nxt
-                .0
-                .wrapping_sub(rig.iss),
-        );
+        at = (at + 20_000).min(rig.stack.tcb(0).view().snd_nxt.0.wrapping_sub(rig.iss));
         rig.recv(2, at, "A", b"");
         rig.sent_all();
     }
     rig.pass_ms(2_000);
     rig.recv(2, at, "PA", b"g");
     let lens: Vec<_> = rig.sent_all().iter().map(|out| out.data.len()).collect();
-    assert_eq!(rig.stack.counters().size_probes, 1, "{lens:?}");
+    assert_eq!(rig.stack.counters().mtu_probes, 1, "{lens:?}");
     let timeouts = rig.stack.counters().timeouts;
     rig.pass_ms(5_000);
     assert!(rig.stack.counters().timeouts > timeouts, "nothing in 5 s");

@@ -1,6 +1,6 @@
 //! `HyStart++` (RFC 9406): leaves slow start before the window overflows a queue.
 
-use super::{HyStart, Step};
+use super::{HyStart, SlowStartStep};
 use crate::congestion::Event;
 
 /// Number of RTT samples per round that are evaluated (RFC 9406, section 4.3).
@@ -91,7 +91,7 @@ impl HyStart {
 
     /// Processes an ACK of `acked` bytes.
     #[inline(always)]
-    pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
+    pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> SlowStartStep {
         let mut exit = false;
         let mut round_over = false;
         // The round is over if this ACK covers data sent in response to the ACK that began the
@@ -118,7 +118,7 @@ impl HyStart {
                 }
             }
         }
-        Step {
+        SlowStartStep {
             growth,
             round_over: round_over || exit,
             exit,

@@ -37,7 +37,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Counts a segment with data after the peer's FIN, which violates the protocol.
     #[cold]
     fn drop_behind_fin(self, len: u16) {
-        self.cx.counters.behind_fin += u64::from(len > 0);
+        self.cx.counters.data_after_fin += u64::from(len > 0);
     }
 
     /// Borrows a receive buffer from the pool if the connection has none. Returns `false` if all
@@ -70,7 +70,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     pub(crate) fn store_unconsumed(&mut self, unconsumed: &[u8]) -> bool {
         let tcb = &mut *self.tcb;
         if tcb.buffer == NONE {
-            tcb.rcv_nxt = Seq(tcb.rcv_nxt.0.wrapping_sub(unconsumed.len() as u32));
+            tcb.rcv_nxt = tcb.rcv_nxt - unconsumed.len() as u32;
             self.cx.counters.no_buffer += 1;
             return false;
         }
@@ -102,7 +102,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         // No data can follow a FIN.
         let end = buffer.fin_ahead().unwrap_or(usize::MAX);
         let data = &segment[..segment.len().min(end.saturating_sub(ahead))];
-        self.cx.counters.behind_fin += u64::from(data.len() < segment.len());
+        self.cx.counters.data_after_fin += u64::from(data.len() < segment.len());
         if !data.is_empty() && buffer.has(ahead, data.len()) {
             self.cx.dsack = Some((seq, seq + data.len() as u32));
         }
@@ -134,7 +134,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if ready > 0 && !self.tcb.flags.intersects(Flags::CLOSE | Flags::ABORT) {
             return Some((std::mem::take(&mut buffer.bytes), ready));
         }
-        self.cx.counters.after_close += u64::from(ready > 0);
+        self.cx.counters.data_after_close += u64::from(ready > 0);
         self.consume(ready);
         None
     }

@@ -7,7 +7,7 @@ use crate::connection::conn::Conn;
 use crate::connection::{DeadlineKind, Flags, StreamSegment, Tcb};
 use crate::counters::Counters;
 use crate::stream::Lists;
-use crate::wire::{Block, Control, Segment};
+use crate::wire::{Block, Segment, Seq};
 
 /// Number of SACKed segments, or of duplicate ACKs, that indicates a loss (RFC 8985, section 6.2).
 const DUP_THRESH: u32 = 3;
@@ -19,8 +19,7 @@ struct ProcessedAck {
     acked: u32,
     /// Whether the ACK ends fast recovery.
     ends_recovery: bool,
-    /// Whether the ACK may open the congestion window. One with ECE may not (RFC 3168, section
-    /// 6.1.2).
+    /// Whether the ACK may open the congestion window.
     opens_window: bool,
     event: Event,
 }
@@ -75,29 +74,16 @@ impl<C: CongestionControl> Conn<'_, C> {
         // not a sign of a queue, so congestion control gets no RTT sample.
         let sample = if had_gaps { 0 } else { rtt };
         let event = tcb.event(before, sample, self.cx.settings.pacing, now);
-        if let Some(probe) = recovery.tail_probe
-            && !segment.ack.before(probe.end)
-        {
-            recovery.tail_probe = None;
-            if probe.is_retransmission
-                && delivery.dsack.is_none()
-                && recovery.phase == Phase::Disorder
-            {
-                // The probe has repaired a loss. Like any loss, it is a sign of congestion (RFC
-                // 8985, section 7.4.2).
-                self.congestion.on_congestion(Congestion::Loss, &event);
-                tcb.flags |= Flags::SEND_CWR;
-                self.cx.counters.tail_losses += 1;
-            }
-        }
+        self.end_tail_probe(segment.ack, &delivery, &event);
 
+        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
         let congestion = &mut *self.congestion;
         let proof =
             recovery.undo_if_spurious(tsecr, &delivery, acked, is_duplicate, tcb, congestion);
         if let Some(proof) = proof {
             proof.count(&mut self.cx.counters);
         }
-        let opens_window = !segment.control.has(Control::ECE) || !tcb.negotiated.ecn();
+        let opens_window = tcb.may_open_cwnd(segment);
         if by_timer && (spurious > 0 || proof.is_some()) {
             self.raise_min_rto();
         }
@@ -107,6 +93,22 @@ impl<C: CongestionControl> Conn<'_, C> {
             ends_recovery: false,
             opens_window,
             event,
+        }
+    }
+
+    /// Ends the tail loss probe if the ACK covers it.
+    fn end_tail_probe(&mut self, ack: Seq, delivery: &Delivery, event: &Event) {
+        let recovery = &mut self.cx.recoveries[self.tcb.recovery];
+        let Some(probe) = recovery.tail_probe.take_if(|probe| !ack.before(probe.end)) else {
+            return;
+        };
+        let is_disorder = recovery.phase == Phase::Disorder;
+        if probe.is_retransmission && delivery.dsack.is_none() && is_disorder {
+            // The probe has repaired a loss. Like any loss, it is a sign of congestion (RFC 8985,
+            // section 7.4.2).
+            self.congestion.on_congestion(Congestion::Loss, event);
+            self.tcb.flags |= Flags::SEND_CWR;
+            self.cx.counters.tail_loss_probe_recoveries += 1;
         }
     }
 
@@ -201,10 +203,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         let recovery = &mut self.cx.recoveries[tcb.recovery];
         let mut losses = recovery.find_lost(tcb, &self.cx.lists, advanced, now);
         let size = recovery.take_mtu_probe(tcb, &mut losses);
-        self.cx.counters.lost_again += u64::from(losses.lost_retransmission);
+        self.cx.counters.lost_retransmits += u64::from(losses.lost_retransmission);
         if losses.lost > 0 && recovery.phase == Phase::Disorder {
             recovery.enter_recovery(tcb, self.congestion, event);
-            self.cx.counters.fast_retransmits += 1;
+            self.cx.counters.fast_recoveries += 1;
         }
         (losses, size)
     }
@@ -449,7 +451,7 @@ fn tsecr(tcb: &Tcb, segment: Segment) -> Option<u32> {
 /// tail loss probe.
 fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, delivery: &Delivery, spurious: bool) {
     counters.scoreboard_full += u64::from(delivery.board_full);
-    counters.duplicates_reported += u64::from(delivery.dsack.is_some());
+    counters.dsacks_received += u64::from(delivery.dsack.is_some());
     if delivery.reordered && !tcb.flags.intersects(Flags::REORDERING) {
         tcb.flags |= Flags::REORDERING;
         counters.reorderings += 1;

@@ -15,7 +15,7 @@ use crate::connection::conn::Conn;
 use crate::connection::{Flags, NONE, Plan, SegmentKind, State, StreamSegment};
 use crate::content::{Contents, Family};
 use crate::mss::OwnMss;
-use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
+use crate::wire::{Seq, TIMESTAMPS_LEN};
 
 /// Common path MTUs, ascending: the IPv6 minimum, several tunnels, Ethernet, and larger frames.
 /// After a reduction of the segment size, probes try these MTUs.
@@ -127,13 +127,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         Some(Plan {
             kind: SegmentKind::MtuProbe,
-            header: Header {
-                seq,
-                ack: tcb.rcv_nxt,
-                control: tcb.control(),
-                window: self.window_field(),
-                timestamps: tcb.timestamps(now),
-            },
+            header: self.header(seq, now),
             ecn: Ecn::NotEct,
             slice: segment.slice,
             len: size,
@@ -149,7 +143,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let is_first = self.tcb.flight() == 0;
         self.has_sent_to(end);
         self.cx.recoveries[index].mtu_probe = Some(MtuProbe { start, end });
-        self.cx.counters.size_probes += 1;
+        self.cx.counters.mtu_probes += 1;
         if is_first {
             // Sending data starts the retransmission timer (RFC 6298, 5.1).
             let (kind, after) = self.timeout();
@@ -194,13 +188,11 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     pub(super) fn end_mtu_probe(&mut self, size: u16, arrived: bool) {
         let tcb = &mut *self.tcb;
-        if !arrived && !tcb.flags.intersects(Flags::MTU_PROBE_LOST) {
-            tcb.flags |= Flags::MTU_PROBE_LOST;
-            return;
-        }
-        if !arrived && !tcb.flags.intersects(Flags::MTU_PROBE_LOST_TWICE) {
-            tcb.flags |= Flags::MTU_PROBE_LOST_TWICE;
-            return;
+        for lost in [Flags::MTU_PROBE_LOST, Flags::MTU_PROBE_LOST_TWICE] {
+            if !arrived && !tcb.flags.intersects(lost) {
+                tcb.flags |= lost;
+                return;
+            }
         }
         tcb.flags -= Flags::MTU_PROBE_LOST | Flags::MTU_PROBE_LOST_TWICE;
         if arrived {

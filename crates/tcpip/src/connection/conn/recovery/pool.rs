@@ -10,7 +10,7 @@ use crate::pools::{Owner, Peers, Pool};
 
 /// Maximum number of scoreboards of the second and of the third size. When fully used, a scoreboard
 /// occupies 2.5 KB or 160 KB, respectively.
-const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, feature = "fuzzing")) {
+const BOARDS: [u32; SIZES.len() - 1] = if cfg!(any(test, feature = "fuzzing")) {
     // Tests need a pool that is small enough to exhaust.
     [1, 1]
 } else {
@@ -21,26 +21,22 @@ const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, feature = "fuzzing"))
 const POOLS: [Pool; SIZES.len() - 1] = [Pool::Boards, Pool::LargeBoards];
 
 impl<C: CongestionControl> Recoveries<C> {
-    /// Creates the pool for `connections` connections.
-    pub(crate) fn new(connections: u32) -> Self {
-        let larger = Self::larger_boards(connections).map(|boards| boards as usize);
-        let connections = connections as usize;
-        let mut boards = [Vec::with_capacity(larger.iter().sum()), vec![], vec![]];
+    /// Creates the pool for `connections` connections. Also returns the number of its scoreboards of
+    /// the second and of the third size.
+    pub(crate) fn new(connections: u32) -> (Self, [u32; SIZES.len() - 1]) {
+        let larger = BOARDS.map(|boards| boards.min(connections));
+        let room = larger.iter().sum::<u32>() as usize;
+        let mut boards = [Vec::with_capacity(room), vec![], vec![]];
         for (size, boards) in boards.iter_mut().enumerate().skip(1) {
-            let slots = 0..larger[size - 1] as u32;
+            let slots = 0..larger[size - 1];
             boards.extend(slots.map(|slot| Scoreboard::numbered(SIZES[size], slot)));
         }
-        Self {
-            list: Vec::with_capacity(connections),
-            free: Vec::with_capacity(connections),
+        let pool = Self {
+            list: Vec::with_capacity(connections as usize),
+            free: Vec::with_capacity(connections as usize),
             boards,
-        }
-    }
-
-    /// Returns the number of scoreboards of the second and of the third size in a pool for
-    /// `connections` connections.
-    pub(crate) fn larger_boards(connections: u32) -> [u32; SIZES.len() - 1] {
-        BOARDS.map(|boards| boards.min(connections as usize) as u32)
+        };
+        (pool, larger)
     }
 
     /// Releases the memory that recovery `index` no longer needs. Returns true if the whole

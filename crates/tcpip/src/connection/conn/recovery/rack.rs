@@ -133,7 +133,7 @@ impl Rack {
                 continue;
             }
             // The range that contains both the last byte before `start` and the byte at `start`.
-            let around = board.first_piece(start + u32::MAX, start + 1);
+            let around = board.first_piece(start - 1, start + 1);
             let around = around.filter(|piece| piece.end.after(start));
             for piece in board.pieces(start, end) {
                 self.deliver(piece, flight, None, fack, &mut delivery);

@@ -99,29 +99,19 @@ impl Scoreboard {
         }
         let (mut head, mut tail) = (None, None);
         let mut new = mark.map(|mark| Range { start, end, mark });
-        for range in self.ranges.range(from..to) {
-            self.sums.remove(range);
+        for old in self.ranges.range(from..to).copied() {
+            self.sums.remove(&old);
             // Parts of old ranges that extend beyond `start` or `end` keep their marks.
-            if range.start.before(start) {
-                match &mut new {
-                    Some(new) if new.mark == range.mark => new.start = range.start,
-                    _ => {
-                        head = Some(Range {
-                            end: start,
-                            ..*range
-                        });
-                    }
+            match &mut new {
+                Some(new) if new.mark == old.mark => {
+                    new.start = new.start.earlier(old.start);
+                    new.end = new.end.later(old.end);
                 }
-            }
-            if range.end.after(end) {
-                match &mut new {
-                    Some(new) if new.mark == range.mark => new.end = range.end,
-                    _ => {
-                        tail = Some(Range {
-                            start: end,
-                            ..*range
-                        });
-                    }
+                _ => {
+                    let before = old.start.before(start);
+                    head = head.or(before.then_some(Range { end: start, ..old }));
+                    let after = old.end.after(end);
+                    tail = tail.or(after.then_some(Range { start: end, ..old }));
                 }
             }
         }
@@ -314,12 +304,11 @@ impl Iterator for Pieces<'_> {
         if !start.before(self.end) {
             return None;
         }
-        let nearer = |a: Seq, b: Seq| if a.before(b) { a } else { b };
         let (end, mark) = match self.ranges.clone().next() {
-            Some(range) if range.start.after(start) => (nearer(range.start, self.end), None),
+            Some(range) if range.start.after(start) => (range.start.earlier(self.end), None),
             Some(range) => {
                 self.ranges.next();
-                (nearer(range.end, self.end), Some(range.mark))
+                (range.end.earlier(self.end), Some(range.mark))
             }
             None => (self.end, None),
         };

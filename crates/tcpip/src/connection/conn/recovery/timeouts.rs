@@ -104,7 +104,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             // The first segment is SACKed but not acknowledged, so the peer must have discarded
             // SACKed data.
             recovery.board.forget_sacked(una);
-            self.cx.counters.reneged += 1;
+            self.cx.counters.sack_reneging += 1;
         }
         let is_repeated = tcb.retries > 0;
         if recovery.phase == Phase::Disorder {
@@ -269,7 +269,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             recovery.has_retransmitted(start, end, tcb, now);
             self.cx.counters.retransmits += 1;
         }
-        self.cx.counters.tail_probes += 1;
+        self.cx.counters.tail_loss_probes += 1;
     }
 
     /// Records that a retransmission was sent.

@@ -47,7 +47,7 @@ fn a_peer_pays_for_undos_with_acknowledged_data() {
         bench.ack_and_sack(first, &[block, (first, block.1 + MSS)]);
     }
     assert_eq!(bench.una(), first);
-    assert_eq!(bench.counters().undone, u64::from(MAX_OPEN_SEGMENTS));
+    assert_eq!(bench.counters().undos, u64::from(MAX_OPEN_SEGMENTS));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn an_undo_follows_every_late_segment_on_a_path_that_reorders() {
         bench.ack(block.1 + MSS);
         bench.ack_and_sack(block.1 + MSS, &[block]);
     }
-    assert_eq!(bench.counters().undone, u64::from(HOLES));
+    assert_eq!(bench.counters().undos, u64::from(HOLES));
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn a_larger_path_mtu_is_probed_after_ten_minutes() {
     bench.write(200_000);
     assert_eq!(bench.send()[0], "10001:10601 A");
     let mut bench = probing();
-    assert_eq!(bench.counters().size_probes, 1);
+    assert_eq!(bench.counters().mtu_probes, 1);
     assert_eq!(bench.tcb().mss, 600);
     bench.pass_ms(RTT_MS);
     bench.ack(11_001);
@@ -94,7 +94,7 @@ fn the_third_lost_probe_ends_the_search_and_no_lost_probe_signals_congestion() {
         let end = una + bench.tcb().flight();
         bench.pass_ms(RTT_MS);
         bench.ack_and_sack(una, &[(una + 1_000, end)]);
-        assert_eq!(bench.counters().size_probes, probes);
+        assert_eq!(bench.counters().mtu_probes, probes);
         assert_eq!(bench.ssthresh(), u32::MAX, "no congestion");
         assert_eq!(
             bench.send()[0],

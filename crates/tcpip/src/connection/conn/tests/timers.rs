@@ -197,18 +197,18 @@ fn data_is_offered_with_growing_delays_to_an_application_without_room() {
 fn the_round_trip_of_a_handshake_is_counted() {
     let mut bench = Offer::plain().half_open();
     bench.establish(100);
-    let rtts = bench.counters().rtts;
+    let rtts = bench.counters().handshake_rtts;
     assert_eq!(rtts.micros(), 100_000);
     assert_eq!(rtts.ranges().iter().sum::<u64>(), 1);
     bench.write(1_000);
     bench.send();
     bench.pass_ms(50);
     bench.ack(1_001);
-    assert_eq!(bench.counters().rtts, rtts);
+    assert_eq!(bench.counters().handshake_rtts, rtts);
 
     // The ACK may answer either SYN-ACK, so the round trip is unknown.
     let mut bench = Offer::plain().half_open();
     bench.fire();
     bench.establish(100);
-    assert_eq!(bench.counters().rtts.micros(), 0);
+    assert_eq!(bench.counters().handshake_rtts.micros(), 0);
 }

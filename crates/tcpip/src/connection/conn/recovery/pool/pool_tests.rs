@@ -15,7 +15,7 @@ fn fill(pool: &mut Recoveries<Reno>, index: u32) {
 #[test]
 fn larger_scoreboards_are_reused() {
     // In tests, the pool has only one scoreboard of each larger size.
-    let mut pool = Recoveries::new(1);
+    let (mut pool, _) = Recoveries::new(1);
     let mut peers = Peers::new([1; Pool::COUNT]);
     let owner = Owner {
         id: 7,
