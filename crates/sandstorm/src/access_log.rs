@@ -34,7 +34,7 @@ pub struct AccessLogArgs {
     /// arrive, some are dropped and counted. Each `[[web]]` of a configuration file can have its own
     /// log.
     #[arg(long, value_name = "FILE|stdout|syslog|journald|off")]
-    access_log: Option<Target>,
+    access_log: Option<LogTarget>,
 
     /// Form of the lines: `combined` as in Apache and nginx, `json`, or a list of fields. Fields are
     /// separated by tabs: time, client, port, user, method, target, version, status, bytes, host,
@@ -49,12 +49,12 @@ pub struct AccessLogArgs {
 
 /// What the option of the access log names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
+enum LogTarget {
     Off,
     To(LogDestination),
 }
 
-impl FromStr for Target {
+impl FromStr for LogTarget {
     type Err = <LogDestination as FromStr>::Err;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -75,7 +75,7 @@ impl AccessLogArgs {
     /// Returns the options of a log with lines in the combined format.
     pub fn to(destination: LogDestination) -> Self {
         Self {
-            access_log: Some(Target::To(destination)),
+            access_log: Some(LogTarget::To(destination)),
             ..Self::default()
         }
     }
@@ -108,8 +108,8 @@ impl AccessLogArgs {
     /// The destination of the log, if there is one.
     pub(crate) fn destination(&self) -> Option<&LogDestination> {
         match &self.access_log {
-            Some(Target::To(destination)) => Some(destination),
-            Some(Target::Off) | None => None,
+            Some(LogTarget::To(destination)) => Some(destination),
+            Some(LogTarget::Off) | None => None,
         }
     }
 
@@ -127,7 +127,7 @@ impl AccessLogArgs {
 
 /// What a worker knows of an answered request, besides its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct LogEntry {
     /// Time of the answer, in seconds since 1970.
     pub(crate) second: u64,
     pub(crate) peer: SocketAddr,
@@ -138,7 +138,7 @@ pub(crate) struct Entry {
     pub(crate) body_len: u64,
 }
 
-impl Entry {
+impl LogEntry {
     #[inline]
     fn to_bytes(self) -> [u8; ENTRY_LEN] {
         let mut bytes = [0; ENTRY_LEN];
@@ -249,7 +249,7 @@ impl AccessFormat {
         let Some((entry, head)) = record.split_first_chunk() else {
             return;
         };
-        let entry = Entry::from_bytes(entry);
+        let entry = LogEntry::from_bytes(entry);
         let request = Logged::new(entry, head, name_of(entry.site));
         match self {
             Self::Combined => request.write_combined(line),
@@ -261,7 +261,7 @@ impl AccessFormat {
 
 /// A request as the log shows it. A part that the request lacks is empty.
 struct Logged<'r> {
-    entry: Entry,
+    entry: LogEntry,
     /// The name of the site.
     site: &'static str,
     /// The request line.
@@ -270,7 +270,7 @@ struct Logged<'r> {
 }
 
 impl<'r> Logged<'r> {
-    fn new(entry: Entry, head: &'r [u8], site: &'static str) -> Self {
+    fn new(entry: LogEntry, head: &'r [u8], site: &'static str) -> Self {
         let head = head.trim_ascii_start();
         let (line, fields) = split_line(head);
         Self {
@@ -340,7 +340,7 @@ impl<'r> Logged<'r> {
 
     /// Writes the combined log format of Apache's HTTP server.
     fn write_combined(&self, line: &mut Vec<u8>) {
-        let Entry {
+        let LogEntry {
             peer,
             status,
             body_len,
@@ -437,7 +437,7 @@ mod tests {
         b"GET /a?b HTTP/1.1\r\nHost: example.org\r\nuser-agent:  curl/8 \"x\"\r\n\r\n";
 
     fn line(format: &str, peer: &str, head: &[u8]) -> String {
-        let entry = Entry {
+        let entry = LogEntry {
             second: 784_111_777,
             peer: peer.parse().unwrap(),
             status: 404,

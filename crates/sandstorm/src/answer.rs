@@ -14,13 +14,13 @@ pub struct Answer {
     /// See [`consumed`](Self::consumed). It has 32 bits, because caches hold many answers.
     pub(crate) consumed: u32,
     /// How the response differs from the reply.
-    pub(crate) form: Form,
+    pub(crate) form: AnswerForm,
 }
 
 /// How a response differs from its prepared reply. Positions in the request are distances in bytes
 /// from the end of the consumed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum AnswerForm {
     /// Not at all.
     Whole,
     /// It is only the head of a file's reply.
@@ -57,21 +57,21 @@ impl Answer {
             reply,
             close: !request.keep_alive,
             consumed: request.len as u32,
-            form: Form::Whole,
+            form: AnswerForm::Whole,
         }
     }
 
     /// Returns the answer whose prepared reply is sent unchanged.
     pub(crate) fn whole(&self) -> Self {
         Self {
-            form: Form::Whole,
+            form: AnswerForm::Whole,
             ..*self
         }
     }
 
     /// Returns the answer to the same request when it comes again.
     pub(crate) fn for_repeats(mut self) -> Self {
-        if let Form::Part { recurs, .. } = &mut self.form {
+        if let AnswerForm::Part { recurs, .. } = &mut self.form {
             *recurs = true;
         }
         self
@@ -94,6 +94,6 @@ impl Answer {
     #[inline(always)]
     pub(crate) fn is_whole(&self) -> bool {
         // The derived comparison costs more.
-        matches!(self.form, Form::Whole)
+        matches!(self.form, AnswerForm::Whole)
     }
 }

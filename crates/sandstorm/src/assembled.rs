@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::answer::{Answer, Form};
+use crate::answer::{Answer, AnswerForm};
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::fields::Fields;
 use crate::ranges::{MAX_PARTS, Selection};
@@ -77,15 +77,15 @@ impl Assembler<'_> {
         let (reply, at) = (self.site.reply(answer.reply), self.out.len());
         let value = |from_end: u16| &data[answer.consumed() - usize::from(from_end)..];
         let assembled = match answer.form {
-            Form::Whole | Form::Login { .. } => self.whole(answer),
-            Form::Head => self.head(answer),
-            Form::Options => self.options(reply),
-            Form::WithQuery { from_end } => {
+            AnswerForm::Whole | AnswerForm::Login { .. } => self.whole(answer),
+            AnswerForm::Head => self.head(answer),
+            AnswerForm::Options => self.options(reply),
+            AnswerForm::WithQuery { from_end } => {
                 let rest = value(from_end);
                 let end = rest.iter().position(|b| *b == b' ');
                 self.redirect(reply, &rest[..end.unwrap_or(rest.len())])
             }
-            Form::ByRule {
+            AnswerForm::ByRule {
                 rule,
                 from_end,
                 len,
@@ -93,8 +93,8 @@ impl Assembler<'_> {
                 let rest = value(from_end);
                 self.by_rule(answer, rule, rest.split_at(usize::from(len)), data)
             }
-            Form::Part { first, end, .. } => self.part(reply, first as usize..end as usize),
-            Form::Parts { from_end, len } => {
+            AnswerForm::Part { first, end, .. } => self.part(reply, first as usize..end as usize),
+            AnswerForm::Parts { from_end, len } => {
                 let (from, len) = (value(from_end), usize::from(len));
                 match Selection::of(&from[..len], reply.body_len()) {
                     Selection::Parts(parts) => {
@@ -106,11 +106,11 @@ impl Assembler<'_> {
                     _ => self.whole(answer),
                 }
             }
-            Form::NoPart { page } => {
+            AnswerForm::NoPart { page } => {
                 let site = self.site.owner(answer.reply);
                 self.no_part(site, site.reply(page), reply)
             }
-            Form::Error { from_end, len } => {
+            AnswerForm::Error { from_end, len } => {
                 let path = &value(from_end)[..usize::from(len)];
                 self.error(self.site.owner(answer.reply), reply, path)
             }
@@ -277,8 +277,7 @@ impl Assembler<'_> {
     }
 
     /// One part of a file.
-    #[inline]
-    pub(crate) fn part(&mut self, reply: &Reply, part: Range<usize>) -> Assembled {
+    fn part(&mut self, reply: &Reply, part: Range<usize>) -> Assembled {
         let at = self.out.len();
         let head = PartialHead::of(reply);
         let slot_at = head.write_single(&part, self.out);
@@ -390,6 +389,6 @@ pub(crate) fn join(pieces: &[Piece], assembled: &[u8], prepared: &[u8]) -> Vec<u
 }
 
 /// Returns the bytes in `range`.
-pub(crate) fn slice<'b>(bytes: &'b [u8], range: &Range<usize>) -> &'b [u8] {
+fn slice<'b>(bytes: &'b [u8], range: &Range<usize>) -> &'b [u8] {
     &bytes[range.clone()]
 }

@@ -11,12 +11,12 @@ use crate::site::{ReplyId, Site};
 #[derive(Debug)]
 pub(crate) struct Background {
     coder: Arc<Coder>,
-    work: Mutex<Work>,
+    work: Mutex<CodingState>,
 }
 
 /// The work that is left for a site.
 #[derive(Debug)]
-struct Work {
+struct CodingState {
     /// The site that the files belong to.
     site: Option<Arc<Site>>,
     /// The files that may get further forms, longest first.
@@ -29,7 +29,7 @@ struct Work {
 
 impl Background {
     pub(crate) fn new(coder: Arc<Coder>) -> Self {
-        let work = Work {
+        let work = CodingState {
             site: None,
             files: Vec::new(),
             made: 0,
@@ -74,7 +74,7 @@ impl Background {
     }
 }
 
-impl Work {
+impl CodingState {
     fn begin(&mut self, site: &Arc<Site>) {
         self.files = site.uncoded().to_vec();
         let len = |file: &ReplyId| site.reply(*file).body_len();

@@ -27,7 +27,7 @@ impl BodyLength {
 
 /// The next part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part<'d> {
+pub(crate) enum BodyPart<'d> {
     /// Bytes of the body, at least one.
     Piece(&'d [u8]),
     /// The body is incomplete: more bytes are needed.
@@ -106,10 +106,10 @@ impl BodyReader {
     }
 
     /// Removes the next part of the body from the front of `data`, and returns it.
-    pub(crate) fn next<'d>(&mut self, data: &mut &'d [u8]) -> Part<'d> {
+    pub(crate) fn next<'d>(&mut self, data: &mut &'d [u8]) -> BodyPart<'d> {
         loop {
             match &mut self.state {
-                State::Known(0) | State::End => return Part::End,
+                State::Known(0) | State::End => return BodyPart::End,
                 State::Known(remaining) | State::Data { remaining } if !data.is_empty() => {
                     let len = data
                         .len()
@@ -120,15 +120,15 @@ impl BodyReader {
                     }
                     let (piece, rest) = data.split_at(len);
                     *data = rest;
-                    return Part::Piece(piece);
+                    return BodyPart::Piece(piece);
                 }
                 _ => {}
             }
             let Some((byte, rest)) = data.split_first() else {
-                return Part::More;
+                return BodyPart::More;
             };
             let Some(next) = self.after(*byte) else {
-                return Part::Malformed;
+                return BodyPart::Malformed;
             };
             self.state = next;
             *data = rest;

@@ -24,19 +24,19 @@ fn read<'d>(length: BodyLength, pieces: impl IntoIterator<Item = &'d [u8]>) -> O
         }
         loop {
             match reader.next(&mut piece) {
-                Part::Piece(piece) => {
+                BodyPart::Piece(piece) => {
                     assert!(!piece.is_empty());
                     body.extend_from_slice(piece);
                 }
-                Part::More => {
+                BodyPart::More => {
                     assert!(piece.is_empty());
                     break;
                 }
-                Part::End => {
+                BodyPart::End => {
                     rest = Some(piece.to_vec());
                     break;
                 }
-                Part::Malformed => return Outcome::Malformed,
+                BodyPart::Malformed => return Outcome::Malformed,
             }
         }
     }

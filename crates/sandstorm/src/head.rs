@@ -187,7 +187,7 @@ fn refused(
 /// Cached result of parsing the fields of an HTTP/1.1 request without preconditions, ranges and
 /// credentials.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields {
+pub(crate) struct ParsedFields {
     keep_alive: bool,
     accepted: Accepted,
     /// Where the value of `Host` begins in the fields, and its length.
@@ -210,7 +210,7 @@ pub(crate) fn line_len(data: &[u8]) -> Option<usize> {
 /// Returns `None` if the line is unusual or the head is too long. The caller must then call
 /// [`parse`]. The head lacks its host; see [`Head::with_known_host`].
 #[inline]
-pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
+pub(crate) fn parse_line(line: &[u8], fields: ParsedFields) -> Option<Head<'_>> {
     const VERSION: &[u8] = b" HTTP/1.1\r\n";
     let mut request = httparse::Request::new(&mut []);
     let parsed = request.parse(line);
@@ -283,7 +283,7 @@ impl<'a> Head<'a> {
     /// `line_len` bytes. Returns `None` if they contain preconditions, ranges or credentials, or the
     /// version is not 1.1.
     #[inline]
-    pub(crate) fn known_fields(&self, line_len: usize, bytes: &[u8]) -> Option<Fields> {
+    pub(crate) fn known_fields(&self, line_len: usize, bytes: &[u8]) -> Option<ParsedFields> {
         let len = self.len.checked_sub(line_len)?;
         let host_at = self
             .host
@@ -291,7 +291,7 @@ impl<'a> Head<'a> {
             .addr()
             .wrapping_sub(bytes.as_ptr().addr());
         let is_plain = !self.conditional && !self.has_range && !self.has_credentials;
-        (self.minor == 1 && is_plain).then_some(Fields {
+        (self.minor == 1 && is_plain).then_some(ParsedFields {
             keep_alive: self.keep_alive,
             accepted: self.accepted,
             host_at: if self.host.is_empty() {
@@ -311,7 +311,7 @@ impl<'a> Head<'a> {
 
     /// Adds the host from the fields that are at the start of `bytes`. `fields` is the cached result for
     /// them.
-    pub(crate) fn with_known_host(self, fields: Fields, bytes: &'a [u8]) -> Self {
+    pub(crate) fn with_known_host(self, fields: ParsedFields, bytes: &'a [u8]) -> Self {
         let from = usize::from(fields.host_at);
         let host = &bytes[from..from + usize::from(fields.host_len)];
         Self { host, ..self }
@@ -514,7 +514,7 @@ mod tests {
         ) {
             let fields = if close { "Host: x\r\nConnection: close\r\n\r\n" } else { "Host: x\r\n\r\n" };
             let line = format!("{line}\n");
-            let known = Fields { keep_alive: !close, accepted: Accepted::PLAIN, host_at: 0, host_len: 0, len: fields.len() as u16 };
+            let known = ParsedFields { keep_alive: !close, accepted: Accepted::PLAIN, host_at: 0, host_len: 0, len: fields.len() as u16 };
             if let Some(short) = parse_line(line.as_bytes(), known) {
                 let whole = format!("{line}{fields}");
                 let mut buffer = field_buffer();
@@ -530,7 +530,7 @@ mod tests {
 
     #[test]
     fn only_plain_http_1_1_request_lines_are_parsed_alone() {
-        let known = Fields {
+        let known = ParsedFields {
             keep_alive: true,
             accepted: Accepted::PLAIN,
             host_at: 0,

@@ -11,7 +11,7 @@ mod text;
 
 use serde_json::{Value, json};
 
-pub(crate) use self::entry::Entry;
+pub(crate) use self::entry::ListingEntry;
 use self::text::write_text;
 
 /// The beginning of the page, before its title.
@@ -71,7 +71,7 @@ const PARENT: &str = "<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr
 ///
 /// Folders come first, then files, each in the natural order of their names. All folders except the
 /// root have a link to their parent.
-pub(crate) fn html(path: &[u8], entries: &[Entry]) -> String {
+pub(crate) fn html(path: &[u8], entries: &[ListingEntry]) -> String {
     let mut page = String::from(BEFORE_TITLE);
     write_heading(path, &mut page);
     page.push_str(AFTER_TITLE);
@@ -97,9 +97,9 @@ pub(crate) fn html(path: &[u8], entries: &[Entry]) -> String {
 ///
 /// Bytes of a name that are not UTF-8 become U+FFFD, so only `href` identifies an entry. A folder
 /// has the type `folder`, its `href` ends with a slash, and it has no size.
-pub(crate) fn json(path: &[u8], entries: &[Entry]) -> String {
+pub(crate) fn json(path: &[u8], entries: &[ListingEntry]) -> String {
     let entries = order::sorted(entries);
-    let entries: Vec<Value> = entries.into_iter().map(Entry::to_json).collect();
+    let entries: Vec<Value> = entries.into_iter().map(ListingEntry::to_json).collect();
     json!({ "path": String::from_utf8_lossy(path), "entries": entries }).to_string()
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use self::error::LoadError;
-use self::loader::{Folder, Loader};
+use self::loader::{LoadedFolder, Loader};
 pub(crate) use self::names::RULES;
 pub use self::progress::Progress;
 pub(crate) use self::rules::check_secret_files;
@@ -138,7 +138,7 @@ fn builder_of(
         limits,
         settings,
         site,
-        open: vec![Folder::new(PathBuf::new(), real, list)],
+        open: vec![LoadedFolder::new(PathBuf::new(), real, list)],
         folders: 1,
         previous,
         without,

@@ -13,6 +13,6 @@ mod users;
 
 pub(crate) use checks::Checks;
 pub(crate) use credentials::Credentials;
-pub(crate) use logins::{Login, LoginCounts, Logins, Refusal};
+pub(crate) use logins::{Login, LoginCounts, LoginRefusal, Logins};
 pub(crate) use realm::{Realm, RealmFile, RealmPath, RealmText};
 pub(crate) use users::Users;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use control::config::TakenOver;
 
 use crate::loading::Loading;
-use crate::part::Part;
-use crate::parts::{Parts, Served};
+use crate::part::ProgramPart;
+use crate::parts::{ProgramParts, Served};
 
 /// Other sites and other options of sites, which were checked.
 #[derive(Debug, Default)]
@@ -19,10 +19,10 @@ pub struct NextSites<'p> {
 /// What a program is to serve.
 #[derive(Debug)]
 pub(crate) struct NextParts<'p> {
-    pub(crate) parts: &'p Parts,
+    pub(crate) parts: &'p ProgramParts,
     pub(crate) next: Vec<Served>,
     /// How these parts are loaded. The others keep their options.
-    pub(crate) loadings: Vec<(Arc<Part>, Loading)>,
+    pub(crate) loadings: Vec<(Arc<ProgramPart>, Loading)>,
 }
 
 impl NextSites<'_> {

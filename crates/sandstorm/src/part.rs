@@ -19,7 +19,7 @@ use crate::tagging::Tagging;
 
 /// A folder and its site.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ProgramPart {
     /// How the folder was loaded last.
     loading: Mutex<Loading>,
     /// How it is loaded from the next reload on, if that has changed.
@@ -61,7 +61,7 @@ impl Improving {
     }
 }
 
-impl Part {
+impl ProgramPart {
     pub(crate) fn new(site: Arc<Site>, folder: &Path) -> Self {
         let loading = Loading {
             folder: folder.to_owned(),

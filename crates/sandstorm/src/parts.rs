@@ -8,7 +8,7 @@ use control::report;
 use crate::hosts::HostName;
 use crate::known_sites::HostedId;
 use crate::known_sites::KnownSites;
-use crate::part::{Part, locked};
+use crate::part::{ProgramPart, locked};
 use crate::redirect_host::RedirectHost;
 use crate::settings::Settings;
 use crate::site::{Member, Site};
@@ -16,7 +16,7 @@ use crate::site::{Member, Site};
 /// A part, and what leads to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
-    pub(crate) part: Arc<Part>,
+    pub(crate) part: Arc<ProgramPart>,
     /// The hosts, or none for all hosts that no other part has.
     pub(crate) hosts: Vec<HostName>,
     /// The hosts whose requests are sent elsewhere.
@@ -83,14 +83,14 @@ impl Served {
     }
 
     /// Returns true if this is the same part.
-    pub(crate) fn is(&self, part: &Arc<Part>) -> bool {
+    pub(crate) fn is(&self, part: &Arc<ProgramPart>) -> bool {
         Arc::ptr_eq(&self.part, part)
     }
 }
 
 /// The parts of a program.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct ProgramParts {
     lists: Mutex<Lists>,
     /// All sites that were served since the start. The logs know them too.
     known: Arc<Mutex<KnownSites>>,
@@ -130,9 +130,9 @@ impl Changes {
     }
 }
 
-impl Parts {
+impl ProgramParts {
     /// Starts with one part.
-    pub(crate) fn new(part: Part) -> Self {
+    pub(crate) fn new(part: ProgramPart) -> Self {
         let mut known = KnownSites::default();
         let first = Served {
             id: known.add(part.name(), None),
@@ -181,7 +181,7 @@ impl Parts {
     }
 
     /// Changes the parts themselves, before any are served.
-    pub(crate) fn change_each(&mut self, mut change: impl FnMut(usize, &mut Part)) {
+    pub(crate) fn change_each(&mut self, mut change: impl FnMut(usize, &mut ProgramPart)) {
         let lists = self.lists.get_mut();
         let lists = lists.unwrap_or_else(PoisonError::into_inner);
         let mut known = KnownSites::default();
@@ -330,7 +330,7 @@ mod tests {
 
     /// A part that is not loaded yet.
     fn new_part(number: usize, name: &'static str) -> Served {
-        let part = Part::to_be_loaded(number, name, None, &loading(name));
+        let part = ProgramPart::to_be_loaded(number, name, None, &loading(name));
         Served {
             part: Arc::new(part),
             hosts: vec![format!("{name}.test").parse().unwrap()],
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn the_name_of_a_new_site_is_kept_once() {
         let site = new_part(0, "a").part.site();
-        let parts = Parts::new(Part::new(site, Path::new("a")));
+        let parts = ProgramParts::new(ProgramPart::new(site, Path::new("a")));
         let [first, again] = [(); 2].map(|()| parts.keep_name("b".to_owned()));
         assert_eq!(first, "b");
         assert!(std::ptr::eq(first, again));
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn parts_change_together() {
         let site = new_part(0, "a").part.site();
-        let parts = Parts::new(Part::new(site, Path::new("a")));
+        let parts = ProgramParts::new(ProgramPart::new(site, Path::new("a")));
         let first = parts.now()[0].clone();
         let [b, c] = [(1, "b"), (2, "c")].map(|(number, name)| new_part(number, name));
         parts.set_next([b.clone(), c.clone()].into());

@@ -153,7 +153,7 @@ pub(crate) struct Stream {
 
 /// One pending request.
 #[derive(Debug)]
-struct Entry {
+struct PendingRequest {
     /// `None` if the place is free.
     phase: Option<Phase>,
     /// A virtual clock, which is set to real time when the phase changes. Each received body byte
@@ -168,7 +168,7 @@ struct Entry {
 /// All pending requests of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    entries: Vec<Entry>,
+    entries: Vec<PendingRequest>,
     free: Vec<PendingPlace>,
     /// Memory used by the entries and their buffers, in bytes.
     memory: usize,
@@ -190,8 +190,8 @@ impl Pending {
         now: Instant,
     ) -> Result<PendingPlace, Exhausted> {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.memory += size_of::<Entry>();
-            self.entries.push(Entry {
+            self.memory += size_of::<PendingRequest>();
+            self.entries.push(PendingRequest {
                 phase: None,
                 progress: now,
                 client: peer,
@@ -416,12 +416,12 @@ impl Pending {
         self.memory -= freed;
     }
 
-    fn entry(&mut self, place: PendingPlace) -> &mut Entry {
+    fn entry(&mut self, place: PendingPlace) -> &mut PendingRequest {
         &mut self.entries[place.0 as usize]
     }
 }
 
-impl Entry {
+impl PendingRequest {
     /// How far the request's virtual clock is behind `now`. The lag is zero unless the request
     /// waits for its body or for room in the send stream.
     fn lag(&self, now: Instant) -> Duration {

@@ -72,7 +72,7 @@ fn memory_is_limited_and_is_freed() {
     assert!(pending.append(places[0], &[b'x'; 5_000], NOW).is_err());
     let small = pending.take(answer(), b"", peer(1), NOW);
     assert!(small.is_ok(), "it takes no memory");
-    let entries_memory = pending.entries.len() * size_of::<Entry>();
+    let entries_memory = pending.entries.len() * size_of::<PendingRequest>();
     pending.release(places[0]);
     assert_eq!(pending.memory, entries_memory + 3 * large.len());
     let bytes = pending.take_bytes(places[1]);

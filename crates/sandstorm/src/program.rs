@@ -31,8 +31,8 @@ use crate::improving::Done;
 use crate::limits::Limits;
 use crate::login::{Checks, Logins};
 use crate::memory_budget::MemoryBudget;
-use crate::part::{Part, locked};
-use crate::parts::{Parts, Redirecting, Served, members};
+use crate::part::{ProgramPart, locked};
+use crate::parts::{ProgramParts, Redirecting, Served, members};
 use crate::port_options::PortOptions;
 use crate::prepared::Replies;
 use crate::redirect_host::RedirectHost;
@@ -68,7 +68,7 @@ pub struct Sandstorm<A = SiteOnly, F = MakeSiteOnly, C = Cubic> {
     make: F,
     types: PhantomData<fn() -> (A, C)>,
     /// The folders, each with its site. They are served for different hosts, or there is only one.
-    parts: Parts,
+    parts: ProgramParts,
     at_start: AtStart,
     site: Arc<NewestSite>,
     handover: Handover<Share>,
@@ -125,7 +125,7 @@ where
                 port: None,
                 stores: store_of(&site).into_iter().collect(),
             },
-            parts: Parts::new(Part::new(Arc::clone(&site), folder)),
+            parts: ProgramParts::new(ProgramPart::new(Arc::clone(&site), folder)),
             site: Arc::new(NewestSite(Mutex::new(site))),
             handover: Handover::default(),
             leaving: Mutex::default(),
@@ -311,7 +311,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
     }
 
     /// Hands the next site of a part to the workers, and waits until all have it.
-    fn change_part(&self, part: &Part, next: NextSite) {
+    fn change_part(&self, part: &ProgramPart, next: NextSite) {
         let (old, before) = (self.site(), part.site());
         part.set_site(&next.site);
         let next = if old.by_host().is_some() {
@@ -369,7 +369,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
 }
 
 /// Returns the site of a single part without hosts, or a site that leads to the part for each host.
-fn together(parts: &Parts) -> Arc<Site> {
+fn together(parts: &ProgramParts) -> Arc<Site> {
     match &*parts.now() {
         [one] if one.hosts.is_empty() && one.redirecting.is_empty() => one.part.site(),
         all => Arc::new(Site::by_members(&members(all), &parts.known())),

@@ -15,7 +15,7 @@ use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::rules::is_list;
 pub use crate::status::Status;
-pub(crate) use file::{FileFields, FileReplies, Form};
+pub(crate) use file::{CodedContent, FileFields, FileReplies};
 pub(crate) use pages::{HTML, challenge, error_page, open_redirect, page, redirect, status_page};
 pub(crate) use partial::PartialHead;
 
@@ -176,12 +176,12 @@ pub(crate) fn write_query(query: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A response head under construction.
-struct Head {
+struct HeadBuilder {
     text: String,
     slot_at: u32,
 }
 
-impl Head {
+impl HeadBuilder {
     /// Starts a head with the status line, the fields of the slot, and the fields of all responses.
     /// The status line contains the server's HTTP version, not the client's (RFC 9110, section
     /// 2.5).

@@ -119,7 +119,7 @@ impl Response {
         more: &str,
         is_whole: bool,
         out: &mut Vec<u8>,
-    ) -> Head {
+    ) -> HeadLayout {
         let from = out.len();
         let _ = write!(out, "HTTP/1.1 {}\r\n{SLOT_FIELD}", self.status);
         let slot_at = out.len();
@@ -140,7 +140,7 @@ impl Response {
             let _ = write!(out, "Content-Length: {}\r\n", self.body.len());
         }
         out.extend_from_slice(b"\r\n");
-        Head {
+        HeadLayout {
             slot_at,
             len: out.len() - from,
         }
@@ -155,7 +155,7 @@ impl Response {
         slots: &mut SlotWriter,
         out: &mut Vec<u8>,
     ) {
-        let Head { slot_at, .. } = self.write_head(common, "", true, out);
+        let HeadLayout { slot_at, .. } = self.write_head(common, "", true, out);
         slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
         if !head_only && !self.status.is_bodiless() {
             out.extend_from_slice(&self.body);
@@ -171,7 +171,7 @@ impl Default for Response {
 
 /// The position of the slot in a head, and the length of the head.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct HeadLayout {
     pub(crate) slot_at: usize,
     pub(crate) len: usize,
 }

@@ -16,7 +16,7 @@ const TABLES_PER_RESIDENT: u64 = 256;
 
 /// A site, as far as the choice depends on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Content {
+pub(crate) struct SiteDemand {
     /// Number of packets of one worker.
     pub(crate) packets: u64,
     /// The memory of the responses, in bytes.
@@ -53,7 +53,7 @@ impl Sending {
 
     /// Keeps the packets of `sites` resident if all fit beside the responses. A worker has `packets`
     /// packets in total.
-    pub(crate) fn chosen(sites: &[Content], packets: u64, context: &WorkerContext) -> Self {
+    pub(crate) fn chosen(sites: &[SiteDemand], packets: u64, context: &WorkerContext) -> Self {
         match taken_by(sites, packets, context) {
             Ok(taken) => {
                 let bytes = report::bytes(taken.iter().sum());
@@ -101,7 +101,11 @@ pub(crate) fn describe(mode: SendMode) -> &'static str {
 }
 
 /// Returns what resident packets take from the budget of each site, or why there are none.
-fn taken_by(sites: &[Content], packets: u64, context: &WorkerContext) -> Result<Vec<u64>, String> {
+fn taken_by(
+    sites: &[SiteDemand],
+    packets: u64,
+    context: &WorkerContext,
+) -> Result<Vec<u64>, String> {
     let frame = context.resident_len?;
     if packets + SPARE_RESIDENTS > MAX_RESIDENTS {
         let (packets, most) = (report::count(packets), MAX_RESIDENTS - SPARE_RESIDENTS);
@@ -117,7 +121,7 @@ fn taken_by(sites: &[Content], packets: u64, context: &WorkerContext) -> Result<
         .map(|one| each * (one.packets + spare))
         .collect();
     let all = taken.iter().sum();
-    let fits = |(site, taken): (&Content, &u64)| {
+    let fits = |(site, taken): (&SiteDemand, &u64)| {
         let memory = site.memory.as_ref();
         memory.is_some_and(|memory| memory.has_room_for_packets(*taken, site.used))
     };

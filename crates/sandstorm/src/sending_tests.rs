@@ -23,9 +23,9 @@ fn context(workers: u32, resident_len: Result<usize, &'static str>) -> WorkerCon
 }
 
 /// A site whose budget has room for the responses and `room` resident packets.
-fn content(packets: u64, room: u64) -> Content {
+fn content(packets: u64, room: u64) -> SiteDemand {
     let used = 1_000_000;
-    Content {
+    SiteDemand {
         packets,
         used,
         memory: Some(MemoryBudget::new(2 * (used + FRAME * room)).with_pinned(1 << 50)),
@@ -73,7 +73,7 @@ fn the_operator_hears_why_the_mode_was_chosen() {
         Sending::chosen(&sites, packets, &context(1, resident_len)).describe()
     };
     let memcopy = describe(SendMode::MemCopy);
-    let content_pinned = Content {
+    let content_pinned = SiteDemand {
         memory: Some(MemoryBudget::new(1 << 40).with_pinned(11_000_000)),
         ..content(904, 5_000)
     };

@@ -6,9 +6,9 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 
 use crate::accept::Accepted;
-use crate::answer::{Answer, Form};
+use crate::answer::{Answer, AnswerForm};
 use crate::head::{
-    FieldBuffer, Fields, HEAD_LIMIT, Head, Method, NotRead, Refusal, Target, field_buffer,
+    FieldBuffer, HEAD_LIMIT, Head, Method, NotRead, ParsedFields, Refusal, Target, field_buffer,
     line_len, parse, parse_line,
 };
 use crate::ranges::Selection;
@@ -30,7 +30,7 @@ const _: () = assert!(RecentAnswers::ENTRY_SIZE == 512 && RecentFields::ENTRY_SI
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Known {
     /// The parsed fields.
-    Fields(Fields),
+    Fields(ParsedFields),
     /// The answer to a long request with preconditions or ranges. It is for the request line that was
     /// remembered with the fields. Some fields come with many lines, such as `Range: bytes=0-`. Only the
     /// latest of these lines is known.
@@ -263,7 +263,7 @@ pub(crate) fn refuse(site: &Site, refusal: Refusal, data: &[u8]) -> Answer {
         reply: ReplyId(first + shared),
         close: true,
         consumed: data.len() as u32,
-        form: Form::Whole,
+        form: AnswerForm::Whole,
     }
 }
 
@@ -384,7 +384,7 @@ fn answer_of(site: &Site, request: &Head<'_>, data: &[u8], visitor: Visitor) -> 
             let whole = reply_with(file.whole());
             match request.range(file.tag) {
                 None if head_only => Answer {
-                    form: Form::Head,
+                    form: AnswerForm::Head,
                     ..whole
                 },
                 None => whole,
@@ -409,7 +409,7 @@ fn to_stranger(
     let form = login_form(request, data);
     // While a login is checked, the reply tells the part.
     let first = match form {
-        Form::Whole => site.error_form(realm.first, request.accepted()),
+        AnswerForm::Whole => site.error_form(realm.first, request.accepted()),
         _ => realm.first,
     };
     let challenge = first.or_head(request.method == Method::Head);
@@ -433,9 +433,9 @@ fn about_path(site: &Site, request: &Head<'_>, first: ReplyId, path: &str, data:
     let error = first.or_head(request.method == Method::Head);
     let (from_end, len) = path_place(request.len, path, data);
     let form = if site.has_error_fields() {
-        Form::Error { from_end, len }
+        AnswerForm::Error { from_end, len }
     } else {
-        Form::Whole
+        AnswerForm::Whole
     };
     Answer {
         form,
@@ -446,7 +446,7 @@ fn about_path(site: &Site, request: &Head<'_>, first: ReplyId, path: &str, data:
 /// Returns the answer to OPTIONS for a file that other sites may use. `whole` is the answer with the file.
 #[cold]
 fn options(site: &Site, whole: Answer) -> Option<Answer> {
-    let form = Form::Options;
+    let form = AnswerForm::Options;
     let may_be_used = whole.of(site).has_field(ALLOW_ORIGIN);
     may_be_used.then_some(Answer { form, ..whole })
 }
@@ -457,22 +457,22 @@ fn options(site: &Site, whole: Answer) -> Option<Answer> {
 fn with_range(site: &Site, whole: Answer, range: &[u8], accepted: Accepted, data: &[u8]) -> Answer {
     let file = whole.of(site);
     let form = match Selection::of(range, file.body_len()) {
-        Selection::Whole => Form::Whole,
+        Selection::Whole => AnswerForm::Whole,
         // The parts would be coded, but the response that contains them would not.
-        Selection::Parts(_) if file.has_field("content-encoding") => Form::Whole,
+        Selection::Parts(_) if file.has_field("content-encoding") => AnswerForm::Whole,
         Selection::Nothing => {
             let page = Site::shared(Status::RangeNotSatisfiable, false);
             let page = site.error_form(page, accepted);
-            Form::NoPart { page }
+            AnswerForm::NoPart { page }
         }
-        Selection::Part(Range { start, end }) if u32::try_from(end).is_ok() => Form::Part {
+        Selection::Part(Range { start, end }) if u32::try_from(end).is_ok() => AnswerForm::Part {
             first: start as u32,
             end: end as u32,
             recurs: false,
         },
         Selection::Part(_) | Selection::Parts(_) => {
             let at = range.as_ptr().addr() - data.as_ptr().addr();
-            Form::Parts {
+            AnswerForm::Parts {
                 from_end: (whole.consumed() - at) as u16,
                 len: range.len() as u16,
             }
@@ -484,37 +484,37 @@ fn with_range(site: &Site, whole: Answer, range: &[u8], accepted: Accepted, data
 /// Returns the form of an answer that asks for a name and a password. The request is at the start of
 /// `data`.
 #[cold]
-fn login_form(request: &Head<'_>, data: &[u8]) -> Form {
+fn login_form(request: &Head<'_>, data: &[u8]) -> AnswerForm {
     let mut values = request.values("authorization");
     match (values.next(), values.next()) {
         (Some(value), None) => {
             let at = value.as_ptr().addr() - data.as_ptr().addr();
-            Form::Login {
+            AnswerForm::Login {
                 from_end: (request.len - at) as u16,
                 len: value.len() as u16,
             }
         }
-        _ => Form::Whole,
+        _ => AnswerForm::Whole,
     }
 }
 
 /// Returns how a redirect keeps `query`. The request is at the start of `data` and is `len` bytes
 /// long.
 #[cold]
-fn redirect_form(len: usize, query: &str, data: &[u8]) -> Form {
+fn redirect_form(len: usize, query: &str, data: &[u8]) -> AnswerForm {
     if query.is_empty() {
-        return Form::Whole;
+        return AnswerForm::Whole;
     }
     // The query is at the end of the target, and the target is the second word of the request line.
     let mut spaces = data.iter().enumerate().filter(|(_, b)| **b == b' ');
     let target_end = spaces.nth(1).map_or(len, |(at, _)| at);
     let from_end = (len - target_end + query.len()) as u16;
-    Form::WithQuery { from_end }
+    AnswerForm::WithQuery { from_end }
 }
 
 /// Returns the form of a redirect by the rule with this index. The request is at the start of `data`.
 #[cold]
-fn rule_form(rule: u16, request: &Head<'_>, target: Target<'_>, data: &[u8]) -> Form {
+fn rule_form(rule: u16, request: &Head<'_>, target: Target<'_>, data: &[u8]) -> AnswerForm {
     let (mut from_end, len) = path_place(request.len, target.path, data);
     if len == 0 {
         // The query follows the place where the path would be.
@@ -523,7 +523,7 @@ fn rule_form(rule: u16, request: &Head<'_>, target: Target<'_>, data: &[u8]) -> 
         let path_at = target_at + request.target.len() - query_len;
         from_end = (request.len - path_at) as u16;
     }
-    Form::ByRule {
+    AnswerForm::ByRule {
         rule,
         from_end,
         len,

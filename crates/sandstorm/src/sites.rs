@@ -123,7 +123,7 @@ pub fn load_sites<'o, C: CongestionControl>(
 }
 
 /// A configuration file that was read again.
-pub(crate) struct Reading<'s> {
+pub(crate) struct RereadConfig<'s> {
     /// All sites, each with its number.
     pub(crate) sources: &'s [(usize, SiteSource<'s>)],
     /// The folders in which the server may write.
@@ -136,7 +136,7 @@ pub(crate) struct Reading<'s> {
     pub(crate) taken: TakenOver,
 }
 
-impl Reading<'_> {
+impl RereadConfig<'_> {
     /// Returns the name of a new site. `own` has the names of the sites that the program has served. It may use
     /// them again.
     pub(crate) fn new_name(&mut self, source: &SiteSource<'_>, own: &[String]) -> String {
@@ -186,7 +186,7 @@ pub fn check_next_sites<'p, C: CongestionControl>(
     };
     let names = sites.programs().flat_map(Program::<C>::names);
     let known = sites.programs().flat_map(Program::<C>::known_names);
-    let mut reading = Reading {
+    let mut reading = RereadConfig {
         sources: &numbered,
         stores,
         names: names.collect(),

@@ -19,15 +19,15 @@ const STEP_LEN: usize = 8 << 20;
 const MAX_REST: Duration = Duration::from_millis(100);
 /// Reads files step by step. Short files come first.
 #[derive(Debug)]
-pub(crate) struct Tagging(Mutex<Work>);
+pub(crate) struct Tagging(Mutex<TaggingState>);
 
 #[derive(Debug)]
-struct Work {
+struct TaggingState {
     /// The site that the files belong to.
     site: Option<Arc<Site>>,
     /// The files without a tag, longest first.
     files: Vec<Arc<DiskFile>>,
-    current: Option<Reading>,
+    current: Option<FileBeingTagged>,
     /// The results by the numbers of files, as far as they are not part of the site.
     digests: HashMap<u32, Digest>,
     /// The numbers of files that cannot be read. They are tried again after a reload.
@@ -36,7 +36,7 @@ struct Work {
 }
 
 /// A file that is being read.
-struct Reading {
+struct FileBeingTagged {
     file: Arc<DiskFile>,
     opened: File,
     next_chunk: u32,
@@ -45,9 +45,9 @@ struct Reading {
     digester: Digester,
 }
 
-impl std::fmt::Debug for Reading {
+impl std::fmt::Debug for FileBeingTagged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reading")
+        f.debug_struct("FileBeingTagged")
             .field("file", &self.file)
             .field("next_chunk", &self.next_chunk)
             .finish_non_exhaustive()
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Reading {
 
 impl Default for Tagging {
     fn default() -> Self {
-        Self(Mutex::new(Work {
+        Self(Mutex::new(TaggingState {
             site: None,
             files: Vec::new(),
             current: None,
@@ -90,7 +90,7 @@ impl Tagging {
     }
 }
 
-impl Work {
+impl TaggingState {
     /// Begins with another site. A file that is being read stays if the site has it too.
     fn begin(&mut self, site: &Arc<Site>) {
         let mut files: Vec<_> = site.untagged().collect();
@@ -136,7 +136,7 @@ impl Work {
                     return false;
                 };
                 let key = self.site.as_ref().map(|site| site.tag_key().clone());
-                match Reading::begin(&file, &key.unwrap_or_default()) {
+                match FileBeingTagged::begin(&file, &key.unwrap_or_default()) {
                     Ok(reading) => self.current = Some(reading),
                     Err(error) => self.fail(&file, &error),
                 }
@@ -167,7 +167,7 @@ impl Work {
     }
 }
 
-impl Reading {
+impl FileBeingTagged {
     fn begin(file: &Arc<DiskFile>, key: &TagKey) -> Result<Self, ReadError> {
         Ok(Self {
             opened: file.open()?,
@@ -199,11 +199,11 @@ mod tests {
     use super::*;
     use crate::limits::Limits;
     use crate::memory_budget::MemoryBudget;
-    use crate::part::Part;
+    use crate::part::ProgramPart;
     use crate::settings::Settings;
 
     /// Makes `count` files of 1/8 of a step, and a part that has all of them on the disk.
-    fn part(folder: &Path, count: usize) -> Part {
+    fn part(folder: &Path, count: usize) -> ProgramPart {
         fs::create_dir(folder.join("below")).unwrap();
         for number in 0..count {
             let file = fs::File::create(folder.join(format!("below/{number}"))).unwrap();
@@ -216,12 +216,12 @@ mod tests {
             ..Settings::default()
         };
         let site = Site::load_with(folder, &Limits::default(), &settings, |_| {});
-        let mut part = Part::new(Arc::new(site.unwrap()), folder);
+        let mut part = ProgramPart::new(Arc::new(site.unwrap()), folder);
         part.allow_reloads(Limits::default(), false);
         part
     }
 
-    fn reload(part: &Part) {
+    fn reload(part: &ProgramPart) {
         part.set_site(&part.load_next(0, true).unwrap().site);
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use control::{RecordLog, RecordSender};
 
-use super::{AccessLogArgs, Entry, HEAD_MAX};
+use super::{AccessLogArgs, HEAD_MAX, LogEntry};
 use crate::known_sites::{HostedId, KnownSites, SiteNames};
 
 /// The access logs of the sites of one program. Sites with the same options share a log.
@@ -111,7 +111,7 @@ impl AccessLogSenders {
     /// Sends a record of a request to the hosted site with the number in `entry`. `head` begins with the
     /// request's head, or is what was received instead of one.
     #[inline]
-    pub(crate) fn send(&mut self, entry: Entry, head: &[u8]) {
+    pub(crate) fn send(&mut self, entry: LogEntry, head: &[u8]) {
         let log = match entry.site {
             HostedId(0) => self.of_none,
             id => self.known.get(id).and_then(|site| site.log),

@@ -19,12 +19,12 @@ const SMALL_SHARE: usize = 10;
 const MAX_EXAMINED: usize = 128;
 
 /// The number of a file, and the index of a chunk in it.
-pub(super) type Key = (u32, u32);
+pub(super) type ChunkKey = (u32, u32);
 
 /// A chunk that is a content item of the TCP stack.
 #[derive(Debug)]
-pub(super) struct Entry {
-    key: Key,
+pub(super) struct CachedChunk {
+    key: ChunkKey,
     pub(super) content: ContentId,
     pub(super) buffer: Buffer,
     uses: u8,
@@ -33,13 +33,13 @@ pub(super) struct Entry {
 /// The chunks in memory.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    places: HashMap<Key, u32>,
-    entries: Vec<Option<Entry>>,
+    places: HashMap<ChunkKey, u32>,
+    entries: Vec<Option<CachedChunk>>,
     free: Vec<u32>,
     small: VecDeque<u32>,
     main: VecDeque<u32>,
-    left: VecDeque<Key>,
-    is_left: HashSet<Key>,
+    left: VecDeque<ChunkKey>,
+    is_left: HashSet<ChunkKey>,
     small_bytes: usize,
     bytes: usize,
     max_entries: usize,
@@ -77,7 +77,7 @@ impl Cache {
     }
 
     /// Finds a chunk, and counts the use. Returns its content item, and where the chunk starts in it.
-    pub(super) fn find(&mut self, key: Key) -> Option<(ContentId, usize)> {
+    pub(super) fn find(&mut self, key: ChunkKey) -> Option<(ContentId, usize)> {
         let place = *self.places.get(&key)?;
         let entry = self.entries[place as usize].as_mut()?;
         entry.uses = MAX_USES.min(entry.uses + 1);
@@ -85,20 +85,20 @@ impl Cache {
     }
 
     /// Whether the chunk has left, but is remembered.
-    pub(super) fn has_left(&self, key: Key) -> bool {
+    pub(super) fn has_left(&self, key: ChunkKey) -> bool {
         self.is_left.contains(&key)
     }
 
-    pub(super) fn contains(&self, key: Key) -> bool {
+    pub(super) fn contains(&self, key: ChunkKey) -> bool {
         self.places.contains_key(&key)
     }
 
     /// Adds a chunk, which must not be in the cache. There must be fewer than
     /// [`max_entries`](Self::max_entries).
-    pub(super) fn insert(&mut self, key: Key, content: ContentId, buffer: Buffer) {
+    pub(super) fn insert(&mut self, key: ChunkKey, content: ContentId, buffer: Buffer) {
         let len = buffer.len();
         self.bytes += len;
-        let entry = Some(Entry {
+        let entry = Some(CachedChunk {
             key,
             content,
             buffer,
@@ -120,7 +120,7 @@ impl Cache {
 
     /// Removes the entry that is least likely to be used again. Passes over those for which `is_in_use`
     /// returns true. Returns `None` if no such entry is found in time.
-    pub(super) fn evict(&mut self, is_in_use: impl Fn(ContentId) -> bool) -> Option<Entry> {
+    pub(super) fn evict(&mut self, is_in_use: impl Fn(ContentId) -> bool) -> Option<CachedChunk> {
         // Entries of one queue that are in use must not hide free ones of the other.
         let mut small_left = self.small.len().min(MAX_EXAMINED / 2);
         let mut main_left = self.main.len().min(MAX_EXAMINED / 2);
@@ -163,7 +163,7 @@ impl Cache {
     }
 
     /// Remembers the key of an entry that leaves the small queue.
-    fn remember(&mut self, key: Key) {
+    fn remember(&mut self, key: ChunkKey) {
         if self.left.len() >= self.max_entries
             && let Some(oldest) = self.left.pop_front()
         {
@@ -174,7 +174,7 @@ impl Cache {
         }
     }
 
-    fn remove(&mut self, place: u32) -> Option<Entry> {
+    fn remove(&mut self, place: u32) -> Option<CachedChunk> {
         let entry = self.entries[place as usize].take()?;
         self.bytes -= entry.buffer.len();
         self.places.remove(&entry.key);

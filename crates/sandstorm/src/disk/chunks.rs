@@ -11,9 +11,9 @@ use nmio::{Bell, Mailbox, mailbox};
 use tcpip::{ConnectionId, ContentId, Contents};
 
 use super::buffer::Buffer;
-use super::cache::{Cache, Key};
+use super::cache::{Cache, ChunkKey};
 use super::file::DiskFile;
-use super::reads::{Arrived, Reads, Run, Work};
+use super::reads::{Arrived, DiskTask, Reads, Run};
 
 /// Maximum number of chunks that are read at a time for one worker.
 const MAX_READS: usize = 512;
@@ -44,13 +44,13 @@ pub(crate) struct Chunks {
     /// Maximum memory of the chunks that are here and those being read, in bytes.
     capacity: usize,
     /// The chunks being read.
-    reading: HashMap<Key, Reading>,
+    reading: HashMap<ChunkKey, ChunkRead>,
     reading_bytes: usize,
     /// Number of chunks that are being read for each client.
     of_clients: HashMap<IpAddr, usize>,
     /// Whether other clients wait for the places of chunks that have arrived.
     keeps_places: bool,
-    work: Sender<Work>,
+    work: Sender<DiskTask>,
     mailbox: Mailbox<Arrived>,
     reply_to: mailbox::Sender<Arrived>,
     counts: Counts,
@@ -58,7 +58,7 @@ pub(crate) struct Chunks {
 
 /// A chunk that is being read.
 #[derive(Debug)]
-struct Reading {
+struct ChunkRead {
     /// The client that it is read for, by its address or network.
     client: IpAddr,
     /// The connections that wait for it.
@@ -165,7 +165,7 @@ impl Chunks {
             let is_kept = self.cache.has_left(key);
             self.reading_bytes += file.buffer_len(chunk);
             let waiting = Vec::new();
-            self.reading.insert(key, Reading { client, waiting });
+            self.reading.insert(key, ChunkRead { client, waiting });
             *self.of_clients.entry(client).or_default() += 1;
             match &mut run {
                 Some(run) if run.accepts(is_kept) => run.buffers.push(buffer),
@@ -182,7 +182,7 @@ impl Chunks {
     fn send(&self, run: Option<Run>) {
         if let Some(run) = run {
             // The threads end after the workers.
-            drop(self.work.send(Work::Read(run, self.reply_to.clone())));
+            drop(self.work.send(DiskTask::Read(run, self.reply_to.clone())));
         }
     }
 
@@ -198,7 +198,7 @@ impl Chunks {
             }
             let freed = std::mem::replace(&mut last, evicted?.buffer);
             if freed.len() > 0 {
-                drop(self.work.send(Work::Free(freed)));
+                drop(self.work.send(DiskTask::Free(freed)));
             }
         }
         Some(last)
@@ -221,7 +221,7 @@ impl Chunks {
             for (chunk, buffer) in (run.first..).zip(run.buffers) {
                 let key = (run.file.number(), chunk);
                 *reading_bytes -= run.file.buffer_len(chunk);
-                let Some(Reading { client, waiting }) = reading.remove(&key) else {
+                let Some(ChunkRead { client, waiting }) = reading.remove(&key) else {
                     continue;
                 };
                 if let Entry::Occupied(mut number) = of_clients.entry(client) {

@@ -59,7 +59,7 @@ impl Run {
 
 /// A piece of work for a thread.
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum DiskTask {
     /// Reads chunks, and sends them to the worker.
     Read(Run, mailbox::Sender<Arrived>),
     /// Frees the memory of a chunk, because a worker must not wait for the system.
@@ -80,8 +80,8 @@ pub(crate) struct Arrived {
 /// number of chunks at a time.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    work: Sender<Work>,
-    queue: Receiver<Work>,
+    work: Sender<DiskTask>,
+    queue: Receiver<DiskTask>,
     open: Mutex<OpenFiles>,
     is_closed: AtomicBool,
     /// Whether files are on the disk at the start.
@@ -111,7 +111,7 @@ impl Default for Reads {
 
 impl Reads {
     /// The end of the queue at which a worker adds work.
-    pub(super) fn sender(&self) -> Sender<Work> {
+    pub(super) fn sender(&self) -> Sender<DiskTask> {
         self.work.clone()
     }
 
@@ -130,8 +130,8 @@ impl Reads {
     }
 
     /// Does a piece of work.
-    fn work(&self, work: Work) {
-        if let Work::Read(mut run, to) = work {
+    fn work(&self, work: DiskTask) {
+        if let DiskTask::Read(mut run, to) = work {
             let outcome = self.read(&mut run);
             if let Err(error) = &outcome {
                 self.warn(&run.file, error);
@@ -229,18 +229,18 @@ impl control::Readers for Reads {
     fn run(&self) {
         while !self.is_closed.load(Ordering::Relaxed) {
             match self.queue.recv_timeout(IDLE) {
-                Ok(Work::End) => break,
+                Ok(DiskTask::End) => break,
                 Ok(work) => self.work(work),
                 Err(_) => self.open().close_idle(Instant::now()),
             }
         }
         // The next thread ends as well.
-        drop(self.work.send(Work::End));
+        drop(self.work.send(DiskTask::End));
     }
 
     fn end(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        drop(self.work.send(Work::End));
+        drop(self.work.send(DiskTask::End));
     }
 }
 
@@ -355,10 +355,10 @@ impl Reads {
 
     /// Does at most so many pieces of work.
     pub(crate) fn work_some(&self, most: usize) -> Vec<usize> {
-        let work: Vec<Work> = self.queue.try_iter().take(most).collect();
+        let work: Vec<DiskTask> = self.queue.try_iter().take(most).collect();
         let runs = work.iter().filter_map(|one| match one {
-            Work::Read(run, _) => Some(run.buffers.len()),
-            Work::Free(_) | Work::End => None,
+            DiskTask::Read(run, _) => Some(run.buffers.len()),
+            DiskTask::Free(_) | DiskTask::End => None,
         });
         let runs = runs.collect();
         for one in work {

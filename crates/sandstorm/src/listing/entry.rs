@@ -13,7 +13,7 @@ use crate::percent::NAME;
 
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ListingEntry {
     /// The name in its folder, which need not be UTF-8.
     pub(crate) name: Vec<u8>,
     /// False for a file.
@@ -24,7 +24,7 @@ pub(crate) struct Entry {
     pub(crate) modified: i64,
 }
 
-impl Entry {
+impl ListingEntry {
     /// Returns the link to the entry, relative to its folder.
     fn link(&self) -> String {
         let slash = if self.is_folder { "/" } else { "" };
@@ -88,7 +88,7 @@ mod tests {
             (LAST_SECOND + 1, "9999-12-31T23:59:59Z"),
             (i64::MAX, "9999-12-31T23:59:59Z"),
         ] {
-            let entry = Entry {
+            let entry = ListingEntry {
                 name: b"a".to_vec(),
                 is_folder: false,
                 len: u64::MAX,

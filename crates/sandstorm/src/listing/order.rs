@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use super::entry::Entry;
+use super::entry::ListingEntry;
 
 /// Sorts folders before files, and each kind by name in natural order: without regard to case, and
 /// digits by the value of their number. Names that are equal in this order are sorted by their
 /// bytes.
-pub(super) fn sorted(entries: &[Entry]) -> Vec<&Entry> {
+pub(super) fn sorted(entries: &[ListingEntry]) -> Vec<&ListingEntry> {
     let mut keyed: Vec<_> = entries
         .iter()
         .map(|entry| (String::from_utf8_lossy(&entry.name).to_lowercase(), entry))
@@ -58,8 +58,8 @@ mod tests {
 
     use super::*;
 
-    fn entry(name: &str, is_folder: bool) -> Entry {
-        Entry {
+    fn entry(name: &str, is_folder: bool) -> ListingEntry {
+        ListingEntry {
             name: name.into(),
             is_folder,
             len: 0,
@@ -67,7 +67,7 @@ mod tests {
         }
     }
 
-    fn sorted_names(entries: &[Entry]) -> Vec<&str> {
+    fn sorted_names(entries: &[ListingEntry]) -> Vec<&str> {
         let sorted = sorted(entries).into_iter();
         sorted
             .map(|entry| std::str::from_utf8(&entry.name).unwrap())
@@ -101,7 +101,7 @@ mod tests {
             "Ä",
             "ä",
         ];
-        let entries: Vec<Entry> = in_order
+        let entries: Vec<ListingEntry> = in_order
             .iter()
             .rev()
             .map(|name| entry(name, false))
@@ -130,8 +130,8 @@ mod tests {
         fn the_order_of_reading_does_not_matter(
             names in prop::collection::hash_set("[0-2aAbB]{0,3}", 0..20),
         ) {
-            let entries: Vec<Entry> = names.iter().map(|name| entry(name, false)).collect();
-            let reversed: Vec<Entry> = entries.iter().rev().cloned().collect();
+            let entries: Vec<ListingEntry> = names.iter().map(|name| entry(name, false)).collect();
+            let reversed: Vec<ListingEntry> = entries.iter().rev().cloned().collect();
             prop_assert_eq!(sorted(&entries), sorted(&reversed));
         }
     }

@@ -6,8 +6,8 @@ use super::*;
 /// 2026-11-27T14:05:09Z.
 const MODIFIED: i64 = 1_795_788_309;
 
-fn file(name: &[u8], len: u64) -> Entry {
-    Entry {
+fn file(name: &[u8], len: u64) -> ListingEntry {
+    ListingEntry {
         name: name.into(),
         is_folder: false,
         len,
@@ -15,8 +15,8 @@ fn file(name: &[u8], len: u64) -> Entry {
     }
 }
 
-fn folder(name: &[u8]) -> Entry {
-    Entry {
+fn folder(name: &[u8]) -> ListingEntry {
+    ListingEntry {
         is_folder: true,
         ..file(name, 4_096)
     }
@@ -158,17 +158,17 @@ proptest! {
     fn names_have_no_meaning_in_html(
         names in prop::collection::vec((any_name(), any::<bool>()), 0..5),
     ) {
-        let entry = |(name, is_folder): &(Vec<u8>, bool)| Entry {
+        let entry = |(name, is_folder): &(Vec<u8>, bool)| ListingEntry {
             is_folder: *is_folder,
             ..file(name, 1)
         };
-        let entries: Vec<Entry> = names.iter().map(entry).collect();
+        let entries: Vec<ListingEntry> = names.iter().map(entry).collect();
         let path = [b"/", &*names.first().map_or(vec![b'a'], |n| n.0.clone()), b"/"].concat();
         let page = html(&path, &entries);
 
-        let plain: Vec<Entry> = entries
+        let plain: Vec<ListingEntry> = entries
             .iter()
-            .map(|entry| Entry { name: b"plain".into(), ..entry.clone() })
+            .map(|entry| ListingEntry { name: b"plain".into(), ..entry.clone() })
             .collect();
         let plain = html(b"/plain/", &plain);
         for char in ['<', '>', '"', '\''] {

@@ -11,7 +11,7 @@ use rustix::fs::Stat;
 use super::loader::{Late, Loader};
 use super::names::key_of;
 use super::progress::Progress;
-use super::reading::{self, Content, Job, Read, Reading};
+use super::reading::{self, FileContent, FileReaders, Job, Read};
 use super::unchanged::read_exactly;
 use crate::date::time_of;
 use crate::disk::DiskFile;
@@ -84,7 +84,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     fn reads_on_threads(&mut self) -> bool {
         let is_first = self.previous.is_none() && !self.settings.listings;
         if self.reading.is_none() && is_first && self.site.totals().files >= self.threads_from {
-            self.reading = Reading::start().ok();
+            self.reading = FileReaders::start().ok();
             // If there are no threads, this one reads all files.
             self.threads_from = u64::MAX;
         }
@@ -128,8 +128,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    fn add_content(&mut self, path: &Path, content: &Content) -> Result<(), Reason> {
-        let Content {
+    fn add_content(&mut self, path: &Path, content: &FileContent) -> Result<(), Reason> {
+        let FileContent {
             bytes,
             modified,
             version,

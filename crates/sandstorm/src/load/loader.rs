@@ -11,17 +11,17 @@ use rustix::fs::{FileType, Stat};
 
 use super::names::{RULES, is_hidden, key_of};
 use super::progress::Progress;
-use super::reading::Reading;
+use super::reading::FileReaders;
 use crate::finding::{Finding, Warning};
 use crate::limits::{Limits, MAX_DEPTH};
-use crate::listing::Entry;
+use crate::listing::ListingEntry;
 use crate::root::{FilePlace, List, RealPath, Root, file_type};
 use crate::settings::Settings;
 use crate::site::{Builder, INDEX, MAX_TARGETS, Site};
 use crate::skipped::{Reason, Skipped, unreadable};
 
 /// A folder that is being loaded.
-pub(super) struct Folder {
+pub(super) struct LoadedFolder {
     /// The path in URLs, relative to the served folder.
     path: PathBuf,
     /// The real path, without symbolic links.
@@ -29,12 +29,12 @@ pub(super) struct Folder {
     /// The remaining entries.
     entries: List,
     /// The entries that are served, for a page that lists them.
-    listed: Vec<Entry>,
+    listed: Vec<ListingEntry>,
     /// Whether there is an `index.html`, even one that cannot be served. It is there in place of a list.
     has_index: bool,
 }
 
-impl Folder {
+impl LoadedFolder {
     pub(super) fn new(path: PathBuf, real: RealPath, entries: List) -> Self {
         Self {
             path,
@@ -94,7 +94,7 @@ pub(super) struct Loader<'a, P> {
     pub(super) settings: &'a Settings,
     pub(super) site: Builder,
     /// The folders that lead to the current entry, starting with the served folder.
-    pub(super) open: Vec<Folder>,
+    pub(super) open: Vec<LoadedFolder>,
     /// Number of folders searched so far.
     pub(super) folders: u64,
     /// The site that is served until this one is loaded.
@@ -102,7 +102,7 @@ pub(super) struct Loader<'a, P> {
     /// Files with rules of the folder that are left out.
     pub(super) without: &'a [PathBuf],
     /// Reads short files on other threads, if there are many files.
-    pub(super) reading: Option<Reading>,
+    pub(super) reading: Option<FileReaders>,
     /// Number of files after which these threads are started.
     pub(super) threads_from: u64,
     /// Long files, which are loaded when all others are.
@@ -194,7 +194,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
         let modified = folder.entries.modified();
         if let (Some(outer), Some(name)) = (self.open.last_mut(), folder.path.file_name()) {
-            outer.listed.push(Entry {
+            outer.listed.push(ListingEntry {
                 name: name.as_bytes().to_vec(),
                 is_folder: true,
                 len: 0,
@@ -264,7 +264,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         target: Option<&RealPath>,
         stat: &Stat,
     ) -> Result<(), Reason> {
-        if target.is_some() || self.open.last().is_some_and(Folder::is_linked) {
+        if target.is_some() || self.open.last().is_some_and(LoadedFolder::is_linked) {
             let real = self.real(path, target);
             if real.outside().is_none() && real.below_root() != path {
                 self.site
@@ -291,7 +291,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         if self.settings.listings
             && let (Some(folder), Some(name)) = (self.open.last_mut(), path.file_name())
         {
-            folder.listed.push(Entry {
+            folder.listed.push(ListingEntry {
                 name: name.as_bytes().to_vec(),
                 is_folder: false,
                 len: stat.st_size.cast_unsigned(),
@@ -317,7 +317,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
             return Err(Reason::Circular);
         }
         self.folders += 1;
-        self.open.push(Folder::new(path.to_owned(), real, list));
+        self.open
+            .push(LoadedFolder::new(path.to_owned(), real, list));
         Ok(())
     }
 }

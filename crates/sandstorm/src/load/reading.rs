@@ -39,11 +39,11 @@ pub(super) struct Read {
     pub(super) path: PathBuf,
     /// The length in the job.
     len: u64,
-    pub(super) content: Result<Content, Reason>,
+    pub(super) content: Result<FileContent, Reason>,
 }
 
 /// The content of a file, in a version that has not changed meanwhile.
-pub(super) struct Content {
+pub(super) struct FileContent {
     pub(super) bytes: Vec<u8>,
     pub(super) modified: SystemTime,
     pub(super) version: FileVersion,
@@ -56,7 +56,7 @@ struct Batch {
 }
 
 /// The threads, and the files that they read.
-pub(super) struct Reading {
+pub(super) struct FileReaders {
     /// The queue of the threads. It is closed to end them.
     queue: Option<Sender<Batch>>,
     threads: Vec<JoinHandle<()>>,
@@ -69,7 +69,7 @@ pub(super) struct Reading {
     bytes: u64,
 }
 
-impl Reading {
+impl FileReaders {
     /// Starts the threads.
     pub(super) fn start() -> io::Result<Self> {
         let (queue, batches) = channel::<Batch>();
@@ -148,7 +148,7 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for FileReaders {
     /// Ends the threads, because the caller may drop its privileges next.
     fn drop(&mut self) {
         drop(self.queue.take());
@@ -181,7 +181,7 @@ fn read_batches(batches: &Mutex<Receiver<Batch>>) {
 }
 
 /// Reads an open file.
-fn read_file(mut file: File) -> Result<Content, Reason> {
+fn read_file(mut file: File) -> Result<FileContent, Reason> {
     let metadata = file.metadata().map_err(unreadable)?;
     // The entry may have been replaced since its type was checked.
     if !metadata.is_file() || metadata.len() > MAX_LEN {
@@ -190,7 +190,7 @@ fn read_file(mut file: File) -> Result<Content, Reason> {
     let modified = metadata.modified().map_err(unreadable)?;
     let mut bytes = vec![0; metadata.len() as usize];
     read_exactly(&mut file, &mut bytes, modified)?;
-    Ok(Content {
+    Ok(FileContent {
         bytes,
         modified,
         version: FileVersion::of(&metadata),

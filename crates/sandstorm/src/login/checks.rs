@@ -10,7 +10,7 @@ use super::users::Users;
 
 /// A piece of work for the thread.
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum CheckTask {
     Check(Check, mailbox::Sender<Checked>),
     /// Ends the thread.
     End,
@@ -35,8 +35,8 @@ pub(super) struct Checked {
 /// The queue of credentials to check. Each worker adds one at a time.
 #[derive(Debug)]
 pub(crate) struct Checks {
-    work: Mutex<Sender<Work>>,
-    queue: Mutex<Receiver<Work>>,
+    work: Mutex<Sender<CheckTask>>,
+    queue: Mutex<Receiver<CheckTask>>,
 }
 
 impl Default for Checks {
@@ -51,7 +51,7 @@ impl Default for Checks {
 
 impl Checks {
     /// The end of the queue at which a worker adds work.
-    pub(super) fn sender(&self) -> Sender<Work> {
+    pub(super) fn sender(&self) -> Sender<CheckTask> {
         let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         work.clone()
     }
@@ -74,13 +74,13 @@ impl control::Readers for Checks {
 
     fn run(&self) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Ok(Work::Check(check, to)) = queue.recv() {
+        while let Ok(CheckTask::Check(check, to)) = queue.recv() {
             check.run(&to);
         }
     }
 
     fn end(&self) {
-        drop(self.sender().send(Work::End));
+        drop(self.sender().send(CheckTask::End));
     }
 }
 
@@ -90,7 +90,7 @@ impl Checks {
     pub(crate) fn work_all(&self) {
         let queue = self.queue.lock().unwrap();
         for work in queue.try_iter() {
-            if let Work::Check(check, to) = work {
+            if let CheckTask::Check(check, to) = work {
                 check.run(&to);
             }
         }

@@ -11,7 +11,7 @@ use nmio::{Bell, Instant, Mailbox, mailbox};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use tcpip::ConnectionId;
 
-use super::checks::{Check, Checked, Checks, Work};
+use super::checks::{Check, CheckTask, Checked, Checks};
 use super::credentials::Credentials;
 use super::queue::Queue;
 use super::users::Users;
@@ -31,7 +31,7 @@ pub(crate) enum Login {
     Waits(u64),
     /// The request is not admitted. That the credentials are right is never kept here, because another
     /// request could come first.
-    Refused(Refusal),
+    Refused(LoginRefusal),
 }
 
 /// Where users are in memory. No other users are there as long as these are.
@@ -43,7 +43,7 @@ fn place(users: &Arc<Users>) -> Place {
 
 /// Why a request is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum LoginRefusal {
     /// The credentials are wrong, or there are none.
     Wrong,
     /// There was no time to check them.
@@ -73,7 +73,7 @@ pub(crate) struct Logins {
     checks: u64,
     /// Number of checks before the users may have changed.
     outdated: u64,
-    work: Sender<Work>,
+    work: Sender<CheckTask>,
     mailbox: Mailbox<Checked>,
     reply_to: mailbox::Sender<Checked>,
     counts: LoginCounts,
@@ -135,7 +135,7 @@ impl Logins {
         if let Some(gone) = gone {
             self.counts.given_up += 1;
             if gone.check.number == number {
-                return Some(Login::Refused(Refusal::Busy));
+                return Some(Login::Refused(LoginRefusal::Busy));
             }
             self.given_up.push((gone.check.number, gone.connection));
         }
@@ -152,7 +152,7 @@ impl Logins {
             return;
         };
         self.checking = Some((check.number, connection));
-        let work = Work::Check(check, self.reply_to.clone());
+        let work = CheckTask::Check(check, self.reply_to.clone());
         // The thread ends after the workers.
         drop(self.work.send(work));
     }
@@ -160,7 +160,7 @@ impl Logins {
     /// Returns the connections whose credentials were checked, or for which there was no time, each with
     /// the number of the check and its result.
     pub(crate) fn take_checked(&mut self, now: Instant) -> Vec<(ConnectionId, u64, Login)> {
-        let busy = Login::Refused(Refusal::Busy);
+        let busy = Login::Refused(LoginRefusal::Busy);
         let mut told: Vec<_> = std::mem::take(&mut self.given_up)
             .into_iter()
             .map(|(number, connection)| (connection, number, busy))
@@ -182,7 +182,7 @@ impl Logins {
             let login = if is_right || is_outdated {
                 Login::Unknown
             } else {
-                Login::Refused(Refusal::Wrong)
+                Login::Refused(LoginRefusal::Wrong)
             };
             told.push((connection, number, login));
         }

@@ -6,7 +6,7 @@ use control::WorkerContext;
 
 use super::{Sandstorm, addresses};
 use crate::known_sites::HostedId;
-use crate::sending::{Content, Sending};
+use crate::sending::{Sending, SiteDemand};
 use crate::server::{packets, packets_to_come};
 use crate::site::Site;
 
@@ -26,7 +26,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         if !self.chooses_mode {
             return Sending::forced(self.tcp.mode, all);
         }
-        let content = |site: &Arc<Site>| Content {
+        let content = |site: &Arc<Site>| SiteDemand {
             packets: packets(site, &addresses, context.mtu).count + to_come(site),
             used: site.totals().memory(),
             memory: site.settings().memory,

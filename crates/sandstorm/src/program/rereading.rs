@@ -8,10 +8,10 @@ use control::StartError;
 use super::Sandstorm;
 use crate::loading::Loading;
 use crate::next_sites::NextParts;
-use crate::part::Part;
+use crate::part::ProgramPart;
 use crate::parts::{Redirecting, Served};
 use crate::site_options::SiteSource;
-use crate::sites::Reading;
+use crate::sites::RereadConfig;
 
 impl<A, F, C> Sandstorm<A, F, C> {
     /// The names of the sites that are served.
@@ -60,7 +60,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
     /// If an option is wrong or needs another start.
     pub(crate) fn check_next(
         &self,
-        reading: &mut Reading<'_>,
+        reading: &mut RereadConfig<'_>,
     ) -> Result<NextParts<'_>, StartError> {
         let mut loadings = Vec::new();
         let (mut known, mut new) = (Vec::new(), Vec::new());
@@ -107,7 +107,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         &self,
         one: Served,
         source: &SiteSource<'_>,
-        reading: &mut Reading<'_>,
+        reading: &mut RereadConfig<'_>,
     ) -> Served {
         let settings = one.part.loading().settings.clone();
         let redirect_hosts = source.redirect_hosts();
@@ -135,7 +135,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         &self,
         number: usize,
         source: &SiteSource<'_>,
-        reading: &mut Reading<'_>,
+        reading: &mut RereadConfig<'_>,
     ) -> Result<(Served, Loading), StartError> {
         let loading = source.first(reading.sources.len())?;
         let name = reading.new_name(source, &self.known_names());
@@ -145,7 +145,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         let log = self.access_logs.index_of(source.log());
         let redirecting = Redirecting::all(source.redirect_hosts(), &loading.settings);
         let served = Served {
-            part: Arc::new(Part::to_be_loaded(number, name, log, &loading)),
+            part: Arc::new(ProgramPart::to_be_loaded(number, name, log, &loading)),
             hosts: source.hosts().to_vec(),
             redirecting,
             id,
@@ -156,7 +156,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
 
 /// Whether a site that the file no longer has is there on another port, or with other options that need a
 /// restart.
-fn is_only_moved(one: &Served, reading: &Reading<'_>) -> bool {
+fn is_only_moved(one: &Served, reading: &RereadConfig<'_>) -> bool {
     let folder = one.part.loading().folder.clone();
     let is_it = |source: &SiteSource<'_>| {
         let has_hosts = !one.hosts.is_empty() && source.hosts() == one.hosts;

@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::tag_key::TagKey;
 
 use super::partial::{PartialHead, VARY};
-use super::{Head, Reply};
+use super::{HeadBuilder, Reply};
 
 /// The values of the fields in a file's response.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl<'a> FileFields<'a> {
     }
 }
 
-impl Head {
+impl HeadBuilder {
     /// Makes the response with a whole file in memory. `bytes` have this head, with this tag, and the file.
     fn whole(&self, bytes: Arc<[u8]>, tag: Option<ETag>) -> Reply {
         Reply {
@@ -155,7 +155,7 @@ impl FileReplies {
         whole: &Reply,
         not_modified: &Reply,
         coding: Coding,
-        form: &Form<'_>,
+        form: &CodedContent<'_>,
     ) -> Self {
         let plain = PartialHead::of(whole);
         let (mut head, tag) = (Vec::new(), form.tag);
@@ -193,7 +193,7 @@ impl FileReplies {
 
 /// The content of a coded form.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Form<'a> {
+pub(crate) struct CodedContent<'a> {
     /// The content, or nothing if it is on the disk.
     bytes: &'a [u8],
     disk: Option<&'a Arc<DiskFile>>,
@@ -201,7 +201,7 @@ pub(crate) struct Form<'a> {
     tag: Option<ETag>,
 }
 
-impl<'a> Form<'a> {
+impl<'a> CodedContent<'a> {
     /// A content that the server has made. Its tag has this key.
     pub(crate) fn made(bytes: &'a [u8], key: &TagKey) -> Self {
         Self {
@@ -257,7 +257,7 @@ fn unshared(bytes: &mut Arc<[u8]>) -> &mut [u8] {
 /// 15.4.5).
 fn not_modified(fields: &FileFields<'_>, tag: Option<ETag>) -> Reply {
     let status = Status::NotModified;
-    let head = Head::with_own(status, fields.common, &fields.own.without_body());
+    let head = HeadBuilder::with_own(status, fields.common, &fields.own.without_body());
     let head = match tag {
         Some(tag) => head.field("ETag", tag),
         None => head.field("Last-Modified", fields.last_modified),
@@ -265,8 +265,13 @@ fn not_modified(fields: &FileFields<'_>, tag: Option<ETag>) -> Reply {
     head.finish().reply(status, "")
 }
 
-fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: Option<ETag>) -> Head {
-    let head = Head::with_own(Status::Ok, fields.common, fields.own)
+fn file_head(
+    media_type: &str,
+    fields: &FileFields<'_>,
+    len: usize,
+    tag: Option<ETag>,
+) -> HeadBuilder {
+    let head = HeadBuilder::with_own(Status::Ok, fields.common, fields.own)
         .field("Content-Type", media_type)
         .field("Content-Length", len)
         .field("Last-Modified", fields.last_modified);

@@ -6,10 +6,10 @@ use crate::fields::Fields;
 use crate::status::Status;
 
 use super::partial::PartialHead;
-use super::{ALLOWED, Head, Reply};
+use super::{ALLOWED, HeadBuilder, Reply};
 
 /// Makes a response for GET and the matching response for HEAD.
-fn with_body(status: Status, head: impl Fn() -> Head, body: &str) -> [Reply; 2] {
+fn with_body(status: Status, head: impl Fn() -> HeadBuilder, body: &str) -> [Reply; 2] {
     let head = || {
         head()
             .field("Content-Type", HTML)
@@ -38,9 +38,9 @@ pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
     let head = || match status {
         // A 405 must list the allowed methods (RFC 9110, section 15.5.6).
         Status::MethodNotAllowed | Status::NoContent => {
-            Head::new(status, common).field("Allow", ALLOWED)
+            HeadBuilder::new(status, common).field("Allow", ALLOWED)
         }
-        _ => Head::new(status, common),
+        _ => HeadBuilder::new(status, common),
     };
     if status == Status::NoContent {
         return [(); 2].map(|()| head().finish().reply(status, ""));
@@ -55,13 +55,13 @@ pub(crate) fn redirect(status: Status, location: &str, common: &Fields) -> [Repl
     // A location with a query may contain this character.
     let escaped = location.replace('&', "&amp;");
     let text = format!("It is <a href=\"{escaped}\">here</a>.");
-    let head = || Head::new(status, common).field("Location", location);
+    let head = || HeadBuilder::new(status, common).field("Location", location);
     with_body(status, head, &page(status, &text))
 }
 
 /// Makes the redirects whose location is added for each request: one for GET and one for HEAD.
 pub(crate) fn open_redirect(status: Status, common: &Fields) -> [Reply; 2] {
-    let head = || Head::new(status, common).field("Location", "");
+    let head = || HeadBuilder::new(status, common).field("Location", "");
     with_body(status, head, &page(status, "It has moved."))
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn open_redirect(status: Status, common: &Fields) -> [Reply; 2] {
 /// `WWW-Authenticate` has this value.
 pub(crate) fn challenge(value: &str, common: &Fields) -> [Reply; 2] {
     let status = Status::Unauthorized;
-    let head = || Head::new(status, common).field("WWW-Authenticate", value);
+    let head = || HeadBuilder::new(status, common).field("WWW-Authenticate", value);
     with_body(status, head, &page(status, status.explanation()))
 }
 

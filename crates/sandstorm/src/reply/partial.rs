@@ -218,6 +218,28 @@ impl<'a> PartialHead<'a> {
 }
 
 impl Reply {
+    /// Writes the response with one part of the file. Returns the offset of its slot.
+    #[inline]
+    pub(crate) fn write_part(&self, part: &Range<usize>, out: &mut Vec<u8>) -> usize {
+        let head = PartialHead::of(self);
+        let slot_at = head.write_single(part, out);
+        out.extend_from_slice(&self.bytes[head.slice(part)]);
+        slot_at
+    }
+
+    /// Makes the reply with one part of the file. Uses `buffer` for it.
+    pub(crate) fn with_part(&self, part: &Range<usize>, buffer: &mut Vec<u8>) -> Self {
+        buffer.clear();
+        let slot_at = self.write_part(part, buffer);
+        Self {
+            bytes: buffer.as_slice().into(),
+            slot_at: slot_at as u32,
+            head_len: (buffer.len() - part.len()) as u16,
+            status: Status::PartialContent,
+            ..self.clone()
+        }
+    }
+
     /// The lines of a file's head whose fields an error about this file has too.
     pub(crate) fn lines_for_errors(&self) -> impl Iterator<Item = (&str, &str)> {
         let lines = std::str::from_utf8(PartialHead::of(self).own_lines()).unwrap_or_default();

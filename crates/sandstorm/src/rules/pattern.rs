@@ -24,14 +24,14 @@ pub(super) const SPLAT: &str = "splat";
 pub(crate) struct Pattern {
     /// Literals and placeholders alternate, and a literal is the first. If there is a star, a
     /// literal is also the last. Behind a placeholder, a literal begins with a dot or a slash.
-    parts: Box<[Part]>,
+    parts: Box<[PatternPart]>,
     /// The names of the captures, in order. [`SPLAT`] is the last.
     names: Box<[Box<str>]>,
     has_star: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum PatternPart {
     /// Decoded bytes. The first literal begins with a slash.
     Literal(Box<[u8]>),
     Placeholder,
@@ -107,12 +107,12 @@ impl Pattern {
                 return Err(RuleError::BadPlaceholder { segment });
             }
             add_name(&mut names, name)?;
-            parts.push(Part::Literal(std::mem::take(&mut literal).into()));
-            parts.push(Part::Placeholder);
+            parts.push(PatternPart::Literal(std::mem::take(&mut literal).into()));
+            parts.push(PatternPart::Placeholder);
             decode_segment(extension, &mut literal)?;
         }
         if !literal.is_empty() {
-            parts.push(Part::Literal(literal.into()));
+            parts.push(PatternPart::Literal(literal.into()));
         }
         if has_star {
             add_name(&mut names, SPLAT)?;
@@ -128,7 +128,7 @@ impl Pattern {
     /// [canonical](canonical()).
     pub(crate) fn exact(&self) -> Option<&[u8]> {
         match &*self.parts {
-            [Part::Literal(path)] if !self.has_star => Some(path),
+            [PatternPart::Literal(path)] if !self.has_star => Some(path),
             _ => None,
         }
     }
@@ -138,20 +138,22 @@ impl Pattern {
     pub(crate) fn base(&self) -> &[u8] {
         match &*self.parts {
             _ if self.exact().is_some() => self.exact().unwrap_or_default(),
-            [Part::Literal(path), ..] => &path[..memchr::memrchr(b'/', path).unwrap_or_default()],
+            [PatternPart::Literal(path), ..] => {
+                &path[..memchr::memrchr(b'/', path).unwrap_or_default()]
+            }
             _ => &[],
         }
     }
 
     /// Returns true if the pattern is `/*`, which matches all paths.
     pub(crate) fn is_everything(&self) -> bool {
-        self.has_star && matches!(&*self.parts, [Part::Literal(path)] if **path == *b"/")
+        self.has_star && matches!(&*self.parts, [PatternPart::Literal(path)] if **path == *b"/")
     }
 
     /// The text before the star, if the pattern has nothing else.
     pub(super) fn before_star(&self) -> Option<&[u8]> {
         match &*self.parts {
-            [Part::Literal(path)] if self.has_star => Some(path),
+            [PatternPart::Literal(path)] if self.has_star => Some(path),
             _ => None,
         }
     }
@@ -185,7 +187,7 @@ impl Pattern {
         let mut parts = self.parts.iter().peekable();
         while let Some(part) = parts.next() {
             match part {
-                Part::Literal(literal) => {
+                PatternPart::Literal(literal) => {
                     rest = match rest.strip_prefix(&**literal) {
                         Some(after) => after,
                         None if self.has_star && parts.peek().is_none() => {
@@ -194,10 +196,10 @@ impl Pattern {
                         None => return None,
                     };
                 }
-                Part::Placeholder => {
+                PatternPart::Placeholder => {
                     let end = memchr::memchr(b'/', rest).unwrap_or(rest.len());
                     let extension = match parts.peek() {
-                        Some(Part::Literal(next)) => first_segment(next),
+                        Some(PatternPart::Literal(next)) => first_segment(next),
                         _ => &[],
                     };
                     let segment = rest[..end].strip_suffix(extension)?;

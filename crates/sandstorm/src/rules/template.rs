@@ -34,16 +34,16 @@ const IN_LITERAL: &AsciiSet = &CONTROLS
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     /// The parts of the location. Literals are percent-encoded.
-    location: Box<[Part]>,
+    location: Box<[TemplatePart]>,
     /// The parts of the decoded path without query and fragment, or `None` if the target is a URL.
-    path: Option<Box<[Part]>>,
+    path: Option<Box<[TemplatePart]>>,
     has_query: bool,
     /// Whether the path has text of its own, so that no capture is to lead out of it.
     has_own_path: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Literal(Box<[u8]>),
     /// The index of a capture.
     Capture(usize),
@@ -67,7 +67,7 @@ impl Template {
         let query_at = rest.find(['?', '#']);
         let mut location = Vec::new();
         if !origin.is_empty() {
-            location.push(Part::Literal(origin.as_bytes().into()));
+            location.push(TemplatePart::Literal(origin.as_bytes().into()));
         }
         add_parts(&rest, index_of, &mut location, |literal| {
             // Only the error matters here: the bytes stay encoded.
@@ -82,9 +82,9 @@ impl Template {
             decode(literal.as_bytes(), &mut decoded)?;
             Ok(decoded)
         })?;
-        let is_own = |part: &Part| match part {
-            Part::Literal(text) => text.iter().any(|byte| *byte != b'/'),
-            Part::Capture(_) => false,
+        let is_own = |part: &TemplatePart| match part {
+            TemplatePart::Literal(text) => text.iter().any(|byte| *byte != b'/'),
+            TemplatePart::Capture(_) => false,
         };
         Ok(Self {
             has_own_path: path.iter().any(is_own),
@@ -106,7 +106,7 @@ impl Template {
 
     /// Returns true if the target contains no captures, so that it is the same for all requests.
     pub(crate) fn is_fixed(&self) -> bool {
-        let is_literal = |part: &Part| matches!(part, Part::Literal(_));
+        let is_literal = |part: &TemplatePart| matches!(part, TemplatePart::Literal(_));
         self.location.iter().all(is_literal)
     }
 
@@ -124,8 +124,8 @@ impl Template {
             return false;
         };
         let texts = parts.iter().flat_map(|part| match part {
-            Part::Literal(text) => text,
-            Part::Capture(index) => captures.get(*index),
+            TemplatePart::Literal(text) => text,
+            TemplatePart::Capture(index) => captures.get(*index),
         });
         // A location begins with one slash.
         let names = texts.skip_while(|byte| **byte == b'/');
@@ -145,10 +145,12 @@ impl Template {
 
     /// Returns true if all paths of the target begin with `prefix`, and have captures behind it.
     pub(super) fn is_below(&self, prefix: &[u8]) -> bool {
-        let is_capture = |part: &Part| matches!(part, Part::Capture(_));
+        let is_capture = |part: &TemplatePart| matches!(part, TemplatePart::Capture(_));
         let path = self.path.as_deref().unwrap_or_default();
         match path.first() {
-            Some(Part::Literal(text)) => text.starts_with(prefix) && path.iter().any(is_capture),
+            Some(TemplatePart::Literal(text)) => {
+                text.starts_with(prefix) && path.iter().any(is_capture)
+            }
             _ => false,
         }
     }
@@ -161,8 +163,8 @@ impl Template {
         let mut dots = Some(0);
         for part in &self.location {
             let (text, is_literal) = match part {
-                Part::Literal(text) => (&**text, true),
-                Part::Capture(index) => (captures.get(*index), false),
+                TemplatePart::Literal(text) => (&**text, true),
+                TemplatePart::Capture(index) => (captures.get(*index), false),
             };
             for byte in text {
                 dots = match byte {
@@ -179,10 +181,10 @@ impl Template {
 
     /// Returns true if the location for a path of `len` bytes is certainly not too long.
     fn has_room(&self, len: usize) -> bool {
-        let max_len = |part: &Part| match part {
-            Part::Literal(text) => text.len(),
+        let max_len = |part: &TemplatePart| match part {
+            TemplatePart::Literal(text) => text.len(),
             // Percent-encoding triples a byte.
-            Part::Capture(_) => 3 * len,
+            TemplatePart::Capture(_) => 3 * len,
         };
         self.location.iter().map(max_len).sum::<usize>() <= MAX_LOCATION_LEN
     }
@@ -198,9 +200,9 @@ impl Template {
         let start = out.len();
         for part in &self.location {
             match part {
-                Part::Literal(text) => out.extend_from_slice(text),
+                TemplatePart::Literal(text) => out.extend_from_slice(text),
                 // A capture is encoded, so it can begin neither a query nor a fragment, and no line.
-                Part::Capture(index) => captures.write(*index, out),
+                TemplatePart::Capture(index) => captures.write(*index, out),
             }
             if out.len() - start > MAX_LOCATION_LEN {
                 out.truncate(start);
@@ -225,8 +227,8 @@ impl Template {
         buffer.clear();
         for part in self.path.as_ref()? {
             let bytes = match part {
-                Part::Literal(text) => text,
-                Part::Capture(index) => captures.get(*index),
+                TemplatePart::Literal(text) => text,
+                TemplatePart::Capture(index) => captures.get(*index),
             };
             buffer.try_extend_from_slice(bytes).ok()?;
         }
@@ -276,7 +278,7 @@ fn with_one_fragment(text: &str) -> String {
 fn add_parts(
     text: &str,
     index_of: &dyn Fn(&str) -> Option<usize>,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<TemplatePart>,
     convert: impl Fn(&str) -> Result<Vec<u8>, RuleError>,
 ) -> Result<(), RuleError> {
     let mut literal = String::new();
@@ -292,14 +294,14 @@ fn add_parts(
                 let name = excerpt(name);
                 RuleError::UnknownName { name }
             })?;
-            parts.push(Part::Literal(convert(&literal)?.into()));
-            parts.push(Part::Capture(index));
+            parts.push(TemplatePart::Literal(convert(&literal)?.into()));
+            parts.push(TemplatePart::Capture(index));
             literal.clear();
         }
         literal.push_str(after);
     }
     if !literal.is_empty() {
-        parts.push(Part::Literal(convert(&literal)?.into()));
+        parts.push(TemplatePart::Literal(convert(&literal)?.into()));
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ use crate::date::{LAST_SECOND, second_of, time_of, write_http_date};
 use crate::disk::DiskFile;
 use crate::fields::Fields;
 use crate::finding::Report;
-use crate::listing::{self, Entry};
+use crate::listing::{self, ListingEntry};
 use crate::login::{RealmPath, Users};
 use crate::reply::{FileFields, FileReplies, Reply, redirect, status_page};
 use crate::rules::{HeaderRules, Redirect};
@@ -337,7 +337,12 @@ impl Builder {
     /// has slashes at both ends. The time of its last change is in seconds since 1970.
     ///
     /// Entries that need a password are listed only if the pages need the same one.
-    pub(crate) fn add_listing(&mut self, folder: &[u8], modified: i64, mut entries: Vec<Entry>) {
+    pub(crate) fn add_listing(
+        &mut self,
+        folder: &[u8],
+        modified: i64,
+        mut entries: Vec<ListingEntry>,
+    ) {
         if self.site.pages.contains_key(folder) {
             return;
         }

@@ -8,10 +8,10 @@ use tcpip::{Connection, Contents, MAX_WRITE_LEN, Part, WriteError};
 use super::conversation::Conn;
 use super::core::Core;
 use super::writing::{Written, write};
-use crate::answer::{Answer, Form};
-use crate::assembled::{Assembler, MAX_JOINED_LEN, Piece, Rest, slice};
-use crate::date::Stamp;
-use crate::fields::{Fields, MAX_FIELDS_LEN};
+use crate::answer::{Answer, AnswerForm};
+use crate::assembled::{Assembler, MAX_JOINED_LEN, Piece, Rest};
+use crate::date::{SLOT_LEN, Stamp};
+use crate::fields::MAX_FIELDS_LEN;
 use crate::login::Login;
 use crate::pending::{Outgoing, OutgoingContent};
 use crate::status::Status;
@@ -33,11 +33,11 @@ impl Core {
         data: &[u8],
         stamp: Stamp,
     ) -> Result<Written, WriteError> {
-        if let Form::Login { .. } = answer.form {
+        if let AnswerForm::Login { .. } = answer.form {
             return self.write_after_login(conn, answer, data, stamp);
         }
         conn.state().login = Login::Unknown;
-        if let Form::Part { first, end, recurs } = answer.form
+        if let AnswerForm::Part { first, end, recurs } = answer.form
             && (end - first) as usize <= MAX_JOINED_LEN
             && self.site.reply(answer.reply).disk().is_none()
         {
@@ -81,21 +81,11 @@ impl Core {
     ) -> Result<(Status, usize), WriteError> {
         let Self { site, slots, .. } = self;
         let reply = site.reply(answer.reply);
-        let len = part.len();
         conn.write_with(|out| {
-            let mut assembler = Assembler {
-                site,
-                extra: &Fields::new(),
-                stamp,
-                slots,
-                out,
-            };
-            let assembled = assembler.part(reply, part);
-            if let Rest::Slice(part) = assembled.rest {
-                out.extend_from_slice(slice(reply.bytes(), &part));
-            }
+            let slot_at = reply.write_part(&part, out);
+            slots.write(stamp, &mut out[slot_at..][..SLOT_LEN]);
         })?;
-        Ok((Status::PartialContent, len))
+        Ok((Status::PartialContent, part.len()))
     }
 
     /// Assembles an answer of the site in `out`, with the fields of `response`. Returns the status,

@@ -16,7 +16,7 @@ use super::prepared_reply::PreparedReply;
 use super::recent::Recent;
 use super::writing::{Continuation, Written, write};
 use crate::access_log::AccessLogSenders;
-use crate::answer::{Answer, Form};
+use crate::answer::{Answer, AnswerForm};
 use crate::date::{SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::{Fields, MAX_FIELDS_LEN};
@@ -373,7 +373,7 @@ impl Core {
         answer: &Answer,
         bytes: &[u8],
     ) -> Continuation {
-        if let Form::Login { .. } = answer.form {
+        if let AnswerForm::Login { .. } = answer.form {
             return self.answer_after_login(conn, request, answer, bytes);
         }
         conn.state().login = Login::Unknown;

@@ -9,7 +9,7 @@ use super::request_times::RequestTimes;
 use super::writing::Continuation;
 use crate::answer::Answer;
 use crate::app::App;
-use crate::body::{BodyReader, Part};
+use crate::body::{BodyPart, BodyReader};
 use crate::head::field_buffer;
 use crate::login::Login;
 use crate::pending::{Body, PendingPlace, Phase};
@@ -225,18 +225,18 @@ impl<A: App> Web<A> {
         let mut unparsed = data;
         let failure = loop {
             let piece = match body.reader.next(&mut unparsed) {
-                Part::Piece(piece) => piece,
-                Part::More => {
+                BodyPart::Piece(piece) => piece,
+                BodyPart::More => {
                     core.pending
                         .update_body(place, body, data.len(), conn.now());
                     return Processed::Pause(data.len());
                 }
-                Part::End => {
+                BodyPart::End => {
                     let len = data.len() - unparsed.len();
                     let continuation = Self::finish(app, core, conn, place);
                     return Processed::from_continuation(continuation, len);
                 }
-                Part::Malformed => break Status::BadRequest,
+                BodyPart::Malformed => break Status::BadRequest,
             };
             let Some(remaining) = body.remaining.checked_sub(piece.len() as u64) else {
                 break Status::ContentTooLarge;

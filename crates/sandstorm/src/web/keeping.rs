@@ -2,17 +2,13 @@
 
 use std::ops::Range;
 
-use tcpip::{Contents, Slot};
+use tcpip::Contents;
 
 use super::core::Core;
 use super::kept_parts::KeptParts;
 use super::prepared_reply::PreparedReply;
-use crate::answer::{Answer, Form};
-use crate::assembled::slice;
-use crate::date::SLOT_LEN;
-use crate::reply::PartialHead;
+use crate::answer::{Answer, AnswerForm};
 use crate::site::ReplyId;
-use crate::status::Status;
 
 impl Core {
     /// Keeps the answer with a short part of a file. The request in `data` was read before, and its
@@ -28,25 +24,12 @@ impl Core {
         let site = self.hosted(answer);
         let (own, reply) = (self.site.replies().len(), self.site.reply(answer.reply));
         let at = self.kept.place_of_next(&self.prepared[own..], contents)?;
-        let (head, out) = (PartialHead::of(reply), &mut self.out);
-        out.clear();
-        let slot_at = head.write_single(part, out);
-        out.extend_from_slice(slice(reply.bytes(), &head.slice(part)));
-        let slot = Slot {
-            offset: slot_at as u32,
-            len: SLOT_LEN as u32,
-        };
-        let kept = PreparedReply {
-            content: contents.add(out.as_slice().into(), Some(slot)).ok()?,
-            status: Status::PartialContent,
-            is_on_disk: false,
-            site,
-            body_len: part.len() as u32,
-        };
+        let reply = reply.with_part(part, &mut self.out);
+        let kept = PreparedReply::add(&reply, site, contents).ok()?;
         let index = own + at;
         let answer = Answer {
             reply: ReplyId(index as u32),
-            form: Form::Whole,
+            form: AnswerForm::Whole,
             ..*answer
         };
         let Some(place) = self.recent.replace(data, answer) else {

@@ -14,6 +14,7 @@ use crate::date::{SlotWriter, Stamp};
 use crate::recent_cache::CachePlace;
 use crate::session::{Session, Step};
 use crate::site::{Builder, HostedSite, Site};
+use crate::status::Status;
 use crate::testing::World;
 
 const LEN: usize = 20_000;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::conversation::Conn;
 use super::core::Core;
-use crate::access_log::Entry;
+use crate::access_log::LogEntry;
 use crate::known_sites::HostedId;
 use crate::request::Request;
 use crate::status::{Status, StatusCode};
@@ -77,7 +77,7 @@ impl Core {
         head: &[u8],
     ) {
         if let Some(senders) = &mut self.access_log {
-            let entry = Entry {
+            let entry = LogEntry {
                 second: self.now.seconds(),
                 peer,
                 status: status.code(),

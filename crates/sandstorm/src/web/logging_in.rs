@@ -6,10 +6,10 @@ use super::Web;
 use super::conversation::{Conn, Conversation};
 use super::core::Core;
 use super::writing::{Continuation, Written};
-use crate::answer::{Answer, Form};
+use crate::answer::{Answer, AnswerForm};
 use crate::app::App;
 use crate::date::Stamp;
-use crate::login::{Credentials, Login, LoginCounts, Logins, Refusal};
+use crate::login::{Credentials, Login, LoginCounts, LoginRefusal, Logins};
 use crate::pending::{Phase, network};
 use crate::request::Request;
 use crate::session::{self, Session, Step, Visitor};
@@ -21,7 +21,7 @@ use crate::verdict::Verdict;
 enum Standing {
     /// They are right.
     Right,
-    Refused(Refusal),
+    Refused(LoginRefusal),
 }
 
 impl Core {
@@ -33,11 +33,11 @@ impl Core {
         answer: &Answer,
         data: &[u8],
     ) -> Option<Standing> {
-        let wrong = Some(Standing::Refused(Refusal::Wrong));
+        let wrong = Some(Standing::Refused(LoginRefusal::Wrong));
         if let Login::Refused(refusal) = std::mem::take(&mut conn.state().login) {
             return Some(Standing::Refused(refusal));
         }
-        let Form::Login { from_end, len } = answer.form else {
+        let AnswerForm::Login { from_end, len } = answer.form else {
             return wrong;
         };
         let from = answer.consumed() - usize::from(from_end);
@@ -46,7 +46,7 @@ impl Core {
         };
         let realm = self.site.realm_of_reply(answer.reply);
         let (Some(realm), Some(logins)) = (realm, &mut self.logins) else {
-            return Some(Standing::Refused(Refusal::Busy));
+            return Some(Standing::Refused(LoginRefusal::Busy));
         };
         let client = (conn.id(), network(conn.peer().ip()));
         match logins.look_up(realm.users(), credentials, client, conn.now()) {
@@ -79,10 +79,10 @@ impl Core {
                 // Cannot happen: the request is complete.
                 Step::More { .. } => Err(WriteError::NoSuchContent),
             },
-            Standing::Refused(Refusal::Wrong) => {
+            Standing::Refused(LoginRefusal::Wrong) => {
                 self.write_answer(conn, &answer.whole(), data, stamp)
             }
-            Standing::Refused(Refusal::Busy) => {
+            Standing::Refused(LoginRefusal::Busy) => {
                 const STATUS: Status = Status::ServiceUnavailable;
                 // Empty lines may precede the request (RFC 9112, section 2.2).
                 let is_head = data.trim_ascii_start().starts_with(b"HEAD ");
@@ -119,8 +119,8 @@ impl Core {
             Some(Standing::Right) => {
                 session::answer_to(&self.site, request.head(), bytes, Visitor::Known)
             }
-            Some(Standing::Refused(Refusal::Wrong)) => answer.whole(),
-            Some(Standing::Refused(Refusal::Busy)) => {
+            Some(Standing::Refused(LoginRefusal::Wrong)) => answer.whole(),
+            Some(Standing::Refused(LoginRefusal::Busy)) => {
                 let (site, status) = (self.hosted(answer), Status::ServiceUnavailable);
                 return self.answer_page_of(conn, site, status, request);
             }
@@ -133,7 +133,7 @@ impl Core {
         if self.was_evicted(conn) || !self.forget_login(conn) {
             return false;
         }
-        self.continue_login(conn, Login::Refused(Refusal::Busy));
+        self.continue_login(conn, Login::Refused(LoginRefusal::Busy));
         true
     }
 

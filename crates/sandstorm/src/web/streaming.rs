@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::date::SLOT_LEN;
 use crate::pending::{Outgoing, OutgoingContent, Phase, Stream};
 use crate::request::Request;
-use crate::response::Head;
+use crate::response::HeadLayout;
 use crate::verdict::More;
 
 /// Maximum number of pieces to request from the application in a row. More are requested when the
@@ -73,7 +73,7 @@ impl Core {
             _ => "",
         };
         let (common, out) = (self.site.fields(), &mut self.out);
-        let Head { slot_at, .. } = self.response.write_head(common, framing, false, out);
+        let HeadLayout { slot_at, .. } = self.response.write_head(common, framing, false, out);
         self.slots.write(stamp, &mut out[slot_at..][..SLOT_LEN]);
         let has_body = may_have_body && !request.is_head();
         if has_body {

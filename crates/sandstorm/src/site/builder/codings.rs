@@ -8,7 +8,7 @@ use super::Builder;
 use crate::coder::{Coder, Made, is_form_of, is_worthwhile};
 use crate::coding::Coding;
 use crate::etag::ETag;
-use crate::reply::{FileReplies, Form, PartialHead, Reply};
+use crate::reply::{CodedContent, FileReplies, PartialHead, Reply};
 use crate::site::page::{CodedPage, FilePage, Page, Variants};
 use crate::site::{NEW, NextSite, Site};
 
@@ -92,7 +92,7 @@ impl Builder {
             Some((old, site)) if is_kept => self.keep_page(old.page, site),
             _ => {
                 let reply = self.site.reply(coded.first).clone();
-                self.make_form(plain, coding, &Form::of(&reply, coded.tag))
+                self.make_form(plain, coding, &CodedContent::of(&reply, coded.tag))
             }
         };
         let one = CodedPage {
@@ -173,14 +173,14 @@ impl Builder {
                 Some((old, site)) if self.is_kept(plain) => self.keep_page(old.page, site),
                 Some((old, site)) => {
                     self.add_vary(plain);
-                    let form = Form::of(site.reply(old.page.first), old.page.tag);
+                    let form = CodedContent::of(site.reply(old.page.first), old.page.tag);
                     self.make_form(plain, coding, &form)
                 }
                 None => match coder.get(whole.body(), coding) {
                     Some(Made::Coded(coded)) => {
                         is_any_new = true;
                         self.add_vary(plain);
-                        let form = Form::made(&coded, &self.site.tag_key);
+                        let form = CodedContent::made(&coded, &self.site.tag_key);
                         self.make_form(plain, coding, &form)
                     }
                     Some(Made::NotWorthIt) => continue,
@@ -221,7 +221,7 @@ impl Builder {
     }
 
     /// Makes the replies for the coded form of a file.
-    fn make_form(&mut self, plain: FilePage, coding: Coding, form: &Form<'_>) -> FilePage {
+    fn make_form(&mut self, plain: FilePage, coding: Coding, form: &CodedContent<'_>) -> FilePage {
         let file = self.form_replies(plain, coding, form);
         FilePage {
             first: self.add(file.replies),
@@ -231,7 +231,12 @@ impl Builder {
     }
 
     /// Returns the replies for the coded form of a file.
-    fn form_replies(&self, plain: FilePage, coding: Coding, form: &Form<'_>) -> FileReplies {
+    fn form_replies(
+        &self,
+        plain: FilePage,
+        coding: Coding,
+        form: &CodedContent<'_>,
+    ) -> FileReplies {
         let [whole, not_modified] = plain.replies().map(|id| self.site.reply(id));
         FileReplies::of_coding(whole, not_modified, coding, form)
     }
@@ -240,7 +245,7 @@ impl Builder {
     /// have changed.
     pub(super) fn make_form_again(&mut self, plain: FilePage, one: &CodedPage) {
         let reply = self.site.reply(one.page.first).clone();
-        let form = Form::of(&reply, one.page.tag);
+        let form = CodedContent::of(&reply, one.page.tag);
         let file = self.form_replies(plain, one.coding, &form);
         for (id, reply) in one.page.replies().into_iter().zip(file.replies) {
             self.replace(id, reply);
