@@ -16,7 +16,7 @@ use crate::port_conflicts::wrong_ports;
 use crate::privileges::{Plan, Sandbox, UserSpec};
 use crate::program::{PortOwner, StartError};
 use crate::report::Lines;
-use crate::units::{microseconds, number, seconds};
+use crate::units::{by_word, microseconds, number, seconds};
 use crate::writable::check_file;
 
 /// Maximum number of workers per server. Each worker serves one queue, so this limit equals the
@@ -71,7 +71,7 @@ pub struct ServeArgs {
     ///
     /// `mtu` is the MTU of a port of a VALE switch or of a pipe. The default is 1500. A larger one
     /// must suit all ports of the switch.
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = by_word::<Device, _>)]
     pub device: Device,
 
     /// Address that only the server uses, as IP/PREFIX (IPv4 or IPv6). Repeat the option for more
@@ -149,7 +149,8 @@ pub struct ServeArgs {
     /// take a rate from 0 to 1. With the prefix `rx-` or `tx-` they apply to one direction only.
     /// `hold=N` is the number of frames that overtake a reordered one. `seed=N` makes the faults
     /// repeatable; each worker adds its number to the seed.
-    #[arg(long, value_name = "drop=RATE,seed=N", help_heading = "Diagnosis")]
+    #[arg(long, value_name = "drop=RATE,seed=N", value_parser = by_word::<FaultConfig, _>,
+          help_heading = "Diagnosis")]
     pub fault: Option<FaultConfig>,
 }
 

@@ -174,6 +174,7 @@ pub use metrics::MetricsFormat;
 pub use mistakes::Mistakes;
 pub use named::Named;
 pub use new_worker::NewWorker;
+pub use nmio::WrongWords;
 pub use ordinary_file::open_ordinary;
 pub use peers::{Mailboxes, Peers};
 pub use place::Place;

@@ -1,4 +1,4 @@
-//! Numbers, times and sizes on the command line and in configuration files.
+//! Numbers, times, sizes and texts of several words on the command line and in configuration files.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use nmio::WrongWords;
 
 use crate::report;
 
@@ -60,6 +61,19 @@ where
             format!("give a size from {min} to {max}, such as 65536, 64kB or 1.5GiB")
         })
     }
+}
+
+/// Parses a value that consists of several words. The errors name each wrong one.
+///
+/// # Errors
+/// A message for the operator about each wrong word.
+pub fn by_word<T, E>(text: &str) -> Result<T, WrongWords<String>>
+where
+    T: FromStr<Err = WrongWords<E>>,
+    E: fmt::Display,
+{
+    let parsed = text.parse();
+    parsed.map_err(|wrong: WrongWords<E>| wrong.map(|why| why.to_string()))
 }
 
 /// Returns a parser for plain numbers, and for texts that `with_unit` understands.

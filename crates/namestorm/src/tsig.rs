@@ -13,6 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use control::WrongWords;
+
 pub(crate) use self::key::Key;
 use self::key::{FIXED_DATA, MAX_MAC, Mac};
 pub use self::key_file::{KeyFileError, MAX_KEYS};
@@ -96,19 +98,22 @@ impl TsigKeys {
 }
 
 /// Splits the value of an option into its first word, which is called `what`, and the name of a key that may
-/// follow.
-///
-/// # Errors
-/// Returns a message for the operator if more follows, or no name.
-pub(crate) fn split_key<'t>(text: &'t str, what: &str) -> Result<(&'t str, Option<Name>), String> {
+/// follow. Adds a message for the operator if more follows, or no name.
+pub(crate) fn split_key<'t>(
+    text: &'t str,
+    what: &str,
+    wrong: &mut WrongWords<String>,
+) -> (&'t str, Option<Name>) {
     let mut words = text.split_whitespace();
     let first = words.next().unwrap_or_default();
-    let key: Option<Result<Name, _>> = words.next().map(str::parse);
-    if words.next().is_some() {
-        return Err(format!("give at most one key after the {what}"));
+    let key = words.next().and_then(|word| {
+        let key = word.parse::<Name>().map_err(|error| error.to_string());
+        wrong.take(text, word, key)
+    });
+    if let Some(word) = words.next() {
+        wrong.add(text, word, format!("give at most one key after the {what}"));
     }
-    let key = key.transpose().map_err(|error| error.to_string())?;
-    Ok((first, key))
+    (first, key)
 }
 
 /// Returns true if a message has additional records, of which one may be a signature.

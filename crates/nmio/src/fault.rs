@@ -14,7 +14,7 @@
 //!
 //! let error = "dorp=0.01".parse::<FaultConfig>().unwrap_err();
 //! assert!(error.to_string().starts_with("unknown fault `dorp`"));
-//! # Ok::<(), nmio::FaultError>(())
+//! # Ok::<(), nmio::WrongWords<nmio::FaultError>>(())
 //! ```
 //!
 //! To the layers above, a fault looks as if it happened on the wire. If a sent frame is dropped,

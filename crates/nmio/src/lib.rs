@@ -143,6 +143,7 @@ pub mod timer;
 mod timers;
 mod times;
 mod vnet;
+mod wrong_words;
 #[cfg(target_os = "linux")]
 pub mod xdp;
 
@@ -163,3 +164,4 @@ pub use time::{Clock, Instant, TscClock};
 pub use timer::TimerWheel;
 pub use timers::Timers;
 pub use times::Times;
+pub use wrong_words::WrongWords;

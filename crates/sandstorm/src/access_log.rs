@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use control::{
-    CLIENT_LEN, LogDestination, LogName, OptionError, RecordLog, client_from_bytes, client_to_bytes,
+    CLIENT_LEN, LogDestination, LogName, OptionError, RecordLog, WrongWords, client_from_bytes,
+    client_to_bytes,
 };
 
 use crate::known_sites::{HostedId, SiteNames};
@@ -220,26 +221,28 @@ impl Field {
 }
 
 impl FromStr for AccessFormat {
-    type Err = String;
+    type Err = WrongWords<String>;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "combined" => Ok(Self::Combined),
-            "json" => Ok(Self::Json),
-            fields => {
-                let each = fields.split(',').map(|name| {
-                    let found = Field::ALL.iter().find(|(of, _)| *of == name.trim());
-                    found.map(|(_, field)| *field).ok_or_else(|| {
-                        let names: Vec<_> = Field::ALL.iter().map(|(name, _)| *name).collect();
-                        format!(
-                            "there is no field {name:?}; give combined, json, or fields of {}",
-                            names.join(", ")
-                        )
-                    })
-                });
-                Ok(Self::Fields(each.collect::<Result<_, _>>()?))
-            }
+            "combined" => return Ok(Self::Combined),
+            "json" => return Ok(Self::Json),
+            _ => {}
         }
+        let mut wrong = WrongWords::default();
+        let fields = text.split(',').map(str::trim).filter_map(|name| {
+            let found = Field::ALL.iter().find(|(of, _)| *of == name);
+            let found = found.map(|(_, field)| *field).ok_or_else(|| {
+                let names: Vec<_> = Field::ALL.iter().map(|(name, _)| *name).collect();
+                format!(
+                    "there is no field {name:?}; give combined, json, or fields of {}",
+                    names.join(", ")
+                )
+            });
+            wrong.take(text, name, found)
+        });
+        let fields = fields.collect();
+        wrong.finish(Some(Self::Fields(fields)))
     }
 }
 
@@ -502,11 +505,17 @@ mod tests {
             line("client, status,referer,host,site", "192.0.2.1:1", HEAD),
             "192.0.2.1\t404\t-\texample.org\t/srv/www"
         );
-        let error = "client,agent".parse::<AccessFormat>().unwrap_err();
-        assert!(
-            error.starts_with("there is no field \"agent\"; give combined"),
-            "{error}"
-        );
+        let error = "client, agent,time,x".parse::<AccessFormat>();
+        let wrong = error.unwrap_err();
+        let starts = [
+            "there is no field \"agent\"; give combined",
+            "there is no field \"x\"",
+        ];
+        for ((at, error), (expected, start)) in wrong.iter().zip([8, 19].iter().zip(starts)) {
+            assert_eq!(at, *expected);
+            assert!(error.starts_with(start), "{error}");
+        }
+        assert_eq!(wrong.iter().count(), 2);
         assert!("".parse::<AccessFormat>().is_err());
     }
 

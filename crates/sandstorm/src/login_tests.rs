@@ -676,7 +676,10 @@ fn the_question_for_a_password_may_have_its_own_text() {
         "/a=b\nc",
         &format!("/a={}", "x".repeat(201)),
     ] {
-        let error = wrong.parse::<crate::login::RealmText>().unwrap_err();
+        let error = wrong
+            .parse::<crate::login::RealmText>()
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("write it as in /admin="), "{wrong}: {error}");
     }
 }

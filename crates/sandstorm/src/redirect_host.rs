@@ -4,6 +4,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use control::WrongWords;
+
 use crate::head::field_buffer;
 use crate::host::is_host;
 use crate::hosts::{HostName, NotAHost, is_reachable, without_port};
@@ -37,15 +39,20 @@ pub(crate) enum NotARedirectHost {
     )]
     Target(String),
     #[error(transparent)]
-    Rule(#[from] RuleError),
+    Rule(#[from] WrongWords<RuleError>),
 }
 
 impl FromStr for RedirectHost {
-    type Err = NotARedirectHost;
+    type Err = WrongWords<NotARedirectHost>;
 
     /// Parses `HOST=URL`.
-    fn from_str(text: &str) -> Result<Self, NotARedirectHost> {
-        let (host, to) = text.split_once('=').ok_or(NotARedirectHost::NoTarget)?;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Some((host, to)) = text.split_once('=') else {
+            return Err(WrongWords::whole(NotARedirectHost::NoTarget));
+        };
+        let mut wrong = WrongWords::default();
+        let found = host.parse::<HostName>().map_err(NotARedirectHost::from);
+        let host = wrong.take(text, host, found);
         let to = to.strip_suffix('/').unwrap_or(to);
         let authority = ["http://", "https://"]
             .into_iter()
@@ -58,14 +65,15 @@ impl FromStr for RedirectHost {
             let host = host.strip_suffix(b".").unwrap_or(host);
             is_host(one.as_bytes()) && (is_own || is_reachable(host))
         };
-        if !authority.is_some_and(is_valid) {
-            return Err(NotARedirectHost::Target(to.to_owned()));
-        }
-        Ok(Self {
-            host: host.parse()?,
-            to: to.to_owned(),
-            rule: format!("/* {to}/:splat 301").parse()?,
-        })
+        let rule = if authority.is_some_and(is_valid) {
+            let rule = format!("/* {to}/:splat 301").parse::<Redirect>();
+            rule.map_err(NotARedirectHost::from)
+        } else {
+            Err(NotARedirectHost::Target(to.to_owned()))
+        };
+        let rule = wrong.take(text, to, rule);
+        let to = to.to_owned();
+        wrong.finish(host.zip(rule).map(|(host, rule)| Self { host, to, rule }))
     }
 }
 
@@ -233,5 +241,8 @@ mod tests {
             let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains("write it as in"), "{wrong}: {error}");
         }
+        let both = parse("-a=b").unwrap_err();
+        let places: Vec<_> = both.iter().map(|(at, _)| at).collect();
+        assert_eq!(places, [0, 3]);
     }
 }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use control::WrongWords;
+use control::units::by_word;
 use percent_encoding::{percent_decode_str, percent_encode};
 
 use crate::coder::{Coder, Effort};
@@ -31,7 +33,7 @@ pub(crate) struct RuleArgs {
     /// `/old/* /new/:splat` redirects all paths below `/old`, and `/* /index.html 200` serves a page
     /// for all paths that have no file. `!` behind the status lets a rule also hold for paths that
     /// have a file.
-    #[arg(long = "redirect", value_name = "RULE")]
+    #[arg(long = "redirect", value_name = "RULE", value_parser = by_word::<Redirect, _>)]
     redirects: Vec<Redirect>,
 
     /// Add a field to the responses of files whose path matches: `PATTERN NAME: VALUE`. Repeat it for
@@ -39,7 +41,7 @@ pub(crate) struct RuleArgs {
     ///
     /// `/*.html Cache-Control: no-cache` is about all HTML files, and `/embed/* ! X-Frame-Options` removes
     /// a field. `Link`, `Server-Timing` and `Vary` get the values of all rules.
-    #[arg(long = "header", value_name = "RULE")]
+    #[arg(long = "header", value_name = "RULE", value_parser = by_word::<HeaderRule, _>)]
     headers: Vec<HeaderRule>,
 
     /// Media type of the files with an extension, such as `wasm=application/wasm`. Repeat it for each.
@@ -279,40 +281,46 @@ fn each(
 }
 
 /// Parses the value of `--media-type`.
-fn media_type(text: &str) -> Result<(String, String), String> {
-    let wrong = |why: &str| Err(format!("{why}; write it as in wasm=application/wasm"));
+fn media_type(text: &str) -> Result<(String, String), WrongWords<String>> {
+    let why = |why: &str| format!("{why}; write it as in wasm=application/wasm");
     let Some((extension, media_type)) = text.split_once('=') else {
-        return wrong("there is no equals sign");
+        return Err(WrongWords::whole(why("there is no equals sign")));
     };
+    let mut wrong = WrongWords::default();
     let extension = extension.strip_prefix('.').unwrap_or(extension);
     if extension.is_empty() || extension.contains(['.', '/']) {
-        return wrong("the extension is the part of a file's name behind its last dot");
+        let form = "the extension is the part of a file's name behind its last dot";
+        wrong.add(text, extension, why(form));
     }
     // The value is checked as it would be in a response.
     let is_field = Fields::new().add("Content-Type", media_type).is_ok();
-    match media_type.split_once('/') {
-        Some((main, rest)) if is_field && !main.is_empty() && !rest.is_empty() => {
-            Ok((extension.to_owned(), media_type.to_owned()))
-        }
-        _ => wrong("the media type has a type and a subtype with a slash between"),
+    let is_whole = |(main, rest): (&str, &str)| !main.is_empty() && !rest.is_empty();
+    if !is_field || !media_type.split_once('/').is_some_and(is_whole) {
+        let form = "the media type has a type and a subtype with a slash between";
+        wrong.add(text, media_type, why(form));
     }
+    wrong.finish(Some((extension.to_owned(), media_type.to_owned())))
 }
 
 /// Parses the value of `--error-page`.
-fn error_page(text: &str) -> Result<(Status, Arc<[u8]>), String> {
-    let wrong = |why: String| Err(format!("{why}; write it as in 404=/errors/missing.html"));
+fn error_page(text: &str) -> Result<(Status, Arc<[u8]>), WrongWords<String>> {
+    let why = |why: &str| format!("{why}; write it as in 404=/errors/missing.html");
     let Some((code, path)) = text.split_once('=') else {
-        return wrong("there is no equals sign".to_owned());
+        return Err(WrongWords::whole(why("there is no equals sign")));
     };
-    let Some(status) = errors_with_page().find(|status| status.digits() == code) else {
+    let mut wrong = WrongWords::default();
+    let status = errors_with_page().find(|status| status.digits() == code);
+    if status.is_none() {
         let codes: Vec<_> = errors_with_page().map(Status::digits).collect();
         let codes = codes.join(", ");
-        return wrong(format!("pages are possible for the errors {codes}"));
-    };
-    if !path.starts_with('/') {
-        return wrong("the path of the page begins with a slash".to_owned());
+        let possible = format!("pages are possible for the errors {codes}");
+        wrong.add(text, code, why(&possible));
     }
-    Ok((status, percent_decode_str(path).collect::<Vec<_>>().into()))
+    if !path.starts_with('/') {
+        wrong.add(text, path, why("the path of the page begins with a slash"));
+    }
+    let path = percent_decode_str(path).collect::<Vec<_>>().into();
+    wrong.finish(status.map(|status| (status, path)))
 }
 
 #[cfg(test)]
@@ -326,7 +334,7 @@ mod tests {
         for wrong in [
             "", "wasm", "=a/b", "a.b=c/d", "a=b", "a=/b", "a=b/", "a=b/c\n",
         ] {
-            let error = media_type(wrong).unwrap_err();
+            let error = media_type(wrong).unwrap_err().to_string();
             assert!(error.contains("write it as in"), "{wrong}: {error}");
         }
     }
@@ -344,7 +352,7 @@ mod tests {
             "999=/a",
             "304=/a",
         ] {
-            let error = error_page(wrong).unwrap_err();
+            let error = error_page(wrong).unwrap_err().to_string();
             assert!(error.contains("write it as in"), "{wrong}: {error}");
         }
     }

@@ -31,6 +31,8 @@ pub(crate) use query::{Query, QueryPattern};
 pub(crate) use redirects::{Action, MAX_EXACT_RULES, MAX_PATTERN_RULES, Redirect, parse_redirects};
 pub(crate) use template::Template;
 
+use control::WrongWords;
+
 use crate::fields::FieldError;
 
 /// A line of a file with rules that is left out.
@@ -46,36 +48,22 @@ pub(crate) struct LineError {
 }
 
 impl LineError {
-    /// Finds the place of a part of this line.
-    fn new((line, text): (usize, &str), wrong: Wrong<'_>) -> Self {
-        let at = wrong
-            .part
-            .as_ptr()
-            .addr()
-            .saturating_sub(text.as_ptr().addr());
-        let before = text.get(..at).unwrap_or_default();
-        Self {
-            line,
-            column: before.chars().count() + 1,
-            why: wrong.why,
-        }
-    }
-}
-
-/// Why a part of a rule's text is refused.
-#[derive(Debug)]
-struct Wrong<'t> {
-    part: &'t str,
-    why: RuleError,
-}
-
-impl<'t> Wrong<'t> {
-    /// Returns what makes an error about this part.
-    fn about<E: Into<RuleError>>(part: &'t str) -> impl FnOnce(E) -> Self {
-        move |why| Self {
-            part,
-            why: why.into(),
-        }
+    /// Finds the places of the wrong words of a rule in this line. The rule's text has `before` bytes of the
+    /// line before it.
+    fn of_line(
+        (line, whole): (usize, &str),
+        before: usize,
+        wrong: &WrongWords<RuleError>,
+    ) -> Vec<Self> {
+        let error = |(at, why): (usize, &RuleError)| {
+            let before = whole.get(..before + at).unwrap_or_default();
+            Self {
+                line,
+                column: before.chars().count() + 1,
+                why: why.clone(),
+            }
+        };
+        wrong.iter().map(error).collect()
     }
 }
 

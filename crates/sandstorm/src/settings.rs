@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use control::WrongWords;
+
 use crate::coder::Coder;
 use crate::fields::{FieldError, Fields};
 use crate::login::{RealmFile, RealmText};
@@ -127,8 +129,8 @@ impl Settings {
     /// [`Http`](crate::Http) without one answers requests with credentials with 503.
     ///
     /// # Errors
-    /// A message, if the text has another form. The file is read when the site is loaded.
-    pub fn add_basic_auth(&mut self, text: &str) -> Result<(), String> {
+    /// A message for each wrong part, if the text has another form. The file is read when the site is loaded.
+    pub fn add_basic_auth(&mut self, text: &str) -> Result<(), WrongWords<String>> {
         self.realms.push(text.parse()?);
         Ok(())
     }
@@ -144,8 +146,8 @@ impl Settings {
     /// those of the folder.
     ///
     /// # Errors
-    /// [`RuleError`] if the rule is wrong.
-    pub fn add_redirect(&mut self, rule: &str) -> Result<(), RuleError> {
+    /// A [`RuleError`] for each wrong word of the rule.
+    pub fn add_redirect(&mut self, rule: &str) -> Result<(), WrongWords<RuleError>> {
         self.redirects.push(rule.parse()?);
         Ok(())
     }
@@ -155,8 +157,8 @@ impl Settings {
     /// `Link`, `Server-Timing` and `Vary`. `PATTERN ! NAME` removes them, and those of all responses.
     ///
     /// # Errors
-    /// [`RuleError`] if the rule is wrong.
-    pub fn add_header(&mut self, rule: &str) -> Result<(), RuleError> {
+    /// A [`RuleError`] for each wrong word of the rule.
+    pub fn add_header(&mut self, rule: &str) -> Result<(), WrongWords<RuleError>> {
         self.headers.push(rule.parse()?);
         Ok(())
     }

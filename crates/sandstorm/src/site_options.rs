@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 use control::args::host_address;
 use control::config;
-use control::units::{number, size};
+use control::units::{by_word, number, size};
 use control::{ConnectionArgs, Named, NewWorker, NotOfServer, StartError};
 use tcpip::Config;
 
@@ -113,7 +113,7 @@ pub struct SiteOptions {
     /// Redirect all requests for another host to this site: `HOST=URL`, such as
     /// `www.example.org=https://example.org`. `https://*` leads to HTTPS on the same host, as in
     /// `*.example.org=https://*`. Path and query stay. Repeat it for each.
-    #[arg(long = "redirect-host", value_name = "HOST=URL")]
+    #[arg(long = "redirect-host", value_name = "HOST=URL", value_parser = by_word::<RedirectHost, _>)]
     redirect_hosts: Vec<RedirectHost>,
 
     /// Address of the server on which the site is served. Repeat it for each. Without this option, the

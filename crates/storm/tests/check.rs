@@ -126,7 +126,7 @@ fn a_missing_folder_hides_no_other_mistake() {
         &told,
         &[
             "f:5:1: [[web]] has no key root, which it needs",
-            "f:7:14: redirects is wrong",
+            "f:7:17: redirects is wrong",
             "f:9:8: root must be a text",
             "files: 1, 2 B, from www",
             "there is no user \"no-user\"",

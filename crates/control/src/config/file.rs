@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use nmio::WrongWords;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -197,6 +198,7 @@ fn parse(text: &str, purpose: Purpose<'_>) -> Result<(File, Problems), Problems>
         return Err(problems);
     }
     let mut reader = Reader {
+        text,
         lines: TextLines::new(text),
         command: purpose.command.clone().args_override_self(true),
         keys: keys(purpose.command),
@@ -224,6 +226,7 @@ fn parse(text: &str, purpose: Purpose<'_>) -> Result<(File, Problems), Problems>
 }
 
 struct Reader<'t, 'c> {
+    text: &'t str,
     lines: TextLines<'t>,
     purpose: Purpose<'c>,
     command: Command,
@@ -504,27 +507,32 @@ impl<'c> Reader<'_, 'c> {
             }
             _ => vec![value],
         };
-        let (mut words, mut spans) = (Vec::new(), Vec::new());
+        let (mut words, mut origins) = (Vec::new(), Vec::new());
         for value in &values {
             let position = self.lines.position(value.span().start);
             match word(key, value) {
                 Ok(text) => {
                     words.push(Word { text, position });
-                    spans.push(value.span());
+                    origins.push(*value);
                 }
                 Err(message) => self.fail(value.span(), message),
             }
         }
         if check(&self.command, &words).is_err() {
             // A list may have very many elements, so only a wrong one is checked element by element.
-            let mut spans = spans.into_iter();
+            let mut origins = origins.into_iter();
             words.retain(|word| {
                 let checked = check(&self.command, std::slice::from_ref(word));
-                let span = spans.next().unwrap_or_default();
-                if let Err(reason) = &checked {
+                let wrong = checked.err().unwrap_or_default();
+                let Some(value) = origins.next().filter(|_| !wrong.is_empty()) else {
+                    return true;
+                };
+                for (at, reason) in wrong {
+                    let start = at.and_then(|at| place_in(self.text, value, at));
+                    let span = start.map_or(value.span(), |start| start..start);
                     self.fail(span, format!("{name} is wrong: {reason}"));
                 }
-                checked.is_ok()
+                false
             });
         }
         let is_right = words.len() == values.len();
@@ -560,8 +568,21 @@ fn word(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<String, String> {
     Ok(key.words(&text))
 }
 
+/// Returns where the byte at `at` of a value stands in the `file`. Returns `None` for a text with escapes.
+fn place_in(file: &str, value: &Spanned<DeValue<'_>>, at: usize) -> Option<usize> {
+    let DeValue::String(text) = value.get_ref() else {
+        return None;
+    };
+    let span = value.span();
+    let quoted = file.get(span.clone())?;
+    Some(span.start + quoted.find(&**text)? + at)
+}
+
 /// Lets the command check one option. Other errors, such as a missing option, do not count.
-fn check(command: &Command, words: &[Word]) -> Result<(), String> {
+///
+/// # Errors
+/// What is wrong with the value, or with each of its words. A word has its offset in the value.
+fn check(command: &Command, words: &[Word]) -> Result<(), Vec<(Option<usize>, String)>> {
     let words = words.iter().map(|word| word.text.as_str());
     let line = std::iter::once(command.get_name()).chain(words);
     let Err(error) = command.clone().try_get_matches_from(line) else {
@@ -572,26 +593,36 @@ fn check(command: &Command, words: &[Word]) -> Result<(), String> {
         Some(ContextValue::Strings(texts)) => texts.join(", "),
         _ => String::new(),
     };
-    match error.kind() {
+    let reason = match error.kind() {
         ErrorKind::InvalidValue => {
             let (value, all) = (
                 text(ContextKind::InvalidValue),
                 text(ContextKind::ValidValue),
             );
             if all.is_empty() {
-                return Err("it must not be empty".to_owned());
+                "it must not be empty".to_owned()
+            } else {
+                match nearest(&value, all.split(", ")) {
+                    Some(near) => format!("there is no value {value:?}; did you mean {near:?}?"),
+                    None => format!("there is no value {value:?}; values are {all}"),
+                }
             }
-            Err(match nearest(&value, all.split(", ")) {
-                Some(near) => format!("there is no value {value:?}; did you mean {near:?}?"),
-                None => format!("there is no value {value:?}; values are {all}"),
-            })
         }
         ErrorKind::ValueValidation => {
-            let reason = std::error::Error::source(&error).map(ToString::to_string);
-            Err(reason.unwrap_or_default())
+            let source = std::error::Error::source(&error);
+            if let Some(wrong) =
+                source.and_then(|source| source.downcast_ref::<WrongWords<String>>())
+            {
+                return Err(wrong
+                    .iter()
+                    .map(|(at, why)| (Some(at), why.clone()))
+                    .collect());
+            }
+            source.map(ToString::to_string).unwrap_or_default()
         }
-        _ => Ok(()),
-    }
+        _ => return Ok(()),
+    };
+    Err(vec![(None, reason)])
 }
 
 /// Returns true if a value is a table or an array of tables.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use control::WrongWords;
+
 use crate::master::Entries;
 use crate::name;
 
@@ -37,9 +39,9 @@ impl ZoneSpec {
 }
 
 impl FromStr for ZoneSpec {
-    type Err = String;
+    type Err = WrongWords<String>;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         // Text that starts like a path is a path, even if it contains `=`. The exception is
         // `.=FILE`, where `.` is the root zone.
         let is_path = text.starts_with(['/', '.']);
@@ -47,20 +49,21 @@ impl FromStr for ZoneSpec {
             Some((origin, file)) if !is_path || origin == "." => (Some(origin), file),
             _ => (None, text),
         };
-        let origin = match origin {
-            Some(origin) => Some(name::parse(origin).ok_or_else(|| {
+        let mut wrong = WrongWords::default();
+        let origin = origin.and_then(|origin| {
+            let name = name::parse(origin).ok_or_else(|| {
                 format!("'{origin}' is not a domain name; write ORIGIN=FILE, or ./FILE")
-            })?),
-            None => None,
-        };
+            });
+            wrong.take(text, origin, name)
+        });
         if file.is_empty() {
-            return Err("the file is missing; write ORIGIN=FILE".into());
+            wrong.add(text, file, "the file is missing; write ORIGIN=FILE".into());
         }
-        Ok(Self {
+        wrong.finish(Some(Self {
             origin,
             file: file.into(),
             group: None,
-        })
+        }))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use control::WrongWords;
 use control::config::before_nth;
 
 use crate::name::Name;
@@ -33,12 +34,13 @@ impl Secondary {
 }
 
 impl FromStr for Secondary {
-    type Err = String;
+    type Err = WrongWords<String>;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (address, key) = split_key(text, "address")?;
-        let address = parse_address(address)?;
-        Ok(Self { address, key })
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut wrong = WrongWords::default();
+        let (address, key) = split_key(text, "address", &mut wrong);
+        let address = wrong.take(text, address, parse_address(address));
+        wrong.finish(address.map(|address| Self { address, key }))
     }
 }
 
@@ -113,7 +115,9 @@ mod tests {
     use super::*;
 
     fn secondary(text: &str) -> Result<String, String> {
-        text.parse().map(|one: Secondary| one.address.to_string())
+        let parsed = text.parse::<Secondary>();
+        let shown = parsed.map(|one| one.address.to_string());
+        shown.map_err(|wrong| wrong.to_string())
     }
 
     #[test]
@@ -151,8 +155,9 @@ mod tests {
     #[test]
     fn a_key_may_follow_the_address() {
         let of = |text: &str| {
-            let one: Secondary = text.parse()?;
-            Ok::<_, String>((one.address.to_string(), one.key.map(|key| key.to_string())))
+            let one = text.parse::<Secondary>();
+            let one = one.map(|one| (one.address.to_string(), one.key.map(|key| key.to_string())));
+            one.map_err(|wrong| wrong.to_string())
         };
         let expected = ("192.0.2.53:54".to_owned(), Some("Key.".to_owned()));
         assert_eq!(of("192.0.2.53:54 \t Key "), Ok(expected));

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use control::Prefix;
+use control::{Prefix, WrongWords};
 
 use crate::name::Name;
 use crate::tsig::split_key;
@@ -35,12 +35,13 @@ impl TransferRule {
 }
 
 impl FromStr for TransferRule {
-    type Err = String;
+    type Err = WrongWords<String>;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (network, key) = split_key(text, "network")?;
-        let network = network.parse()?;
-        Ok(Self { network, key })
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut wrong = WrongWords::default();
+        let (network, key) = split_key(text, "network", &mut wrong);
+        let network = wrong.take(text, network, network.parse());
+        wrong.finish(network.map(|network| Self { network, key }))
     }
 }
 
@@ -104,8 +105,11 @@ mod tests {
             ("192.0.2.7 a..b", "'a..b' is not a domain name"),
             ("192.0.2.7 k1 k2", "give at most one key"),
         ] {
-            let found = rule(text).unwrap_err();
+            let found = rule(text).unwrap_err().to_string();
             assert!(found.starts_with(error), "{text}: {found}");
         }
+        let all = rule("192.0.2.7/33 a..b k").unwrap_err();
+        let places: Vec<_> = all.iter().map(|(at, _)| at).collect();
+        assert_eq!(places, [0, 13, 18]);
     }
 }

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::interface_name::interface_name;
 use super::{NetmapOptions, ParseDeviceError, XdpOptions};
+use crate::WrongWords;
 
 /// The device that carries the packets.
 ///
@@ -33,20 +34,25 @@ pub enum Device {
 }
 
 impl FromStr for Device {
-    type Err = ParseDeviceError;
+    type Err = WrongWords<ParseDeviceError>;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        match text.split_once(':') {
-            Some(("tap", name)) => Ok(Self::Tap {
-                name: interface_name(name)?,
-            }),
-            Some(("xdp", rest)) => XdpOptions::parse(rest).map(Self::Xdp),
-            Some(("netmap", rest)) => NetmapOptions::parse(rest).map(Self::Netmap),
-            _ => Err(ParseDeviceError::Kind(text.to_owned())),
-        }
+        let Some((kind, rest)) = text.split_once(':') else {
+            return Err(WrongWords::whole(ParseDeviceError::Kind(text.to_owned())));
+        };
+        let parsed = match kind {
+            "tap" => match interface_name(rest) {
+                Ok(name) => Ok(Self::Tap { name }),
+                Err(why) => Err(WrongWords::whole(why)),
+            },
+            "xdp" => XdpOptions::parse(rest).map(Self::Xdp),
+            "netmap" => NetmapOptions::parse(rest).map(Self::Netmap),
+            _ => return Err(WrongWords::whole(ParseDeviceError::Kind(text.to_owned()))),
+        };
+        parsed.map_err(|wrong| wrong.behind(kind.len() + 1))
     }
 }
 
@@ -173,6 +179,11 @@ mod tests {
     use crate::device::limits::MAX_VLANS;
     use crate::device::{Offload, Queues, ZeroCopy};
 
+    /// Returns the first error.
+    fn first(wrong: &WrongWords<ParseDeviceError>) -> ParseDeviceError {
+        wrong.iter().next().unwrap().1.clone()
+    }
+
     fn xdp(interface: &str) -> Device {
         Device::Xdp(XdpOptions::new(interface))
     }
@@ -215,7 +226,7 @@ mod tests {
         let vlans = |text: &str| match text.parse() {
             Ok(Device::Xdp(options)) => Ok(options.vlans),
             Ok(other) => panic!("{other}"),
-            Err(error) => Err(error),
+            Err(error) => Err(first(&error)),
         };
         assert_eq!(vlans("xdp:eth0,vlan=10"), Ok(vec![10]));
         assert_eq!(
@@ -252,7 +263,7 @@ mod tests {
     #[test]
     fn errors_quote_the_invalid_word() {
         use ParseDeviceError::{Duplicate, Kind, Name, Option, Partial, Queues};
-        let error = |text: &str| text.parse::<Device>().unwrap_err();
+        let error = |text: &str| first(&text.parse::<Device>().unwrap_err());
         assert_eq!(error("eth0"), Kind("eth0".into()));
         assert_eq!(error(""), Kind(String::new()));
         assert_eq!(error("xdp:"), Name(String::new()));
@@ -285,6 +296,44 @@ mod tests {
             message.contains("\"native\"") && message.contains("generic"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn all_wrong_words_of_a_device_are_named() {
+        let wrong = |text: &str| {
+            let wrong = text.parse::<Device>().unwrap_err();
+            let wrong = wrong.iter().map(|(at, why)| {
+                let why = format!("{why:?}");
+                format!("{at} {}", why.split('"').next().unwrap_or_default())
+            });
+            wrong.collect::<Vec<_>>()
+        };
+        for (text, expected) in [
+            ("xdp:eth0,native,queues=0", &["9 Option(", "16 Queues("][..]),
+            ("xdp:a name,queue=1", &["4 Name(", "11 Option("]),
+            ("tap:a/b", &["4 Name("]),
+            // Nothing is concluded from a wrong number of queues.
+            ("xdp:eth0,partial,queues=x", &["17 Queues("]),
+            (
+                "xdp:eth0,generic,zerocopy=required,partial,x",
+                &["17 GenericZeroCopy", "35 Partial", "43 Option("],
+            ),
+            (
+                "xdp:eth0,vlan=x,7,5000,vlan=3",
+                &["9 Vlan(", "18 Vlan(", "23 Duplicate("],
+            ),
+            (
+                "netmap:vale0:a,mtu=1,queues=2,offload=x",
+                &["15 Mtu(", "21 NetmapOption(", "30 NetmapOption("],
+            ),
+            // The options of each kind of port are right if the name does not say which one it is.
+            (
+                "netmap:x:y,mtu=9000,queues=2,generic",
+                &["7 NetmapName(", "29 NetmapOption("],
+            ),
+        ] {
+            assert_eq!(wrong(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::limits::{MAX_VIRTUAL_MTU, MIN_VIRTUAL_MTU};
+use super::queues::QueueWords;
 use super::{NetmapTarget, Offload, ParseDeviceError, Queues};
+use crate::WrongWords;
 
 /// The options of a netmap port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,38 +39,55 @@ impl NetmapOptions {
     /// Parses the text after `netmap:`.
     ///
     /// # Errors
-    /// A [`ParseDeviceError`] that quotes the wrong word.
-    pub(super) fn parse(text: &str) -> Result<Self, ParseDeviceError> {
+    /// A [`ParseDeviceError`] for each wrong word.
+    pub(super) fn parse(text: &str) -> Result<Self, WrongWords<ParseDeviceError>> {
+        let mut wrong = WrongWords::default();
         let mut words = text.split(',');
-        let mut options = Self::new(NetmapTarget::parse(words.next().unwrap_or_default())?);
-        let is_interface = matches!(options.target, NetmapTarget::Interface(_));
-        let mut queues = None;
-        let mut partial = false;
+        let name = words.next().unwrap_or_default();
+        let target = wrong.take(text, name, NetmapTarget::parse(name));
+        // A wrong name does not say which options the port has.
+        let is_interface = target
+            .as_ref()
+            .map(|target| matches!(target, NetmapTarget::Interface(_)));
+        let unknown = || NetmapTarget::Interface(String::new());
+        let mut options = Self::new(target.unwrap_or_else(unknown));
+        let mut queues = QueueWords::default();
         let mut seen = Vec::new();
         for word in words {
-            let wrong = || ParseDeviceError::NetmapOption(word.to_owned());
-            match word.split_once('=') {
-                Some(("queues", number)) if is_interface => {
-                    queues = Some(Queues::parse_number(number)?);
-                }
-                Some(("mtu", number)) if !is_interface => options.mtu = Some(parse_mtu(number)?),
-                Some(("offload", value)) if !is_interface => {
-                    options.offload = Offload::parse(value).ok_or_else(wrong)?;
-                }
-                None if word == "partial" && is_interface => partial = true,
-                None if word == "partial-checksums" && is_interface => {
-                    options.partial_checksums = true;
-                }
-                _ => return Err(wrong()),
-            }
             let name = word.split('=').next().unwrap_or_default();
-            if seen.contains(&name) {
-                return Err(ParseDeviceError::Duplicate(name.to_owned()));
-            }
+            let read = if seen.contains(&name) {
+                Err(ParseDeviceError::Duplicate(name.to_owned()))
+            } else {
+                options.read(word, is_interface, &mut queues)
+            };
+            wrong.take(text, word, read);
             seen.push(name);
         }
-        options.queues = Queues::from_options(queues, partial)?;
-        Ok(options)
+        options.queues = queues.finish(text, &mut wrong);
+        wrong.finish(Some(options))
+    }
+
+    /// Reads an option. `is_interface` is `None` if the kind of the port is not known.
+    fn read<'t>(
+        &mut self,
+        word: &'t str,
+        is_interface: Option<bool>,
+        queues: &mut QueueWords<'t>,
+    ) -> Result<(), ParseDeviceError> {
+        let wrong = || ParseDeviceError::NetmapOption(word.to_owned());
+        let of_interface = is_interface != Some(false);
+        let of_virtual = is_interface != Some(true);
+        match word.split_once('=') {
+            Some(("queues", number)) if of_interface => queues.read_number(number)?,
+            Some(("mtu", number)) if of_virtual => self.mtu = Some(parse_mtu(number)?),
+            Some(("offload", value)) if of_virtual => {
+                self.offload = Offload::parse(value).ok_or_else(wrong)?;
+            }
+            None if word == "partial" && of_interface => queues.partial = Some(word),
+            None if word == "partial-checksums" && of_interface => self.partial_checksums = true,
+            _ => return Err(wrong()),
+        }
+        Ok(())
     }
 }
 
@@ -103,7 +122,7 @@ mod tests {
         match text.parse() {
             Ok(Device::Netmap(options)) => Ok(options),
             Ok(other) => panic!("{other}"),
-            Err(error) => Err(error),
+            Err(wrong) => Err(wrong.iter().next().unwrap().1.clone()),
         }
     }
 

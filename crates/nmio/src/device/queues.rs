@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::MAX_QUEUES;
 use super::{DeviceError, ParseDeviceError};
+use crate::WrongWords;
 
 /// Which queues of an interface to serve, with one worker each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,25 +42,41 @@ impl Queues {
             _ => Ok(self),
         }
     }
+}
 
-    /// Parses the number of the option `queues=N`.
-    pub(super) fn parse_number(number: &str) -> Result<u32, ParseDeviceError> {
+/// The options `queues=N` and `partial` of a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct QueueWords<'t> {
+    /// Whether there is a number, which may be wrong.
+    has_number: bool,
+    number: Option<u32>,
+    /// The word `partial`.
+    pub(super) partial: Option<&'t str>,
+}
+
+impl QueueWords<'_> {
+    /// Reads the number of the option `queues=N`.
+    pub(super) fn read_number(&mut self, number: &str) -> Result<(), ParseDeviceError> {
+        self.has_number = true;
         match number.parse() {
-            Ok(number @ 1..=MAX_QUEUES) => Ok(number),
-            _ => Err(ParseDeviceError::Queues(number.to_owned())),
+            Ok(number @ 1..=MAX_QUEUES) => self.number = Some(number),
+            _ => return Err(ParseDeviceError::Queues(number.to_owned())),
         }
+        Ok(())
     }
 
-    /// Combines the options `queues=N` and `partial`.
-    pub(super) fn from_options(
-        queues: Option<u32>,
-        partial: bool,
-    ) -> Result<Self, ParseDeviceError> {
-        match (queues, partial) {
-            (None, false) => Ok(Self::All),
-            (None, true) => Err(ParseDeviceError::Partial),
-            (Some(number), false) => Ok(Self::Exactly(number)),
-            (Some(number), true) => Ok(Self::Partial(number)),
+    /// Combines the options. `text` is the text of all options.
+    pub(super) fn finish(self, text: &str, wrong: &mut WrongWords<ParseDeviceError>) -> Queues {
+        match (self.number, self.partial) {
+            (Some(number), None) => Queues::Exactly(number),
+            (Some(number), Some(_)) => Queues::Partial(number),
+            (None, None) => Queues::All,
+            (None, Some(word)) => {
+                if !self.has_number {
+                    wrong.add(text, word, ParseDeviceError::Partial);
+                }
+                Queues::All
+            }
         }
     }
 }

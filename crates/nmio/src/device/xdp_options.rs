@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::interface_name::interface_name;
 use super::limits::{MAX_VLAN_ID, MAX_VLANS};
+use super::queues::QueueWords;
 use super::{Offload, ParseDeviceError, Queues};
+use crate::WrongWords;
 
 /// The options of an interface that is served through `AF_XDP`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,47 +52,63 @@ impl XdpOptions {
     /// Parses the text after `xdp:`.
     ///
     /// # Errors
-    /// A [`ParseDeviceError`] that quotes the wrong word.
-    pub(super) fn parse(text: &str) -> Result<Self, ParseDeviceError> {
+    /// A [`ParseDeviceError`] for each wrong word.
+    pub(super) fn parse(text: &str) -> Result<Self, WrongWords<ParseDeviceError>> {
+        let mut wrong = WrongWords::default();
         let mut words = text.split(',');
-        let mut options = Self::new(interface_name(words.next().unwrap_or_default())?);
-        let mut queues = None;
-        let mut partial = false;
+        let interface = words.next().unwrap_or_default();
+        let interface = wrong.take(text, interface, interface_name(interface));
+        let mut options = Self::new(interface.unwrap_or_default());
+        let mut queues = QueueWords::default();
         let mut seen = Vec::new();
         for word in words {
             // Numbers that directly follow vlan=ID are additional VLANs. No option is a number.
             let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
             if is_number && seen.last() == Some(&"vlan") {
-                add_vlan(&mut options.vlans, word)?;
+                wrong.take(text, word, add_vlan(&mut options.vlans, word));
                 continue;
             }
             let name = word.split('=').next().unwrap_or_default();
-            if seen.contains(&name) {
-                return Err(ParseDeviceError::Duplicate(name.to_owned()));
-            }
+            let read = if seen.contains(&name) {
+                Err(ParseDeviceError::Duplicate(name.to_owned()))
+            } else {
+                options.read(word, &mut queues)
+            };
+            wrong.take(text, word, read);
             seen.push(name);
-            match word.split_once('=') {
-                Some(("queues", number)) => queues = Some(Queues::parse_number(number)?),
-                Some(("vlan", id)) => add_vlan(&mut options.vlans, id)?,
-                Some(("zerocopy", "auto")) => options.zero_copy = ZeroCopy::Auto,
-                Some(("zerocopy", "required")) => options.zero_copy = ZeroCopy::Required,
-                Some(("zerocopy", "off")) => options.zero_copy = ZeroCopy::Off,
-                Some(("offload", value)) => {
-                    let wrong = || ParseDeviceError::Option(word.to_owned());
-                    options.offload = Offload::parse(value).ok_or_else(wrong)?;
-                }
-                Some(("qdisc", "pfifo")) => options.pfifo = true,
-                None if word == "partial" => partial = true,
-                None if word == "generic" => options.generic = true,
-                None if word == "partial-checksums" => options.partial_checksums = true,
-                _ => return Err(ParseDeviceError::Option(word.to_owned())),
-            }
         }
-        options.queues = Queues::from_options(queues, partial)?;
         if options.generic && options.zero_copy == ZeroCopy::Required {
-            return Err(ParseDeviceError::GenericZeroCopy);
+            let both = |name: &&&str| matches!(**name, "generic" | "zerocopy");
+            let later = seen.iter().rfind(both).copied().unwrap_or_default();
+            wrong.add(text, later, ParseDeviceError::GenericZeroCopy);
         }
-        Ok(options)
+        options.queues = queues.finish(text, &mut wrong);
+        wrong.finish(Some(options))
+    }
+
+    /// Reads an option other than a further VLAN.
+    fn read<'t>(
+        &mut self,
+        word: &'t str,
+        queues: &mut QueueWords<'t>,
+    ) -> Result<(), ParseDeviceError> {
+        let wrong = || ParseDeviceError::Option(word.to_owned());
+        match word.split_once('=') {
+            Some(("queues", number)) => queues.read_number(number)?,
+            Some(("vlan", id)) => add_vlan(&mut self.vlans, id)?,
+            Some(("zerocopy", "auto")) => self.zero_copy = ZeroCopy::Auto,
+            Some(("zerocopy", "required")) => self.zero_copy = ZeroCopy::Required,
+            Some(("zerocopy", "off")) => self.zero_copy = ZeroCopy::Off,
+            Some(("offload", value)) => {
+                self.offload = Offload::parse(value).ok_or_else(wrong)?;
+            }
+            Some(("qdisc", "pfifo")) => self.pfifo = true,
+            None if word == "partial" => queues.partial = Some(word),
+            None if word == "generic" => self.generic = true,
+            None if word == "partial-checksums" => self.partial_checksums = true,
+            _ => return Err(wrong()),
+        }
+        Ok(())
     }
 }
 
@@ -131,7 +149,8 @@ fn add_vlan(vlans: &mut Vec<u16>, id: &str) -> Result<(), ParseDeviceError> {
         Some(number @ 0..=MAX_VLAN_ID) => vlans.push(number),
         _ => return Err(ParseDeviceError::Vlan(id.to_owned())),
     }
-    if vlans.len() > MAX_VLANS {
+    // Only the first one that is too many is an error.
+    if vlans.len() == MAX_VLANS + 1 {
         return Err(ParseDeviceError::Vlans);
     }
     Ok(())

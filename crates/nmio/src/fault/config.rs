@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::WrongWords;
+
 /// Default number of frames that overtake a held-back frame.
 const DEFAULT_HOLD: u32 = 3;
 
@@ -116,50 +118,56 @@ impl FaultConfig {
         };
         received.into_iter().chain(sent)
     }
+
+    /// Reads one item.
+    fn read(&mut self, item: &str) -> Result<(), FaultError> {
+        let (word, value) = item.split_once('=').unwrap_or((item, ""));
+        let (word, value) = (word.trim(), value.trim());
+        let number = |least| FaultError::NoNumber {
+            word: word.to_owned(),
+            value: value.to_owned(),
+            least,
+        };
+        let known = matches!(word, "seed" | "hold") || self.rates(word).next().is_some();
+        if !known {
+            return Err(FaultError::UnknownWord(word.to_owned()));
+        }
+        if value.is_empty() {
+            return Err(FaultError::NoValue(word.to_owned()));
+        }
+        match word {
+            "seed" => self.seed = value.parse().map_err(|_| number(0))?,
+            "hold" => {
+                let hold = value.parse().ok().filter(|hold| *hold > 0);
+                self.hold = hold.ok_or_else(|| number(1))?;
+            }
+            _ => {
+                let rate = value.parse::<f64>().ok();
+                let rate = rate.filter(|rate| (0.0..=1.0).contains(rate));
+                let rate = rate.ok_or_else(|| FaultError::NoProbability {
+                    word: word.to_owned(),
+                    value: value.to_owned(),
+                })?;
+                self.rates(word).for_each(|named| *named = rate);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl FromStr for FaultConfig {
-    type Err = FaultError;
+    type Err = WrongWords<FaultError>;
 
-    fn from_str(text: &str) -> Result<Self, FaultError> {
-        let mut config = Self::default();
-        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let (word, value) = part.split_once('=').unwrap_or((part, ""));
-            let (word, value) = (word.trim(), value.trim());
-            let number = |least| FaultError::NoNumber {
-                word: word.to_owned(),
-                value: value.to_owned(),
-                least,
-            };
-            let known = matches!(word, "seed" | "hold") || config.rates(word).next().is_some();
-            if !known {
-                return Err(FaultError::UnknownWord(word.to_owned()));
-            }
-            if value.is_empty() {
-                return Err(FaultError::NoValue(word.to_owned()));
-            }
-            match word {
-                "seed" => config.seed = value.parse().map_err(|_| number(0))?,
-                "hold" => {
-                    config.hold = value.parse().map_err(|_| number(1))?;
-                    if config.hold == 0 {
-                        return Err(number(1));
-                    }
-                }
-                _ => {
-                    let rate = value
-                        .parse::<f64>()
-                        .ok()
-                        .filter(|rate| (0.0..=1.0).contains(rate))
-                        .ok_or_else(|| FaultError::NoProbability {
-                            word: word.to_owned(),
-                            value: value.to_owned(),
-                        })?;
-                    config.rates(word).for_each(|named| *named = rate);
-                }
-            }
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (mut config, mut wrong) = (Self::default(), WrongWords::default());
+        for item in text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+        {
+            wrong.take(text, item, config.read(item));
         }
-        Ok(config)
+        wrong.finish(Some(config))
     }
 }
 
@@ -246,6 +254,24 @@ mod tests {
             error("seed=x"),
             "fault `seed` is `x`; give a whole number from 0"
         );
+    }
+
+    #[test]
+    fn all_wrong_fault_options_are_named() {
+        let wrong = "drop=2, lose=1 ,seed=1,hold"
+            .parse::<FaultConfig>()
+            .unwrap_err();
+        let places: Vec<_> = wrong.iter().map(|(at, _)| at).collect();
+        assert_eq!(places, [0, 8, 23]);
+        let lines = wrong.to_string();
+        let starts = [
+            "fault `drop` is `2`",
+            "unknown fault `lose`",
+            "fault `hold` has no value",
+        ];
+        for (line, start) in lines.lines().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
     }
 
     fn rates() -> impl Strategy<Value = FaultRates> {

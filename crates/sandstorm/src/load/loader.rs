@@ -118,6 +118,11 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     /// Counts and reports an entry that is left out.
     pub(super) fn skip(&mut self, path: &Path, reason: Reason) {
         self.site.add_skipped();
+        self.report(path, reason);
+    }
+
+    /// Reports a further reason why an entry is left out.
+    pub(super) fn report(&mut self, path: &Path, reason: Reason) {
         (self.progress)(Progress::Skipped(Skipped {
             path: self.folder.join(path),
             reason,

@@ -225,8 +225,14 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 
     fn report_lines(&mut self, name: &str, wrong: Vec<LineError>) {
+        let mut last = None;
         for LineError { line, column, why } in wrong {
-            self.skip(name.as_ref(), Reason::Rule { line, column, why });
+            let reason = Reason::Rule { line, column, why };
+            if last.replace(line) == Some(line) {
+                self.report(name.as_ref(), reason);
+            } else {
+                self.skip(name.as_ref(), reason);
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use control::WrongWords;
 use percent_encoding::percent_encode;
 
 use super::users::Users;
@@ -37,52 +38,47 @@ pub(crate) struct RealmText {
 pub(crate) struct RealmPath(Box<[u8]>);
 
 impl FromStr for RealmFile {
-    type Err = String;
+    type Err = WrongWords<String>;
 
     /// Parses `PATH=FILE`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| Err(format!("{why}; write it as in /admin=/etc/admin.users"));
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let why = |why: &str| format!("{why}; write it as in /admin=/etc/admin.users");
         let Some((path, file)) = text.split_once('=') else {
-            return wrong("there is no equals sign");
+            return Err(WrongWords::whole(why("there is no equals sign")));
         };
-        if path.contains(['*', '?', '#']) {
-            return wrong(
-                "the path has no pattern and no query, and stands for all paths below it",
-            );
-        }
+        let mut wrong = WrongWords::default();
+        let read = if path.contains(['*', '?', '#']) {
+            Err("the path has no pattern and no query, and stands for all paths below it")
+        } else {
+            RealmPath::read(path)
+        };
+        let path = wrong.take(text, path, read.map_err(why));
         if file.is_empty() {
-            return wrong("there is no file behind the equals sign");
+            wrong.add(text, file, why("there is no file behind the equals sign"));
         }
-        match RealmPath::read(path) {
-            Err(why) => wrong(why),
-            Ok(path) => Ok(Self {
-                path,
-                file: file.into(),
-            }),
-        }
+        let file = file.into();
+        wrong.finish(path.map(|path| Self { path, file }))
     }
 }
 
 impl FromStr for RealmText {
-    type Err = String;
+    type Err = WrongWords<String>;
 
     /// Parses `PATH=TEXT`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| Err(format!("{why}; write it as in /admin=For our staff"));
-        let Some((path, text)) = text.split_once('=') else {
-            return wrong("there is no equals sign");
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let why = |why: &str| format!("{why}; write it as in /admin=For our staff");
+        let Some((path, shown)) = text.split_once('=') else {
+            return Err(WrongWords::whole(why("there is no equals sign")));
         };
+        let mut wrong = WrongWords::default();
+        let path = wrong.take(text, path, RealmPath::read(path).map_err(why));
         let is_bad = |c: char| c.is_control() || c == '"' || c == '\\';
-        if text.is_empty() || text.len() > MAX_TEXT_LEN || text.contains(is_bad) {
-            return wrong("the text has 1 to 200 bytes, without quotation marks and backslashes");
+        if shown.is_empty() || shown.len() > MAX_TEXT_LEN || shown.contains(is_bad) {
+            let form = "the text has 1 to 200 bytes, without quotation marks and backslashes";
+            wrong.add(text, shown, why(form));
         }
-        match RealmPath::read(path) {
-            Err(why) => wrong(why),
-            Ok(path) => Ok(Self {
-                path,
-                text: text.to_owned(),
-            }),
-        }
+        let text = shown.to_owned();
+        wrong.finish(path.map(|path| Self { path, text }))
     }
 }
 
@@ -252,10 +248,13 @@ mod tests {
         for wrong in [
             "", "/a", "a=b", "/a=", "/a/*=b", "=b", "/a?b=c", "/%zz=b", "/a%2=b",
         ] {
-            let error = parse(wrong).unwrap_err();
+            let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains("write it as in"), "{wrong}: {error}");
         }
-        let error = "/%zz=b".parse::<RealmText>().unwrap_err();
+        let both = parse("a=").unwrap_err();
+        let places: Vec<_> = both.iter().map(|(at, _)| at).collect();
+        assert_eq!(places, [0, 2]);
+        let error = "/%zz=b".parse::<RealmText>().unwrap_err().to_string();
         assert!(error.contains("two hexadecimal digits"), "{error}");
     }
 }

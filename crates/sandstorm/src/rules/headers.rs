@@ -3,9 +3,10 @@
 use std::str::FromStr;
 
 use arrayvec::ArrayVec;
+use control::WrongWords;
 
 use super::field_pattern::FieldPattern;
-use super::{LineError, RuleError, Wrong, excerpt, lines, without_comment};
+use super::{LineError, RuleError, excerpt, lines, without_comment};
 use crate::fields::{FieldError, Fields, MAX_FIELDS_LEN};
 
 /// Maximum number of rules in a file. Each file of the site is compared with all of them when the
@@ -82,40 +83,45 @@ impl HeaderRule {
         self.removed.is_empty() && self.fields.is_empty()
     }
 
-    /// Adds a field, `NAME: VALUE`, or the removal of a field, `! NAME`.
-    fn add<'t>(&mut self, text: &'t str) -> Result<(), Wrong<'t>> {
+    /// Adds a field, `NAME: VALUE`, or the removal of a field, `! NAME`. It is a part of `whole`. If a word
+    /// is wrong, only the reason is added.
+    fn add(&mut self, whole: &str, text: &str, wrong: &mut WrongWords<RuleError>) {
         if let Some(name) = text.strip_prefix('!') {
             let name = name.trim_ascii();
             // A name that no rule can set cannot be removed either.
-            check_name(name).map_err(Wrong::about(name))?;
-            let checked = Fields::new().add(name, "").map(drop);
-            checked.map_err(Wrong::about(name))?;
-            self.removed.push(name.into());
-            return Ok(());
+            let checked = check_name(name).and_then(|()| Ok(Fields::new().add(name, "")?));
+            if wrong.take(whole, name, checked).is_some() {
+                self.removed.push(name.into());
+            }
+            return;
         }
         let Some((name, value)) = text.split_once(':') else {
             let why = RuleError::NotAField {
                 text: excerpt(text),
             };
-            return Err(Wrong { part: text, why });
+            return wrong.add(whole, text, why);
         };
         let (name, value) = (name.trim_ascii(), value.trim_ascii());
-        check_name(name).map_err(Wrong::about(name))?;
+        wrong.take(whole, name, check_name(name));
         // Other hosts insert what the path has there.
         if let Some(placeholder) = self.pattern.placeholder_in(value) {
             let placeholder = excerpt(placeholder);
-            return Err(Wrong::about(value)(RuleError::PlaceholderInValue {
-                placeholder,
-            }));
+            wrong.add(whole, value, RuleError::PlaceholderInValue { placeholder });
         }
-        let added = self.fields.add(name, value).map(drop);
-        added.map_err(|why| {
+        let mut left_out = Fields::new();
+        let fields = if wrong.is_empty() {
+            &mut self.fields
+        } else {
+            &mut left_out
+        };
+        if let Err(why) = fields.add(name, value) {
             let is_of_value = matches!(
                 why,
                 FieldError::BadValue { .. } | FieldError::TooLong { .. }
             );
-            Wrong::about(if is_of_value { value } else { name })(why)
-        })
+            let word = if is_of_value { value } else { name };
+            wrong.add(whole, word, why.into());
+        }
     }
 
     /// Returns true if the rule is about one of these decoded paths.
@@ -153,17 +159,23 @@ impl HeaderRule {
 }
 
 impl FromStr for HeaderRule {
-    type Err = RuleError;
+    type Err = WrongWords<RuleError>;
 
     /// Parses a rule with one field.
-    fn from_str(text: &str) -> Result<Self, RuleError> {
-        let text = text.trim_ascii();
-        let end = text.find(|c: char| c.is_ascii_whitespace());
-        let (pattern, field) = text.split_at(end.unwrap_or(text.len()));
-        let mut rule = Self::new(FieldPattern::parse(pattern)?);
-        let added = rule.add(field.trim_ascii());
-        added.map_err(|wrong| wrong.why)?;
-        Ok(rule)
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut wrong = WrongWords::default();
+        let words = text.trim_ascii();
+        let end = words.find(|c: char| c.is_ascii_whitespace());
+        let (pattern, field) = words.split_at(end.unwrap_or(words.len()));
+        let found = wrong.take(text, pattern, FieldPattern::parse(pattern));
+        // The field behind a wrong path is checked as if it were for the first page.
+        let found = found.or_else(|| FieldPattern::parse("/").ok());
+        let rule = found.map(|pattern| {
+            let mut rule = Self::new(pattern);
+            rule.add(text, field.trim_ascii(), &mut wrong);
+            rule
+        });
+        wrong.finish(rule)
     }
 }
 
@@ -355,14 +367,14 @@ pub(crate) fn parse_headers(text: &str) -> (Vec<HeaderRule>, Vec<LineError>) {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let result = if is_indented {
-            reader.field(text)
-        } else {
-            reader.path(line, text)
-        };
-        if let Err(wrong) = result {
-            reader.errors.push(LineError::new((line, whole), wrong));
+        let mut wrong = WrongWords::default();
+        if is_indented {
+            reader.field(whole, text, &mut wrong);
+        } else if let Err(why) = reader.path(line, text) {
+            wrong.add(whole, text, why);
         }
+        let errors = LineError::of_line((line, whole), 0, &wrong);
+        reader.errors.extend(errors);
     }
     reader.finish_rule();
     (reader.rules, reader.errors)
@@ -394,34 +406,33 @@ enum Block {
 }
 
 impl Reader {
-    /// Takes an indented line.
-    fn field<'t>(&mut self, text: &'t str) -> Result<(), Wrong<'t>> {
+    /// Takes an indented line. `text` is the line without the space around it.
+    fn field(&mut self, line: &str, text: &str, wrong: &mut WrongWords<RuleError>) {
         match &mut self.block {
-            Block::None => Err(Wrong::about(text)(RuleError::NoPath)),
-            Block::Skipped => Ok(()),
+            Block::None => wrong.add(line, text, RuleError::NoPath),
+            Block::Skipped => {}
             Block::Rule {
                 rule, has_lines, ..
             } => {
                 *has_lines = true;
-                rule.add(text)
+                rule.add(line, text, wrong);
             }
         }
     }
 
     /// Takes a line that is not indented.
-    fn path<'t>(&mut self, line: usize, text: &'t str) -> Result<(), Wrong<'t>> {
+    fn path(&mut self, line: usize, text: &str) -> Result<(), RuleError> {
         let text = without_comment(text).trim_ascii();
-        let wrong = |why| Err(Wrong { part: text, why });
         // The lines below a field that lacks its indentation still belong to the path above it.
         let is_url = text.contains("://");
         if !text.starts_with('/') && !is_url && text.contains([':', '!']) {
-            return wrong(RuleError::NotIndented);
+            return Err(RuleError::NotIndented);
         }
         self.finish_rule();
         self.block = Block::Skipped;
-        let pattern = FieldPattern::parse(text).map_err(Wrong::about(text))?;
+        let pattern = FieldPattern::parse(text)?;
         if self.rules.len() == MAX_HEADER_RULES {
-            return wrong(RuleError::TooManyHeaderRules);
+            return Err(RuleError::TooManyHeaderRules);
         }
         self.block = Block::Rule {
             line,
@@ -489,7 +500,10 @@ mod tests {
         ] {
             let rule = format!("{pattern} Link: {value}").parse::<HeaderRule>();
             let placeholder = placeholder.to_owned();
-            assert_eq!(rule, Err(RuleError::PlaceholderInValue { placeholder }));
+            let wrong = rule.unwrap_err();
+            let why = RuleError::PlaceholderInValue { placeholder };
+            let at = pattern.len() + " Link: ".len();
+            assert_eq!(wrong.iter().collect::<Vec<_>>(), [(at, &why)]);
         }
         for rule in [
             "/a/:name Link: https://b.test:8080/:names",
@@ -634,13 +648,31 @@ mod tests {
         let lines = |path: &[u8]| rules.fields_for(&[path]).lines().to_owned();
         assert_eq!(lines(b"/"), "A: x: y\r\nVary: Accept\r\n");
         assert_eq!(lines(b"/b"), "Vary: Accept\r\nContent-Language: de\r\n");
-        let error = |text: &str| text.parse::<HeaderRule>().unwrap_err();
+        let error = |text: &str| {
+            let wrong = text.parse::<HeaderRule>().unwrap_err();
+            wrong.iter().next().unwrap().1.clone()
+        };
         let no_field = |text: &str| RuleError::NotAField { text: text.into() };
         assert_eq!(error("/a"), no_field(""));
         assert_eq!(error("/a b"), no_field("b"));
         assert_eq!(error("A: b"), RuleError::NotAPath { text: "A:".into() });
         let name = "Last-Modified".into();
         assert_eq!(error("/a Last-Modified: x"), RuleError::OfFiles { name });
+    }
+
+    #[test]
+    fn all_wrong_words_of_a_rule_are_named() {
+        let places = |text: &str| {
+            let wrong = text.parse::<HeaderRule>().unwrap_err();
+            wrong.iter().map(|(at, _)| at).collect::<Vec<_>>()
+        };
+        assert_eq!(places(" a ETag: \x01"), [1, 3, 9]);
+        assert_eq!(places("a b"), [0, 2]);
+        let (rules, errors) = parse_headers("/:a\n A: 1\n ETag: x:a\n Age: :a\n");
+        // A field with a wrong word is left out.
+        assert_eq!(rules, ["/:a A: 1".parse().unwrap()]);
+        let columns: Vec<_> = errors.iter().map(|one| (one.line, one.column)).collect();
+        assert_eq!(columns, [(3, 2), (3, 8), (4, 2), (4, 7)]);
     }
 
     #[test]
@@ -675,7 +707,9 @@ mod tests {
             text in "(\\PC{0,9}|(/\\*?|\n [A-Ca-c]: ?[a-z#!:\r\t]{0,3}|\n ! ?[A-C])|[\r\n\t #!:é]){0,20}",
         ) {
             let (rules, errors) = parse_headers(&text);
-            prop_assert!(rules.len() + errors.len() <= text.lines().count());
+            let mut wrong: Vec<_> = errors.iter().map(|error| error.line).collect();
+            wrong.dedup();
+            prop_assert!(rules.len() + wrong.len() <= text.lines().count());
             let _ = text.parse::<HeaderRule>();
             let rules: HeaderRules = rules.into_iter().collect();
             for fields in [rules.fields_for(&[b"/"]), rules.for_everything()] {

@@ -2,10 +2,12 @@
 
 use std::str::FromStr;
 
+use control::WrongWords;
+
 use super::pattern::{Captures, Pattern, SPLAT};
 use super::query::QueryPattern;
 use super::template::Template;
-use super::{LineError, RuleError, Wrong, excerpt, lines, without_comment};
+use super::{LineError, RuleError, excerpt, lines, without_comment};
 use crate::status::{Status, StatusCode};
 
 /// Maximum number of rules without placeholder and star in a file. Each of them takes memory for an
@@ -65,45 +67,49 @@ impl Action {
 }
 
 impl FromStr for Redirect {
-    type Err = RuleError;
+    type Err = WrongWords<RuleError>;
 
     /// Parses one rule, without a comment.
-    fn from_str(text: &str) -> Result<Self, RuleError> {
-        Self::parse(text).map_err(|wrong| wrong.why)
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut wrong = WrongWords::default();
+        let rule = Self::read(text, &mut wrong);
+        wrong.finish(rule)
     }
 }
 
 impl Redirect {
-    /// Same as `from_str`, but also says which part is wrong.
-    fn parse(text: &str) -> Result<Self, Wrong<'_>> {
+    /// Reads a rule, and adds what is wrong with each word.
+    fn read(text: &str, wrong: &mut WrongWords<RuleError>) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let path = words.next().unwrap_or(text);
-        let from = Pattern::parse(path).map_err(Wrong::about(path))?;
-        let no_target = || Wrong {
-            part: &text[text.trim_ascii_end().len()..],
-            why: RuleError::NoTarget,
-        };
-        let mut target = words.next().ok_or_else(no_target)?;
-        let mut parameters = Vec::new();
-        while is_parameter(target) {
-            parameters.push(target);
-            target = words.next().ok_or_else(no_target)?;
+        let from = wrong.take(text, path, Pattern::parse(path));
+        let (mut parameters, mut target) = (Vec::new(), words.next());
+        while let Some(word) = target.filter(|word| is_parameter(word)) {
+            parameters.push(word);
+            target = words.next();
         }
-        let query = QueryPattern::parse(&parameters, &from);
-        let query = query.map_err(|why| Wrong {
-            part: parameter_of(&why, &parameters).unwrap_or(path),
-            why,
-        })?;
-        let to = Template::parse(target, &|name| query.index_of(name, &from));
-        let to = to.map_err(Wrong::about(target))?;
         let status = words.next();
-        let (action, forced) = match status {
-            Some(word) => parse_status(word).map_err(Wrong::about(word))?,
-            None => (Action::Redirect(Status::MovedPermanently.into()), false),
+        let action = match status {
+            Some(word) => wrong.take(text, word, parse_status(word)),
+            None => Some((Action::Redirect(Status::MovedPermanently.into()), false)),
         };
-        if let Some(word) = words.next() {
-            return Err(Wrong::about(word)(not_supported(word)));
+        for word in words {
+            wrong.add(text, word, not_supported(word));
         }
+        let Some(target) = target else {
+            let end = &text[text.trim_ascii_end().len()..];
+            wrong.add(text, end, RuleError::NoTarget);
+            return None;
+        };
+        // What follows depends on the path.
+        let from = from?;
+        let query = QueryPattern::parse(&parameters, &from);
+        let is_about = |why: &RuleError| parameter_of(why, &parameters).unwrap_or(path);
+        let about = query.as_ref().err().map_or(path, is_about);
+        let query = wrong.take(text, about, query)?;
+        let to = Template::parse(target, &|name| query.index_of(name, &from));
+        let to = wrong.take(text, target, to)?;
+        let (action, forced) = action?;
         let rule = Self {
             from,
             query,
@@ -112,12 +118,12 @@ impl Redirect {
             forced,
             text: excerpt(text.trim()).into(),
         };
-        rule.check(path).map_err(|why| {
+        if let Err(why) = rule.check(path) {
             let is_of_status = why == RuleError::NoRedirect;
-            let part = status.filter(|_| is_of_status).unwrap_or(target);
-            Wrong { part, why }
-        })?;
-        Ok(rule)
+            let about = status.filter(|_| is_of_status).unwrap_or(target);
+            wrong.add(text, about, why);
+        }
+        Some(rule)
     }
 
     /// Checks that the target fits the action. `path` is the text of [`from`](Self::from).
@@ -230,7 +236,7 @@ pub(crate) fn parse_redirects(text: &str) -> (Vec<Redirect>, Vec<LineError>) {
         if text.is_empty() {
             continue;
         }
-        let rule = Redirect::parse(text).and_then(|rule| {
+        let rule = text.parse::<Redirect>().and_then(|rule| {
             let is_exact = rule.from.exact().is_some() && !rule.has_query();
             let (count, max, too_many) = if is_exact {
                 (&mut exact, MAX_EXACT_RULES, RuleError::TooManyExact)
@@ -238,14 +244,18 @@ pub(crate) fn parse_redirects(text: &str) -> (Vec<Redirect>, Vec<LineError>) {
                 (&mut patterns, MAX_PATTERN_RULES, RuleError::TooManyPatterns)
             };
             if *count == max {
-                return Err(Wrong::about(text)(too_many));
+                return Err(WrongWords::whole(too_many));
             }
             *count += 1;
             Ok(rule)
         });
         match rule {
             Ok(rule) => rules.push(rule),
-            Err(wrong) => errors.push(LineError::new((line, whole), wrong)),
+            Err(wrong) => {
+                // A comment stands behind the rule.
+                let before = whole.len() - whole.trim_ascii_start().len();
+                errors.extend(LineError::of_line((line, whole), before, &wrong));
+            }
         }
     }
     (rules, errors)
@@ -288,7 +298,6 @@ mod tests {
         let path = |text: &str| RuleError::NotAPath { text: text.into() };
         let target = |text: &str| RuleError::NotATarget { text: text.into() };
         for (line, error) in [
-            ("", path("")),
             ("# a", path("#")),
             ("/a", RuleError::NoTarget),
             ("/a 301", target("301")),
@@ -323,7 +332,9 @@ mod tests {
             ("/:a/ /:a/", RuleError::Endless),
             ("/:a.b /:a.b", RuleError::Endless),
         ] {
-            assert_eq!(line.parse::<Redirect>(), Err(error), "{line}");
+            let wrong = line.parse::<Redirect>().unwrap_err();
+            let first = wrong.iter().next().unwrap().1;
+            assert_eq!(*first, error, "{line}");
         }
     }
 
@@ -372,22 +383,24 @@ mod tests {
 
     #[test]
     fn an_error_has_the_column_of_the_wrong_word() {
-        for (line, column) in [
-            ("a /b", 1),
-            ("  /\u{e4}//*/c /b", 3),
-            ("/\u{e4} b", 4),
-            ("/a  ", 3),
-            ("/a id=1 id=2 /b", 9),
-            ("/a id=1", 8),
-            ("/a id=1 /b 200", 12),
-            ("/a /b 999", 7),
-            ("/a /b 301 x # y", 11),
-            ("/a /a", 4),
-            ("/a https://b.test 200", 4),
+        for (line, columns) in [
+            ("a /b", &[1][..]),
+            ("  /\u{e4}//*/c /b", &[3]),
+            ("/\u{e4} b", &[4]),
+            ("/a  ", &[3]),
+            ("/a id=1 id=2 /b", &[9]),
+            ("/a id=1", &[8]),
+            ("/a id=1 /b 200", &[12]),
+            ("/a /b 999", &[7]),
+            ("/a /b 301 x # y", &[11]),
+            ("/a /a", &[4]),
+            ("/a https://b.test 200", &[4]),
+            ("  \u{e4} /b 999 x # y", &[3, 8, 12]),
+            ("/a b 999 Country=de", &[4, 6, 10]),
         ] {
             let (_, errors) = parse_redirects(line);
-            let columns: Vec<_> = errors.iter().map(|error| error.column).collect();
-            assert_eq!(columns, [column], "{line}: {errors:?}");
+            let found: Vec<_> = errors.iter().map(|error| error.column).collect();
+            assert_eq!(found, columns, "{line}: {errors:?}");
         }
     }
 
@@ -417,13 +430,15 @@ mod tests {
     }
 
     proptest! {
-        /// Checks that each line becomes a rule or an error, and that no text causes a panic.
+        /// Checks that each line becomes a rule or has errors, and that no text causes a panic.
         #[test]
         fn no_text_causes_a_panic(
             text in "(\\PC{0,9}|(/[:*a]{0,3} (/|https://a)[:a]{0,3} ?(301|200!|a=b)?)|[\r\n\t #!é]){0,9}",
         ) {
             let (rules, errors) = parse_redirects(&text);
-            prop_assert!(rules.len() + errors.len() <= text.lines().count());
+            let mut wrong: Vec<_> = errors.iter().map(|error| error.line).collect();
+            wrong.dedup();
+            prop_assert!(rules.len() + wrong.len() <= text.lines().count());
             let _ = text.parse::<Redirect>();
         }
     }
