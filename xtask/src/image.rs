@@ -16,9 +16,11 @@ const PROGRAM: &str = "storm";
 /// Debian packages of the image, besides the essential ones: those that the program's package needs.
 const NEEDED: &str = "libelf1,zlib1g,adduser,procps";
 /// The tools that build the image.
-const BUILDERS: [&str; 3] = ["debootstrap", "buildah", "cargo-deb"];
+pub(crate) const BUILDERS: [&str; 3] = ["debootstrap", "buildah", "cargo-deb"];
 /// The tools that run it.
-const RUNNERS: [&str; 3] = ["crun", "ip", "curl"];
+pub(crate) const RUNNERS: [&str; 3] = ["crun", "ip", "curl"];
+/// The command with which `xtask test --all` tries the image.
+pub(crate) const IN_FULL_TESTS: &str = "image --built --try";
 /// The image's capabilities, as docs/service.md explains them.
 const CAPABILITIES: [&str; 9] = [
     "CAP_NET_ADMIN",

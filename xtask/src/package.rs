@@ -10,6 +10,30 @@ use crate::shell;
 
 /// The programs, each with a package of its own.
 const PROGRAMS: [&str; 3] = ["sandstorm", "namestorm", "storm"];
+/// What each package contains. `NAME` stands for the program.
+const CONTENT: [&str; 7] = [
+    "usr/bin/NAME",
+    "etc/NAME/NAME.toml",
+    "lib/systemd/system/NAME.service",
+    "usr/share/man/man1/NAME.1",
+    "usr/share/bash-completion/completions/NAME",
+    "usr/share/fish/vendor_completions.d/NAME.fish",
+    "usr/share/zsh/vendor-completions/_NAME",
+];
+/// What the data of each package says about it.
+const CONTROL: [&str; 5] = [
+    "Package: NAME",
+    "Depends: ",
+    "/etc/NAME/NAME.toml",
+    "adduser --quiet --system",
+    "deluser",
+];
+/// The tools that `xtask package` needs, and those of `--try` with it.
+pub(crate) const BUILDERS: [&str; 2] = ["cargo-deb", "dpkg-deb"];
+pub(crate) const TRIERS: [&str; 4] = ["cargo-deb", "dpkg-deb", "debootstrap", "systemd-nspawn"];
+/// The command with which `xtask test` builds one package, and that with which `--all` tries all.
+pub(crate) const IN_TESTS: &str = "package --built sandstorm";
+pub(crate) const IN_FULL_TESTS: &str = "package --built --try";
 /// Debian packages of the container, besides the essential ones and those of the package's own
 /// dependencies.
 const CONTAINER: &str = "systemd-sysv,iproute2,curl,bind9-dnsutils,libelf1,zlib1g,adduser,procps";
@@ -27,6 +51,9 @@ pub(crate) struct Options {
     /// the packages. This needs root, debootstrap and systemd-container.
     #[arg(long = "try")]
     try_them: bool,
+    /// The programs whose packages are built. Without names, all are.
+    #[arg(value_parser = PROGRAMS)]
+    programs: Vec<String>,
 }
 
 #[derive(clap::Args)]
@@ -48,15 +75,27 @@ pub(crate) fn manual(options: &Manual) -> Result<()> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let named: Vec<_> = options.programs.iter().map(String::as_str).collect();
+    let programs = if named.is_empty() {
+        &PROGRAMS[..]
+    } else {
+        &named
+    };
+    ensure!(
+        !options.try_them || programs == PROGRAMS,
+        "--try needs the packages of all programs: leave out the names"
+    );
     if !options.built {
-        shell::build_release("package", &PROGRAMS)?;
+        shell::build_release("package", programs)?;
     }
     let release = shell::target_folder()?.join("release");
-    let packages = PROGRAMS.map(|program| package(program, &release));
-    let packages = packages.into_iter().collect::<Result<Vec<_>>>()?;
-    for package in &packages {
+    let packages = programs.iter().map(|program| {
+        let package = package(program, &release)?;
+        check(program, &package)?;
         println!("{}", package.display());
-    }
+        Ok(package)
+    });
+    let packages = packages.collect::<Result<Vec<_>>>()?;
     if options.try_them {
         try_packages(&packages, &release.join("package"))?;
         println!("the packages work in a container");
@@ -85,6 +124,30 @@ pub(crate) fn package(program: &str, release: &Path) -> Result<PathBuf> {
     ]);
     shell::capture(deb.arg(&package)).context("cargo install cargo-deb installs the tool")?;
     Ok(package)
+}
+
+/// Checks the list of a package's files, and what it says about itself.
+fn check(program: &str, package: &Path) -> Result<()> {
+    let ask =
+        |words: &[&str]| shell::capture_text(Command::new("dpkg-deb").args(words).arg(package));
+    let files = ask(&["--contents"])?;
+    let mut control = ask(&["--field"])?;
+    for part in ["conffiles", "postinst", "postrm"] {
+        let mut info = Command::new("dpkg-deb");
+        control += &shell::capture_text(info.arg("--info").arg(package).arg(part))?;
+    }
+    let missing = |of: &[&str], text: &str| {
+        let of = of.iter().map(|one| one.replace("NAME", program));
+        of.filter(|one| !text.contains(one)).collect::<Vec<_>>()
+    };
+    let missing = [missing(&CONTENT, &files), missing(&CONTROL, &control)].concat();
+    ensure!(
+        missing.is_empty(),
+        "{} lacks {}",
+        package.display(),
+        missing.join(", ")
+    );
+    Ok(())
 }
 
 /// Installs the packages in a new container, which runs `packaging/try.sh` and ends.

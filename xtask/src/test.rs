@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::server::Server;
 use crate::shell;
-use crate::{e2e, fuzz, guest, interrupt, loss, setup, structure};
+use crate::{e2e, fuzz, guest, image, interrupt, loss, package, setup, structure};
 use anyhow::Result;
 
 /// Number of output lines to show after a step fails.
@@ -28,13 +28,20 @@ const RELEASED: [(&str, &str); 4] = [
     ("benches", "forward"),
     ("benches", "instructions"),
 ];
+/// The systemd units, and the largest exposure that they may have, in tenths.
+const UNITS: [&str; 3] = [
+    "packaging/sandstorm.service",
+    "packaging/namestorm.service",
+    "packaging/storm.service",
+];
+const MAX_EXPOSURE: &str = "--threshold=20";
 /// The words by which a Rust test program reports a slow test.
 const SLOW: &str = " has been running for over ";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run the whole end-to-end matrix and the whole transfer matrix instead of samples, and fuzz each
-    /// target.
+    /// Run the whole end-to-end matrix and the whole transfer matrix instead of samples, fuzz each
+    /// target, and try the Debian packages and the OCI image.
     #[arg(long)]
     all: bool,
     /// Run only tests, scenarios and cases whose name contains this text.
@@ -82,6 +89,7 @@ fn run_programs(tests: &mut Tests, options: &Options) -> Result<()> {
         let step = xtask(guest::IN_TESTS)?;
         let tools = "QEMU for this kind of guest, cpio or apt";
         tests.optional("a guest with zero-copy", tools, guest::probe(), step);
+        tests.packages(options.all)?;
     }
     tests.counted("end to end", || {
         e2e::run_apart(options.all, &options.filter)
@@ -147,6 +155,11 @@ fn check_sources(tests: &mut Tests) -> Result<()> {
     book.args(["build", "docs"])
         .current_dir(shell::repository());
     tests.optional("the guides as a book", "mdbook", version, book);
+    let mut units = Command::new("systemd-analyze");
+    units.args(["security", "--no-pager", "--offline=true", MAX_EXPOSURE]);
+    units.args(UNITS).current_dir(shell::repository());
+    let name = "exposure of the systemd units";
+    tests.optional(name, "systemd-analyze", has(&["systemd-analyze"]), units);
     let target = format!("{FREEBSD} (rustup target add {FREEBSD})");
     let name = "the product compiles for FreeBSD";
     tests.optional(name, &target, has_target(FREEBSD), check_for(FREEBSD));
@@ -171,6 +184,14 @@ fn gentle(command: &Command) -> Command {
     gentle.envs(set.filter_map(|(name, value)| Some((name, value?))));
     gentle.current_dir(shell::repository());
     gentle
+}
+
+/// Returns a command that succeeds if all of these programs are installed.
+fn has(programs: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    let script = "for one; do command -v \"$one\" || exit 1; done";
+    command.args(["-c", script, "sh"]).args(programs);
+    command
 }
 
 /// Returns a command that succeeds if the standard library for `target` is installed.
@@ -309,6 +330,34 @@ impl Tests {
         self.report(&format!("skip {name}: {tool} is not installed"));
     }
 
+    /// Builds a Debian package. With `all`, tries those of all programs and the OCI image.
+    fn packages(&mut self, all: bool) -> Result<()> {
+        let (builders, triers) = (&package::BUILDERS, &package::TRIERS);
+        if !all {
+            let step = xtask(package::IN_TESTS)?;
+            self.optional("a Debian package", &one_of(builders), has(builders), step);
+            return Ok(());
+        }
+        // The other programs are built already.
+        let build = without_lines(cargo("build --release -p storm"));
+        let name = "release build of storm";
+        self.optional(name, "cargo-deb", has(&["cargo-deb"]), build);
+        let image = [image::BUILDERS, image::RUNNERS].concat();
+        for (name, tools, words) in [
+            (
+                "the Debian packages in a container",
+                &triers[..],
+                package::IN_FULL_TESTS,
+            ),
+            ("the OCI image in a container", &image, image::IN_FULL_TESTS),
+        ] {
+            let mut step = shell::as_root(shell::this_program()?)?;
+            step.args(words.split(' '));
+            self.optional(name, &one_of(tools), has(tools), step);
+        }
+        Ok(())
+    }
+
     /// Runs the tests of what a person sees, which need programs that this project does not install.
     fn screens(&mut self) {
         for (name, test, tool, version) in [
@@ -365,6 +414,11 @@ impl Tests {
         // The failures are already printed, so set only the exit status.
         std::process::exit(1);
     }
+}
+
+/// Names tools of which one is missing.
+fn one_of(tools: &[&str]) -> String {
+    tools.join(" or ")
 }
 
 /// Waits until a step writes a word, or ends.
@@ -482,6 +536,17 @@ mod tests {
     fn a_target_is_found_only_if_it_is_installed() {
         assert!(shell::succeeds(&mut has_target("x86_64-unknown-linux-gnu")));
         assert!(!shell::succeeds(&mut has_target("no-such-target")));
+    }
+
+    #[test]
+    fn a_step_is_skipped_if_one_of_its_tools_is_missing() {
+        assert!(shell::succeeds(&mut has(&["sh", "cat"])));
+        assert!(!shell::succeeds(&mut has(&["sh", "no-such-tool"])));
+        let mut tests = Tests::default();
+        let step = Command::new("false");
+        tests.optional("a", &one_of(&["sh", "x"]), has(&["no-such-tool"]), step);
+        assert_eq!(tests.failed, 0);
+        assert_eq!(tests.summary, "skip a: sh or x is not installed\n");
     }
 
     #[test]
