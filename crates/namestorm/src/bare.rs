@@ -72,7 +72,7 @@ impl BareReply {
         identity: &Identity,
         (counters, groups): (&mut Counters, &mut ReplyCounts),
     ) -> Tail<'a> {
-        groups.count(self.rcode);
+        groups.count_bare(self.rcode);
         counters.replies[usize::from(self.rcode)] += 1;
         message[2..4].copy_from_slice(&self.flags.to_be_bytes());
         message[4..HEADER_LEN].fill(0);

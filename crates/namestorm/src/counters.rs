@@ -1,45 +1,12 @@
 //! Counters of queries and replies.
 
-use crate::{rcode, rtype};
-
-/// The query types that are counted on their own, with their mnemonics.
-const TYPES: [(u16, &str); 14] = [
-    (rtype::A, "A"),
-    (rtype::AAAA, "AAAA"),
-    (rtype::NS, "NS"),
-    (rtype::MX, "MX"),
-    (rtype::TXT, "TXT"),
-    (rtype::SOA, "SOA"),
-    (rtype::DS, "DS"),
-    (rtype::DNSKEY, "DNSKEY"),
-    (rtype::HTTPS, "HTTPS"),
-    (rtype::ANY, "ANY"),
-    (rtype::PTR, "PTR"),
-    (rtype::SRV, "SRV"),
-    (rtype::CNAME, "CNAME"),
-    (rtype::CAA, "CAA"),
-];
-/// Number of counters of query types. The last one is for all other types.
-const TYPE_COUNTERS: usize = TYPES.len() + 1;
-/// The counter of each type up to the largest of [`TYPES`]. Larger types have the last counter.
-static COUNTER_OF: [u8; rtype::CAA as usize + 1] = {
-    let mut counters = [TYPES.len() as u8; rtype::CAA as usize + 1];
-    let mut index = 0;
-    while index < TYPES.len() {
-        counters[TYPES[index].0 as usize] = index as u8;
-        index += 1;
-    }
-    counters
-};
+use crate::rcode;
 
 /// Numbers of queries and replies by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages received, including those that are not queries.
     pub queries: u64,
-    /// Queries for each of the most frequent types, and last those for all other types. Queries that
-    /// are refused because of their header or question are not among them.
-    types: [u64; TYPE_COUNTERS],
     /// Number of replies for each response code. The index is the code, from NOERROR (0) to BADCOOKIE
     /// (23), an extended code of EDNS.
     pub replies: [u64; 24],
@@ -134,24 +101,6 @@ impl Counters {
         ]
     }
 
-    /// Counts a query for this type.
-    #[inline(always)]
-    pub(crate) fn count_type(&mut self, qtype: u16) {
-        let counter = COUNTER_OF.get(usize::from(qtype));
-        let counter = counter.map_or(TYPES.len(), |counter| usize::from(*counter));
-        // The table has no larger number. This comparison is cheaper than a possible panic.
-        if let Some(count) = self.types.get_mut(counter) {
-            *count += 1;
-        }
-    }
-
-    /// Returns the mnemonics of the most frequent query types, and `other` for all other types, with
-    /// the number of queries.
-    pub fn by_type(&self) -> [(&'static str, u64); TYPE_COUNTERS] {
-        let name = |index: usize| TYPES.get(index).map_or("other", |(_, name)| name);
-        std::array::from_fn(|index| (name(index), self.types[index]))
-    }
-
     /// Returns the mnemonic of each response code that the server uses, with the number of replies.
     pub fn by_rcode(&self) -> [(&'static str, u64); 10] {
         let count = |code: u16| self.replies[usize::from(code)];
@@ -167,29 +116,5 @@ impl Counters {
             ("BADVERS", count(rcode::BADVERS)),
             ("BADCOOKIE", count(rcode::BADCOOKIE)),
         ]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queries_are_counted_by_type() {
-        let mut counters = Counters::default();
-        for qtype in [1, 28, 28, 257, 0, 3, 256, 258, u16::MAX] {
-            counters.count_type(qtype);
-        }
-        let counts = counters
-            .by_type()
-            .into_iter()
-            .filter(|(_, count)| *count > 0);
-        let expected = [("A", 1), ("AAAA", 2), ("CAA", 1), ("other", 5)];
-        assert_eq!(counts.collect::<Vec<_>>(), expected);
-        for (index, (qtype, name)) in TYPES.into_iter().enumerate() {
-            let mut counters = Counters::default();
-            counters.count_type(qtype);
-            assert_eq!(counters.by_type()[index], (name, 1));
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Zone groups, for counts of replies and transfers.
 
+use crate::counted_type;
 use crate::zone_counts::QueryCounts;
 use crate::zone_number::ZoneNumber;
 
@@ -43,15 +44,19 @@ const CLASSES: [&str; 8] = [
     "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "other",
 ];
 
-/// Numbers of replies over one transport, by group and response code. Also counts them by zone, over all
-/// transports.
+/// Numbers of replies over one transport, by group and response code, and by query type and response code.
+/// Also counts them by zone, over all transports.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyCounts {
     /// The counts of each group, one for each of [`CLASSES`].
     counts: [u64; MAX_GROUPS * CLASSES.len()],
+    /// The counts of each query type, one for each of [`CLASSES`].
+    by_type: [u64; counted_type::COUNTERS * CLASSES.len()],
     by_zone: QueryCounts,
     /// The place of the last reply's count.
     last: usize,
+    /// The place of the last reply's count in `by_type`. It is outside if the reply's query has no type.
+    last_of_type: usize,
     last_zone: ZoneNumber,
 }
 
@@ -60,8 +65,10 @@ impl ReplyCounts {
     pub(crate) fn new() -> Self {
         Self {
             counts: [0; MAX_GROUPS * CLASSES.len()],
+            by_type: [0; counted_type::COUNTERS * CLASSES.len()],
             by_zone: QueryCounts::default(),
             last: 0,
+            last_of_type: usize::MAX,
             last_zone: ZoneNumber::NONE,
         }
     }
@@ -71,11 +78,11 @@ impl ReplyCounts {
         self.by_zone = counts;
     }
 
-    /// Counts a reply without data of a zone, which has this response code.
-    #[inline(always)]
-    pub(crate) fn count(&mut self, rcode: u16) {
+    /// Counts a reply without question, which has this response code.
+    pub(crate) fn count_bare(&mut self, rcode: u16) {
         self.count_zone::<true>(ZoneNumber::NONE);
-        self.count_group::<true>(NO_GROUP, rcode);
+        self.count_group::<true>(NO_GROUP, class_of(rcode));
+        self.last_of_type = usize::MAX;
     }
 
     /// Counts a query for this zone, if there is one, before its reply is made. Only with `KEEPS`, it can be
@@ -88,11 +95,24 @@ impl ReplyCounts {
         }
     }
 
-    /// Counts a reply with this response code in the group with this number. Only with `KEEPS`, it can be
-    /// [taken back](Self::uncount).
+    /// Counts a reply with this response code to a query for this type, in the group with this number. Only
+    /// with `KEEPS`, it can be [taken back](Self::uncount).
     #[inline(always)]
-    pub(crate) fn count_group<const KEEPS: bool>(&mut self, group: u8, rcode: u16) {
-        let class = usize::from(rcode).min(CLASSES.len() - 1);
+    pub(crate) fn count<const KEEPS: bool>(&mut self, group: u8, qtype: u16, rcode: u16) {
+        let class = class_of(rcode);
+        self.count_group::<KEEPS>(group, class);
+        let place = counted_type::counter_of(qtype) * CLASSES.len() + class;
+        // Types have no larger number.
+        if let Some(count) = self.by_type.get_mut(place) {
+            *count += 1;
+        }
+        if KEEPS {
+            self.last_of_type = place;
+        }
+    }
+
+    #[inline(always)]
+    fn count_group<const KEEPS: bool>(&mut self, group: u8, class: usize) {
         let place = usize::from(group) * CLASSES.len() + class;
         // Groups have no larger number. This comparison is cheaper than a possible panic.
         if let Some(count) = self.counts.get_mut(place) {
@@ -108,6 +128,9 @@ impl ReplyCounts {
         if let Some(count) = self.counts.get_mut(self.last) {
             *count -= 1;
         }
+        if let Some(count) = self.by_type.get_mut(self.last_of_type) {
+            *count -= 1;
+        }
         self.by_zone.take_back(self.last_zone);
     }
 
@@ -116,14 +139,37 @@ impl ReplyCounts {
     pub(crate) fn by_label<'a>(
         &'a self,
         labels: &'a GroupLabels,
-    ) -> impl Iterator<Item = (&'static str, &'static str, u64)> + 'a {
-        let groups = labels.0.iter().zip(self.counts.chunks(CLASSES.len()));
-        let all = groups.flat_map(|(label, counts)| {
-            let classes = CLASSES.iter().zip(counts);
-            classes.map(|(class, count)| (*label, *class, *count))
-        });
-        all.filter(|(_, class, count)| *count > 0 || *class == CLASSES[0])
+    ) -> impl Iterator<Item = ReplyCount> + 'a {
+        by_class(labels.0.iter().copied(), &self.counts)
     }
+
+    /// Returns the mnemonic of each query type, and response codes with the numbers of the replies to such
+    /// queries. Leaves out the same codes.
+    pub(crate) fn by_type(&self) -> impl Iterator<Item = ReplyCount> + '_ {
+        by_class(counted_type::names().into_iter(), &self.by_type)
+    }
+}
+
+/// A label, the mnemonic of a response code, and the number of such replies.
+pub(crate) type ReplyCount = (&'static str, &'static str, u64);
+
+/// Returns the index in [`CLASSES`] of a response code.
+#[inline(always)]
+fn class_of(rcode: u16) -> usize {
+    usize::from(rcode).min(CLASSES.len() - 1)
+}
+
+/// Returns each label with its counts, of which there is one for each of [`CLASSES`].
+fn by_class<'a>(
+    labels: impl Iterator<Item = &'static str> + 'a,
+    counts: &'a [u64],
+) -> impl Iterator<Item = ReplyCount> + 'a {
+    let all = labels.zip(counts.chunks(CLASSES.len()));
+    let all = all.flat_map(|(label, counts)| {
+        let classes = CLASSES.iter().zip(counts);
+        classes.map(move |(class, count)| (label, *class, *count))
+    });
+    all.filter(|(_, class, count)| *count > 0 || *class == CLASSES[0])
 }
 
 /// Numbers of transfers by group.
@@ -161,7 +207,7 @@ impl TransferCounts {
 mod tests {
     use super::*;
     use crate::counters::Counters;
-    use crate::rcode;
+    use crate::{rcode, rtype};
 
     #[test]
     fn further_groups_are_counted_together_and_known_ones_keep_their_number() {
@@ -177,18 +223,20 @@ mod tests {
         let mut labels = GroupLabels::default();
         let (a, b) = (labels.number("a."), labels.number("b."));
         let mut counts = ReplyCounts::new();
-        for (group, rcode) in [
-            (a, rcode::NOERROR),
-            (a, rcode::NXDOMAIN),
-            (b, rcode::YXDOMAIN),
-            (NO_GROUP, rcode::BADVERS),
-            (NO_GROUP, rcode::BADCOOKIE),
-            (a, rcode::NXDOMAIN),
-            (b, rcode::NOERROR),
-            (b, rcode::SERVFAIL),
+        for (group, qtype, rcode) in [
+            (a, rtype::A, rcode::NOERROR),
+            (a, rtype::CAA, rcode::NXDOMAIN),
+            (b, rtype::A, rcode::YXDOMAIN),
+            (NO_GROUP, rtype::A, rcode::BADVERS),
+            (NO_GROUP, rtype::AXFR, rcode::BADCOOKIE),
+            (a, rtype::CAA, rcode::NXDOMAIN),
+            (b, rtype::A, rcode::NOERROR),
+            (b, rtype::MX, rcode::SERVFAIL),
         ] {
-            counts.count_group::<true>(group, rcode);
+            counts.count::<true>(group, qtype, rcode);
         }
+        counts.uncount();
+        counts.count_bare(rcode::FORMERR);
         counts.uncount();
         let by_label: Vec<_> = counts.by_label(&labels).collect();
         let expected = [
@@ -201,6 +249,15 @@ mod tests {
             ("b.", "YXDOMAIN", 1),
         ];
         assert_eq!(by_label, expected);
+        let by_type = counts.by_type().filter(|(.., count)| *count > 0);
+        let expected = [
+            ("A", "NOERROR", 2),
+            ("A", "YXDOMAIN", 1),
+            ("A", "other", 1),
+            ("CAA", "NXDOMAIN", 2),
+            ("other", "other", 1),
+        ];
+        assert_eq!(by_type.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -127,6 +127,7 @@ mod check_files;
 mod compile;
 mod cookie;
 mod cookie_check;
+mod counted_type;
 mod counters;
 mod defence;
 mod dns_options;

@@ -589,8 +589,11 @@ where
                 tally.event_of("replies", labels, count);
             }
         }
-        for ((qtype, over_udp), (_, over_tcp)) in udp.by_type().into_iter().zip(tcp.by_type()) {
-            tally.detail("queries by type", ("type", qtype), over_udp + over_tcp);
+        let over_udp = server.dns().by_type().map(|one| ("udp", one));
+        let over_tcp = server.tcp().app().by_type().map(|one| ("tcp", one));
+        for (transport, (qtype, rcode, count)) in over_udp.chain(over_tcp) {
+            let labels = [("type", qtype), ("transport", transport), ("rcode", rcode)];
+            tally.detail("replies by type", labels, count);
         }
         let over_udp = server.dns().by_group().map(|one| ("udp", one));
         let over_tcp = server.tcp().app().by_group().map(|one| ("tcp", one));

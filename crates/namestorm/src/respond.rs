@@ -21,7 +21,7 @@ use crate::cookie::{Checked, Cookies};
 use crate::cookie_check::{CookieCheck, Rest};
 use crate::counters::Counters;
 use crate::edns::{self, COOKIE, Edns, ExtendedError, MIN_UDP_MESSAGE};
-use crate::groups::{NO_GROUP, ReplyCounts};
+use crate::groups::{NO_GROUP, ReplyCount, ReplyCounts};
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::{CLASS_CHAOS, Identity};
@@ -320,8 +320,13 @@ impl Responder {
     }
 
     /// Returns the label of each zone group, and response codes with the numbers of the group's replies.
-    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
+    pub(crate) fn by_group(&self) -> impl Iterator<Item = ReplyCount> + '_ {
         self.groups.by_label(self.answers.group_labels())
+    }
+
+    /// Returns the mnemonic of each frequent query type, and response codes with the numbers of replies.
+    pub(crate) fn by_type(&self) -> impl Iterator<Item = ReplyCount> + '_ {
+        self.groups.by_type()
     }
 
     /// Answers one message. Writes the reply's head over the start of `message`, unless
@@ -403,7 +408,6 @@ impl Responder {
             return set_aside(counters, &mut self.is_set_aside);
         }
         let cookie = query.cookie::<CAREFUL>(message, cookies, || (context.peer)().ip(), counters);
-        counters.count_type(question.qtype);
         let refusal = refusal(&query, is_malformed);
         let groups = &mut self.groups;
         let mut body = if let Some(rcode) = refusal {
@@ -426,7 +430,7 @@ impl Responder {
         }
         let trail = query.write_opt(opt, identity, (zone, cookie), &body, counters);
         let group = zone.map_or(NO_GROUP, ZoneAnswers::group);
-        groups.count_group::<CAREFUL>(group, body.rcode);
+        groups.count::<CAREFUL>(group, question.qtype, body.rcode);
         let (mut reply, fields) = fit(&query, &self.limits, number, &body, trail, counters);
         reply.has_valid_cookie = cookie.is_some_and(Checked::is_valid);
         reply.rewritten = place(message, &question, expanded, &mut self.head, &fields);

@@ -13,6 +13,7 @@ use udpip::{Answer, AnswerCopies, Datagram, Service, Tail};
 use crate::answers::{AnswerId, Answers};
 use crate::cookie::Cookies;
 use crate::counters::Counters;
+use crate::groups::ReplyCount;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
@@ -187,8 +188,13 @@ impl Dns {
     }
 
     /// Returns the label of each zone group, and response codes with the numbers of the group's replies.
-    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
+    pub(crate) fn by_group(&self) -> impl Iterator<Item = ReplyCount> + '_ {
         self.responder.by_group()
+    }
+
+    /// Returns the mnemonic of each frequent query type, and response codes with the numbers of replies.
+    pub(crate) fn by_type(&self) -> impl Iterator<Item = ReplyCount> + '_ {
+        self.responder.by_type()
     }
 
     /// Answers one query. `parsed` is the query's question, if it has already been parsed.

@@ -19,7 +19,7 @@ use tcpip::{
 use crate::answers::Answers;
 use crate::cookie::Cookies;
 use crate::counters::Counters;
-use crate::groups::TransferCounts;
+use crate::groups::{ReplyCount, TransferCounts};
 use crate::hook::{Hook, HookContext, NoHook};
 use crate::identity::Identity;
 use crate::query_log::QueryLogger;
@@ -198,8 +198,13 @@ impl<H: Hook> DnsOverTcp<H> {
     }
 
     /// Returns the label of each zone group, and response codes with the numbers of the group's replies.
-    pub(crate) fn by_group(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
+    pub(crate) fn by_group(&self) -> impl Iterator<Item = ReplyCount> + '_ {
         self.responder.by_group()
+    }
+
+    /// Returns the mnemonic of each frequent query type, and response codes with the numbers of replies.
+    pub(crate) fn by_type(&self) -> impl Iterator<Item = ReplyCount> + '_ {
+        self.responder.by_type()
     }
 
     /// Returns the number of connections closed because of a query longer than [`MAX_TCP_QUERY`].

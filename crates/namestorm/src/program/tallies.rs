@@ -44,7 +44,6 @@ pub(super) const MEANINGS: Meanings = &[
         "queries by signature",
         "Queries with a signature of a key (TSIG)",
     ),
-    ("queries by type", "Queries by type"),
     (
         "queries too slow",
         "Connections that were closed because a query took too long to arrive",
@@ -59,6 +58,10 @@ pub(super) const MEANINGS: Meanings = &[
         "Queries over the rate limit, by what they got",
     ),
     ("replies", "Replies by transport and response code"),
+    (
+        "replies by type",
+        "Replies by query type, transport and response code",
+    ),
     (
         "replies by zone",
         "Replies by zone, transport and response code",

@@ -70,6 +70,14 @@ fn replies_are_counted_for_the_zone_of_the_asked_name() {
         ("b.", "NXDOMAIN", 1),
     ];
     assert_eq!(all(&responder), expected);
+    // Replies without question have no type.
+    let by_type = responder.by_type().filter(|(.., count)| *count > 0);
+    let expected = [
+        ("A", "NOERROR", 5),
+        ("A", "NXDOMAIN", 2),
+        ("A", "REFUSED", 1),
+    ];
+    assert_eq!(by_type.collect::<Vec<_>>(), expected);
 }
 
 /// Over TCP, nothing may be left out of a reply, and it cannot be truncated.

@@ -48,7 +48,6 @@ impl Responder {
         let query = self.read_transfer_query(message)?;
         let question = query.question;
         receive(message, &mut self.counters)?;
-        self.counters.count_type(question.qtype);
         let number = self.answers.zone_of(question.qtype, &self.question.key);
         let zone = self.answers.zone(number);
         let zone = zone.filter(|zone| zone.apex_len() == question.name_len);
@@ -63,7 +62,7 @@ impl Responder {
             (number, zone.group())
         });
         self.groups.count_zone::<true>(from);
-        self.groups.count_group::<true>(group, body.rcode);
+        self.groups.count::<true>(group, question.qtype, body.rcode);
         let (mut reply, fields) = fit(
             &query,
             &self.limits,

@@ -9,6 +9,7 @@ use crate::body::Body;
 use crate::cookie::Checked;
 use crate::counters::Counters;
 use crate::edns::COOKIE;
+use crate::groups::NO_GROUP;
 use crate::query::{Header, TC};
 use crate::rate_limit::Exemption;
 use crate::rcode;
@@ -153,10 +154,10 @@ impl Responder {
             limits,
             ..
         } = self;
-        counters.count_type(query.question.qtype);
         let cookie = query.cookie::<true>(message, cookies, || client, counters);
         let (rcode, flags) = choose(cookie, counters);
-        groups.count(rcode);
+        groups.count_zone::<true>(ZoneNumber::NONE);
+        groups.count::<true>(NO_GROUP, query.question.qtype, rcode);
         let body = Body::empty(rcode);
         let trail = query.write_opt(opt, identity, (None, cookie), &body, counters);
         let (mut reply, mut fields) = fit(query, limits, ZoneNumber::NONE, &body, trail, counters);
