@@ -288,14 +288,13 @@ impl<A, F, C> Sandstorm<A, F, C> {
         args: &[&AccessLogArgs],
     ) -> io::Result<Self> {
         let parts = self.parts.now();
-        self.access_logs = if self.site().by_host().is_some() {
-            let default = parts.iter().position(|one| one.hosts.is_empty());
-            let of_none = args[default.unwrap_or(0)];
-            AccessLogs::of_hosts(program, args, of_none, self.parts.shared_known())?
-        } else {
-            AccessLogs::of_one(program, parts[0].part.name(), args[0])?
-        };
+        let default = parts.iter().position(|one| one.hosts.is_empty());
+        let of_none = args[default.unwrap_or(0)];
+        let has_hosts = self.site().by_host().is_some();
+        let name = if has_hosts { "" } else { parts[0].part.name() };
+        let known = self.parts.shared_known();
         drop(parts);
+        self.access_logs = AccessLogs::of_hosts(program, args, (of_none, name), known)?;
         let logs = &self.access_logs;
         self.parts
             .change_each(|index, part| part.set_log(logs.index_of(args[index])));

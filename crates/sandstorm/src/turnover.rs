@@ -120,12 +120,11 @@ impl Passage {
         let rest = replies.enumerate().skip(prepared.len());
         let mut budget = REPLIES_IN_A_STEP * KEPT_PER_NEW;
         for (index, (reply, &origin)) in rest {
+            let site = next.site.hosted(ReplyId(index as u32));
             let (one, cost) = match origin {
-                NEW => {
-                    let site = next.site.hosted(ReplyId(index as u32));
-                    (PreparedReply::add(reply, site, contents), KEPT_PER_NEW)
-                }
-                old => (Ok(web.prepared()[old as usize]), 1),
+                NEW => (PreparedReply::add(reply, site, contents), KEPT_PER_NEW),
+                // The only site of a port has no number until it gets a host.
+                old => (Ok(web.prepared()[old as usize].of(site)), 1),
             };
             match one {
                 Ok(one) => prepared.push(one),

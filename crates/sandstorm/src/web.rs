@@ -79,6 +79,10 @@ impl<A> Web<A> {
     /// Counts and logs for the sites that the newest site knows.
     fn know_sites(&mut self) {
         let known = self.core.site.known();
+        if self.core.hosted.is_empty() && known.len() > 0 {
+            // So far there was only one site, without hosts. It is the first one with a number.
+            self.core.hosted.push(self.core.counters);
+        }
         if self.core.hosted.len() < known.len() {
             self.core.hosted.resize(known.len(), Counters::default());
         }

@@ -438,22 +438,6 @@ fn sites_are_known_by_their_port_and_their_hosts_or_folder() {
 }
 
 #[test]
-fn a_single_site_without_hosts_needs_a_restart_for_hosts() {
-    let rig = Rig::start(START);
-    let hosts = "@/one\"\nhosts = [\"one.test\"]\nheaders = [\"/* X-New: yes\"]";
-    rig.write(&START.replace("@/one\"", hosts));
-    let note = "restart the server to use what else has changed: hosts of @/one (FILE:5:8)";
-    assert_eq!(rig.reload_well().as_deref(), Some(note));
-    let page = rig.page();
-    assert!(page.ends_with("one") && page.contains("X-New"), "{page}");
-    let redirect = "@/one\"\nredirect-hosts = [\"a.test=http://b.test\"]";
-    rig.write(&START.replace("@/one\"", redirect));
-    let note = note.replace("hosts of", "redirect-hosts of");
-    assert_eq!(rig.reload_well(), Some(note));
-    rig.server.stop();
-}
-
-#[test]
 fn a_new_host_leads_to_a_site_only_if_its_new_rules_hold() {
     let zones = "[[dns]]\nzones = [\"@/one.test.zone\"]\n";
     let site = |hosts: &str, more: &str| {

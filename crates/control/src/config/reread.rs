@@ -136,8 +136,6 @@ pub struct TakenOver {
     pub leaving: Vec<usize>,
     /// The numbers of sites that the file no longer has, but that are served until a restart.
     pub staying: Vec<usize>,
-    /// What else needs a restart, for the operator.
-    pub restart: Vec<String>,
 }
 
 impl<'a, T: FromArgMatches> Rereading<'a, T> {
@@ -214,7 +212,7 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
         };
         match applied {
             Ok(taken) => {
-                self.go_on(running, &reread, taken);
+                self.go_on(running, &reread, &taken);
                 Ok(())
             }
             Err(error) => {
@@ -226,10 +224,8 @@ impl<'a, T: FromArgMatches> Rereading<'a, T> {
     }
 
     /// Notes what the server has taken over, and what needs a restart.
-    fn go_on(&self, running: &mut Running, reread: &Reread<'_, T>, taken: TakenOver) {
-        let mut changes = self.changes(running, reread, &taken);
-        changes.extend(taken.restart);
-        let changes = changes.join(", ");
+    fn go_on(&self, running: &mut Running, reread: &Reread<'_, T>, taken: &TakenOver) {
+        let changes = self.changes(running, reread, taken).join(", ");
         running.restart = (!changes.is_empty())
             .then(|| format!("restart the server to use what else has changed: {changes}"));
         let mut before = std::mem::take(&mut running.sites);

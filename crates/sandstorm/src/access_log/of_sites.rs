@@ -38,17 +38,18 @@ impl AccessLogs {
     }
 
     /// Opens the logs of hosted sites, which `known` names. `of_none` are the options of the log for requests
-    /// that belong to none of them.
+    /// that belong to none of them, and the name that it has for them. A single site without hosts is none of
+    /// them, until a reload gives it hosts.
     ///
     /// # Errors
     /// If a log cannot be opened. The error names it.
     pub(crate) fn of_hosts(
         program: &str,
         sites: &[&AccessLogArgs],
-        of_none: &AccessLogArgs,
+        (of_none, name): (&AccessLogArgs, &'static str),
         known: Arc<Mutex<KnownSites>>,
     ) -> io::Result<Self> {
-        let names = SiteNames::new("", known);
+        let names = SiteNames::new(name, known);
         Self::open(program, sites, (of_none, &names))
     }
 

@@ -43,8 +43,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
     /// may write.
     pub(crate) fn may_add(&self, source: &SiteSource<'_>, stores: &[PathBuf]) -> bool {
         let has_store = |store| stores.iter().any(|known| known == store);
-        self.site().by_host().is_some()
-            && self.at_start.port.as_ref() == Some(&source.port_options())
+        self.at_start.port.as_ref() == Some(&source.port_options())
             && self.access_logs.suffice_for(source.log())
             && source.store().is_none_or(has_store)
     }
@@ -72,7 +71,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
                 if loading != *one.part.loading() {
                     loadings.push((Arc::clone(&one.part), loading));
                 }
-                known.push(self.with_next_hosts(one, source, reading));
+                known.push(with_next_hosts(&one, source));
             } else if !reading.taken.waiting.contains(number)
                 && self.may_add(source, &reading.stores)
             {
@@ -102,34 +101,6 @@ impl<A, F, C> Sandstorm<A, F, C> {
         })
     }
 
-    /// Returns a part with the hosts of a changed file, also those that are sent elsewhere.
-    fn with_next_hosts(
-        &self,
-        one: Served,
-        source: &SiteSource<'_>,
-        reading: &mut RereadConfig<'_>,
-    ) -> Served {
-        let settings = one.part.loading().settings.clone();
-        let redirect_hosts = source.redirect_hosts();
-        let next = Served {
-            hosts: source.hosts().to_vec(),
-            redirecting: Redirecting::all_after(&one.redirecting, redirect_hosts, &settings),
-            ..one.clone()
-        };
-        // Without hosts, the workers look for none, and count and log for a single site.
-        if self.site().by_host().is_some() || next.has_hosts_of(&one) {
-            return next;
-        }
-        let key = if next.hosts == one.hosts {
-            "redirect-hosts"
-        } else {
-            "hosts"
-        };
-        let what = format!("{key} of {}", source.with_place());
-        reading.taken.restart.push(what);
-        one
-    }
-
     /// Makes the part of a new site.
     fn new_part(
         &self,
@@ -151,6 +122,17 @@ impl<A, F, C> Sandstorm<A, F, C> {
             id,
         };
         Ok((served, loading))
+    }
+}
+
+/// Returns a part with the hosts of a changed file, also those that are sent elsewhere.
+fn with_next_hosts(one: &Served, source: &SiteSource<'_>) -> Served {
+    let settings = one.part.loading().settings.clone();
+    let redirect_hosts = source.redirect_hosts();
+    Served {
+        hosts: source.hosts().to_vec(),
+        redirecting: Redirecting::all_after(&one.redirecting, redirect_hosts, &settings),
+        ..one.clone()
     }
 }
 

@@ -168,7 +168,11 @@ impl Site {
         let changed: HashMap<_, _> = changed.collect();
         let olds = self.by_host.iter().flat_map(|one| &one.sites);
         let olds = olds.map(|one| (Arc::as_ptr(&one.site), one.first));
-        let olds: HashMap<_, _> = olds.collect();
+        let mut olds: HashMap<_, _> = olds.collect();
+        let was_alone = self.by_host.is_none();
+        if was_alone {
+            olds.insert(std::ptr::from_ref(self), 0);
+        }
         // The replies of no site are copies of those of one member, perhaps of another one than before.
         let mut origins: Vec<u32> = Vec::new();
         for (index, reply) in site.replies[..SHARED_REPLIES].iter_mut().enumerate() {
@@ -183,8 +187,10 @@ impl Site {
             let changed = changed.get(&Arc::as_ptr(&member.site));
             let before = changed.map_or(&member.site, |(old, _)| old);
             let first = olds.get(&Arc::as_ptr(before));
+            // Those that were shared so far stay shared.
+            let is_taken = |origin: u32| was_alone && (origin as usize) < SHARED_REPLIES;
             let moved = |origin: u32| match first {
-                Some(first) if origin != NEW => *first + origin,
+                Some(first) if origin != NEW && !is_taken(origin) => *first + origin,
                 _ => NEW,
             };
             match changed {
@@ -252,6 +258,27 @@ mod tests {
         let at = Site::shared(Status::MisdirectedRequest, false).0;
         assert_eq!(all.origins[at as usize], NEW);
         assert!(all.leaving.contains(&at));
+    }
+
+    #[test]
+    fn the_only_site_of_a_port_keeps_its_replies_when_it_gets_a_host() {
+        let builder = Builder::with_settings(UNIX_EPOCH, &Settings::default());
+        let builder = builder.file(b"/a", UNIX_EPOCH, b"one");
+        let old = Arc::new(builder.file(b"/b", UNIX_EPOCH, b"two").build());
+        let member = HostedSite {
+            hosts: vec!["a".parse().unwrap()],
+            site: Arc::clone(&old),
+        };
+        let next = take_over(&old, &[member], &[]);
+        let is_own = |origin: &&u32| **origin == NEW;
+        // The site for different hosts has the shared replies twice.
+        assert_eq!(next.origins.iter().filter(is_own).count(), SHARED_REPLIES);
+        assert!(next.leaving.is_empty());
+        let kept = next.origins.iter().filter(|origin| **origin != NEW);
+        let mut kept: Vec<_> = kept.copied().collect();
+        kept.sort_unstable();
+        let all: Vec<_> = (0..old.replies.len() as u32).collect();
+        assert_eq!(kept, all);
     }
 
     #[test]

@@ -26,6 +26,11 @@ pub(crate) struct PreparedReply {
 const _: () = assert!(size_of::<PreparedReply>() == 16);
 
 impl PreparedReply {
+    /// Returns the reply as one of this hosted site.
+    pub(crate) fn of(self, site: HostedId) -> Self {
+        Self { site, ..self }
+    }
+
     /// Adds a reply of a hosted site to the stack's content items.
     pub(crate) fn add(
         reply: &Reply,

@@ -147,6 +147,46 @@ fn a_site_that_was_alone_may_get_others() {
 }
 
 #[test]
+fn a_single_site_for_all_hosts_gets_hosts_and_others() {
+    let logs = "[logs]\naccess-log = \"@/all.log\"\naccess-log-format = \"site,host\"\n";
+    let one = "redirect-hosts = [\"a.test=http://b.test\"]\nheaders = [\"/* X-New: yes\"]\n";
+    let (one, two) = (site("one", one), site("two", ""));
+    let rig = start(&[logs, ONE]);
+    rig.expect(&[("x", "one")]);
+    assert_eq!(rig.requests(), counts(&[("", 1)]));
+    let said = rig.take(&[logs, &one]);
+    assert!(said.contains("hosts have changed"), "{said}");
+    assert!(rig.page_of("one.test").contains("X-New"));
+    assert!(rig.page_of("a.test").contains("Location: http://b.test/"));
+    assert!(rig.page_of("x").starts_with("HTTP/1.1 421 "));
+    assert_eq!(rig.requests(), counts(&[("", 4)]));
+    rig.take(&[logs, &one, &two]);
+    rig.expect(&[("one.test", "one"), ("two.test", "two")]);
+    // What the site counted while it was alone remains its own.
+    let both = [("@/one", 4), ("@/two", 1), ("no site", 1)];
+    assert_eq!(rig.requests(), counts(&both));
+    rig.take(&[logs, ONE]);
+    rig.expect(&[("two.test", "one")]);
+    rig.server.stop();
+    let log = fs::read_to_string(rig.content.path().join("all.log")).unwrap();
+    let log = log.replace(rig.content.path().to_str().unwrap(), "@");
+    let lines: Vec<_> = log.lines().take(3).collect();
+    assert_eq!(lines, ["@/one\tx", "@/one\tone.test", "@/one\ta.test"]);
+}
+
+#[test]
+fn a_single_site_without_hosts_gets_another_one_in_one_reload() {
+    let (two, three) = (site("two", ""), site("three", ""));
+    let rig = start(&[ONE]);
+    rig.take(&[ONE, &two]);
+    rig.expect(&[("two.test", "two"), ("x", "one")]);
+    rig.take(&[&three]);
+    rig.expect(&[("three.test", "three")]);
+    assert!(rig.page_of("two.test").starts_with("HTTP/1.1 421 "));
+    rig.server.stop();
+}
+
+#[test]
 fn old_and_new_sites_exchange_their_hosts_in_one_reload() {
     let hosts = |name: &str, hosts: &str| format!("[[web]]\nroot = \"@/{name}\"\n{hosts}");
     let two = site("two", "");
