@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use control::config;
 use control::report::{count, counted};
 use control::units::number;
 use control::{OptionError, Prefix, Reloaded, StartError};
@@ -94,6 +95,18 @@ impl DefenceArgs {
     /// contradict each other.
     pub fn check(&self, device: &Device, zones: &ZoneArgs) -> Result<(), StartError> {
         Defence::from_args(self, device, zones.needed_keys()).map(drop)
+    }
+
+    /// Describes the defence of a server with these options for the operator. Returns no lines if they, or
+    /// others of the configuration file, are wrong.
+    pub(crate) fn describe(
+        &self,
+        device: &Device,
+        zones: &ZoneArgs,
+    ) -> Vec<(&'static str, String)> {
+        let defence = Defence::from_args(self, device, zones.needed_keys());
+        let defence = defence.ok().filter(|_| !config::file_is_wrong());
+        defence.map_or_else(Vec::new, |defence| defence.loaded())
     }
 
     /// Returns the limit of replies on this device, if there is one.

@@ -50,13 +50,18 @@ impl DnsOptions<'_> {
         Ok(program.with_tcp(TcpSettings::from_args(self.connections)))
     }
 
-    /// Loads only the zones, for a check that is separate from the check of the other options.
-    /// Passes findings to `say`.
+    /// Loads only the zones, for a check that is separate from the check of the other options. Passes findings
+    /// to `say`. Returns lines about the zones, and about the defence unless something about it is wrong.
     ///
     /// # Errors
     /// As for [`Namestorm::load_from`].
-    pub fn load_zones(&self, say: &mut dyn FnMut(String)) -> Result<Namestorm, StartError> {
-        self.load_from(self.zones.clone().without_others(), say)
+    pub fn check_zones(
+        &self,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Vec<(&'static str, String)>, StartError> {
+        let zones = self.load_from(self.zones.clone().without_others(), say)?;
+        let defence = self.defence.describe(self.device, self.zones);
+        Ok([zones.loaded_zones(), defence].concat())
     }
 
     fn load_from(

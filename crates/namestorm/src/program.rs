@@ -317,6 +317,34 @@ where
         }
     }
 
+    /// Returns lines about the zones for the operator.
+    pub(crate) fn loaded_zones(&self) -> Vec<(&'static str, String)> {
+        let answers = self.answers();
+        let size = answers.size();
+        let n = |number: usize| count(number as u64);
+        let per_name = size.memory / size.names.max(1);
+        let mut lines = vec![("zones", n(size.zones))];
+        lines.extend(
+            self.unserved
+                .clone()
+                .map(|zones| ("zones not loaded", zones)),
+        );
+        lines.extend([
+            ("names", n(size.names)),
+            ("records", n(size.records)),
+            (
+                "loaded",
+                format!(
+                    "in {:.2} s, {}, {per_name} B per name",
+                    self.load_time.as_secs_f64(),
+                    bytes(size.memory as u64)
+                ),
+            ),
+            ("hash, mode", format!("{}, {}", answers.form(), self.mode)),
+        ]);
+        lines
+    }
+
     /// Sets the defence against abuse of a server on this device. Without it, cookies have a random
     /// secret, no client has a key, and replies have no limit.
     ///
@@ -526,29 +554,7 @@ where
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {
-        let answers = self.answers();
-        let size = answers.size();
-        let n = |number: usize| count(number as u64);
-        let per_name = size.memory / size.names.max(1);
-        let mut lines = vec![("zones", n(size.zones))];
-        lines.extend(
-            self.unserved
-                .clone()
-                .map(|zones| ("zones not loaded", zones)),
-        );
-        lines.extend([
-            ("names", n(size.names)),
-            ("records", n(size.records)),
-            (
-                "loaded",
-                format!(
-                    "in {:.2} s, {}, {per_name} B per name",
-                    self.load_time.as_secs_f64(),
-                    bytes(size.memory as u64)
-                ),
-            ),
-            ("hash, mode", format!("{}, {}", answers.form(), self.mode)),
-        ]);
+        let mut lines = self.loaded_zones();
         let networks = self.transfer_clients.len() as u64;
         if networks > 0 {
             lines.push(("transfers", format!("to {}", counted(networks, "network"))));

@@ -9,9 +9,7 @@ use control::config::{
     self, Applied, ConfigArgs, ConfigCommand, Parsed, Reread, Rereading, TakenOver,
 };
 use control::report::Lines;
-use control::{
-    Both, ConnectionArgs, ControlCommand, Named, PortArgs, Program as _, ServeArgs, StartError,
-};
+use control::{Both, ConnectionArgs, ControlCommand, Named, PortArgs, ServeArgs, StartError};
 use namestorm::{
     DefenceArgs, DnsOptions, Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, ZONE_OPTIONS,
     ZoneArgs, ZonesArgs,
@@ -246,7 +244,7 @@ impl Serve {
         let dns = dns.zones(&self.network);
         found.extend(dns.check(Storm::NAME).into_iter().map(Err));
         let mut say = |line: String| control::log::finding(&line);
-        found.push(dns.load_zones(&mut say).map(|zones| zones.loaded()));
+        found.push(dns.check_zones(&mut say));
         found
     }
 }

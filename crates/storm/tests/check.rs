@@ -112,6 +112,43 @@ fn no_mistake_hides_another_of_its_option() {
 
 /// Sites without a folder, zones, the network and logs are checked all the same.
 #[test]
+fn a_check_describes_the_defence_that_the_server_would_have() {
+    let web =
+        "[[web]]\nroot = \"www\"\n[[dns]]\nzones = [\"a.test.zone\"]\ncookie-secret = \"secret\"\n";
+    let on = |device: &str| format!("[network]\ndevice = \"{device}\"\n{web}");
+    let folder = content(&on("tap:tap0"));
+    write(&folder, "secret", "00112233445566778899aabbccddeeff\n");
+    let (status, told) = check(&folder);
+    assert_eq!(status, 0, "{told}");
+    says(
+        &told,
+        &[
+            "rate limit: 1,000/s to each /24",
+            "cookies: 1 secret from secret",
+        ],
+    );
+    write(&folder, "f", on("auto"));
+    let (status, told) = check(&folder);
+    assert_eq!(status, 0, "{told}");
+    says(&told, &["rate limit: none"]);
+    // Nothing is said of a defence that cannot be set up.
+    for (device, secret) in [
+        ("tap:a/b", "00112233445566778899aabbccddeeff"),
+        ("auto", "x"),
+    ] {
+        write(&folder, "f", on(device));
+        write(&folder, "secret", secret);
+        let (status, told) = check(&folder);
+        assert_eq!(status, 1, "{told}");
+        assert!(
+            !told.contains("rate limit:") && !told.contains("cookies:"),
+            "{told}"
+        );
+        says(&told, &["zones: 1"]);
+    }
+}
+
+#[test]
 fn a_missing_folder_hides_no_other_mistake() {
     let folder = content(
         "[privileges]\nuser = \"no-user\"\n[logs]\nquery-log = \"none/log\"\n\
