@@ -311,7 +311,8 @@ fn error_page(text: &str) -> Result<(Status, Arc<[u8]>), WrongWords<String>> {
     let mut wrong = WrongWords::default();
     let status = errors_with_page().find(|status| status.digits() == code);
     if status.is_none() {
-        let codes: Vec<_> = errors_with_page().map(Status::digits).collect();
+        let mut codes: Vec<_> = errors_with_page().map(Status::digits).collect();
+        codes.sort_unstable();
         let codes = codes.join(", ");
         let possible = format!("pages are possible for the errors {codes}");
         wrong.add(text, code, why(&possible));
