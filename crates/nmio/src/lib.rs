@@ -86,6 +86,7 @@
 //! | the same on older kernels, or with a larger MTU | the same | counts the frame as `tx_lost` |
 //! | [`xdp`], zero-copy mode | `virtio_net` as a module damages frames, which the device then drops (seen in Linux 7.2). Other drivers take frames from the ring when they have room | `zerocopy=auto` copies with this driver, and `required` warns: the loss is not reported. A frame that a driver never returns counts as `tx_lost`. It is never reused, because the device may still read it |
 //! | super-segments of [`xdp`], which use a packet socket | the kernel refuses a packet (`ENOBUFS`) | tries again in order; a packet that is refused again and again counts as `tx_refused` |
+//! | the same, cut by the kernel for a device without a queueing discipline | the full device drops some segments | reads the device's own count at times, and counts what it has dropped as `tx_lost`. Packets of other programs count too. With several TX queues, it counts only packets whose last segment was dropped (`tx_refused`). With `offload=auto`, it sends frames from then on |
 //! | [`netmap`], an interface | emulated mode drops packets while the carrier is off | nothing: netmap does not report it. A full driver pushes back |
 //! | [`netmap`], a VALE switch | the receiver's ring is full | nothing: netmap does not report it |
 //! | [`netmap`], a pipe | none: a full pipe pushes back | |

@@ -134,7 +134,8 @@ pub struct PortCounters {
     /// Number of times that the driver dropped a sent frame and the port queued the frame again.
     pub tx_retries: u64,
     /// Number of sent frames that are lost because the driver dropped them or never returned them.
-    /// The kernel does not report every drop.
+    /// The kernel does not report every drop. If the kernel cuts super-segments for a device without a
+    /// queueing discipline, dropped packets of other programs count too.
     pub tx_lost: u64,
     /// Number of sent frames that are lost because the kernel refused their packet for good. For
     /// example, a firewall's rule rejects a super-segment.

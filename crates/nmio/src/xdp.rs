@@ -18,6 +18,7 @@
 //! UMEM, because workers share no memory.
 
 mod config;
+mod device_drops;
 mod fill_level;
 mod huge_pages;
 mod link;
@@ -199,12 +200,7 @@ impl XdpPort {
             ("data path", format!("AF_XDP, {copying}")),
             (
                 "rings",
-                format!(
-                    "RX {}, TX {}, fill {}",
-                    RX_RING,
-                    TX_RING,
-                    fill_level::FILL_RING
-                ),
+                format!("RX {RX_RING}, TX {TX_RING}, fill {}", fill_level::FILL_RING),
             ),
             (
                 "packet memory",
@@ -293,6 +289,7 @@ impl XdpPort {
     /// then returns false.
     #[cold]
     fn pauses_after_drop(&mut self) -> bool {
+        self.runs.note_ring_drop();
         let Some(dropped) = self.rings.dropped() else {
             self.dropped += u64::from(!self.capabilities.zero_copy);
             return false;
@@ -682,10 +679,10 @@ impl Port for XdpPort {
 
     fn counters(&self) -> PortCounters {
         let (lost, invalid) = self.removal.with_earlier(self.rings.kernel_counts());
-        let [calls, tx_refused] = self.runs.counts();
+        let [calls, tx_refused, dropped] = self.runs.counts();
         PortCounters {
             rx_lost: lost,
-            tx_lost: self.dropped + self.rings.lost(),
+            tx_lost: self.dropped + dropped + self.rings.lost(),
             tx_refused,
             bad_descriptors: self.rings.invalid() + invalid,
             tx_wakeups: self.counters.tx_wakeups + calls,

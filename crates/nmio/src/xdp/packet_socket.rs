@@ -47,7 +47,8 @@
 //! segment TCP over both IPv4 and IPv6, the kernel does, from 8 segments on. One long packet costs the
 //! kernel less than its segments, because a veth pair may receive each of these in a pass of its own.
 //! A device without a queueing discipline may drop a part of such a packet. When it
-//! does so, single frames are used from then on, which are sent again at their place.
+//! does so, single frames are used from then on, which are sent again at their place. The dropped part is
+//! counted as lost, if the device has one TX queue.
 //!
 //! Some devices receive a flow on the queue that sent the flow's last packet. The kernel chooses the
 //! packet socket's TX queue by the CPU on which the worker runs, and the ring has its own TX queue.
@@ -67,6 +68,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::config::XdpConfig;
+use super::device_drops::DeviceDrops;
 use super::socket::Copying;
 use crate::device::{DeviceError, Offload, dropped_without_queue, longest_supers, queue_kinds};
 use crate::frame::Frame;
@@ -146,8 +148,8 @@ pub(super) struct PacketSocket {
     one_queue: bool,
     /// Whether the operator has asked for super-segments.
     is_chosen: bool,
-    /// Number of packets that the device had dropped at the last look, if it has no queueing discipline.
-    known_drops: Option<u64>,
+    /// What the device drops, if it has no queueing discipline.
+    drops: DeviceDrops,
     /// Whether a queueing discipline delays packets that the kernel no longer counts for the socket.
     delays: bool,
     /// Value of `max_super_len` at the start.
@@ -228,7 +230,7 @@ impl Runs {
             failed_tries: 0,
             one_queue,
             is_chosen,
-            known_drops: device.dropped_without_queue(),
+            drops: DeviceDrops::new(device.dropped_without_queue()),
             delays: delays_packets(device.index),
             longest_at_start: max_super_len,
             device,
@@ -257,11 +259,18 @@ impl Runs {
         }
     }
 
-    /// Numbers of system calls and of refused packets.
-    pub(super) fn counts(&self) -> [u64; 2] {
+    /// Numbers of system calls, of refused frames, and of frames that the device has dropped.
+    pub(super) fn counts(&self) -> [u64; 3] {
         match self {
-            Self::Supers(packets) => [packets.calls, packets.refused],
-            Self::Frames(_) => [0; 2],
+            Self::Supers(packets) => [packets.calls, packets.refused, packets.lost()],
+            Self::Frames(_) => [0; 3],
+        }
+    }
+
+    /// Notes that the device has dropped a frame of the TX ring. The port counts it.
+    pub(super) fn note_ring_drop(&mut self) {
+        if let Self::Supers(packets) = self {
+            packets.drops.note_counted();
         }
     }
 
@@ -406,7 +415,7 @@ impl PacketSocket {
         self.device.index = index;
         self.one_queue = self.device.has_one_queue();
         self.failed_tries = 0;
-        self.known_drops = self.device.dropped_without_queue();
+        self.drops.restart(self.device.dropped_without_queue());
         if self.max_super_len == 0 {
             self.max_super_len = self.longest_at_start;
         }
@@ -442,7 +451,7 @@ impl PacketSocket {
                 "{} no longer segments TCP: from now on the kernel segments",
                 self.device.name
             );
-            self.known_drops = self.device.dropped_without_queue();
+            self.drops.restart(self.device.dropped_without_queue());
             // Ignore errors: the option was already set when the socket was opened, so the kernel
             // supports it.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
@@ -458,13 +467,8 @@ impl PacketSocket {
             // Without a carrier no packet can be sent, so do not count this try.
             return false;
         }
-        if self.may_stop_supers() && self.device.dropped_without_queue().is_some() {
-            self.stop_supers();
-            // Its last segment was dropped, and others were perhaps sent.
-            if let Some(QueuedPacket::Super(_)) = self.queue.front() {
-                self.drop_first();
-                return true;
-            }
+        if self.looks_at_drops() && self.drops_first_in_part() {
+            return true;
         }
         self.failed_tries += 1;
         if self.failed_tries % TRIES_PER_QUERY == 1
@@ -511,27 +515,56 @@ impl PacketSocket {
             "{} refuses packets that it claims to segment: from now on the kernel segments",
             self.device.name
         );
-        self.known_drops = self.device.dropped_without_queue();
+        self.drops.restart(self.device.dropped_without_queue());
         self.device_segments = false;
         self.failed_tries = 0;
         true
     }
 
-    /// Returns true if super-segments are given up when the device drops packets. It then segments none
-    /// itself and has no queueing discipline, and the operator has not asked for super-segments.
-    fn may_stop_supers(&self) -> bool {
-        let is_possible = self.known_drops.is_some() && self.max_super_len > 0;
-        is_possible && !self.device_segments && !self.is_chosen
+    /// Returns true if the device may drop a part of a super-segment, and counts such drops. It then
+    /// segments none itself and has no queueing discipline.
+    fn looks_at_drops(&self) -> bool {
+        self.drops.is_known() && !self.device_segments
     }
 
-    /// Stops using super-segments if the device has dropped packets since the last look.
+    /// Looks at what the device has dropped. If it has dropped packets, gives up super-segments, unless the
+    /// operator has asked for them. Returns true if packets are lost.
     #[cold]
-    fn stop_supers_after_drops(&mut self) {
-        let dropped = self.device.dropped_without_queue();
-        let known = std::mem::replace(&mut self.known_drops, dropped);
-        if dropped > known {
+    fn look_at_drops(&mut self) -> bool {
+        let lost_before = self.drops.lost();
+        let dropped = self.drops.look(self.device.dropped_without_queue());
+        if dropped > 0 && self.max_super_len > 0 && !self.is_chosen {
             self.stop_supers();
         }
+        self.drops.lost() > lost_before
+    }
+
+    /// Handles `ENOBUFS` where the device may drop a part of a super-segment. If it has dropped some
+    /// segments of the first packet, takes this packet from the queue. The other segments were perhaps
+    /// sent, so it must not be sent again. Returns true in this case.
+    #[cold]
+    fn drops_first_in_part(&mut self) -> bool {
+        let is_super = matches!(self.queue.front(), Some(QueuedPacket::Super(_)));
+        if !is_super {
+            // The frame is tried again, or counts as refused.
+            self.drops.note_counted();
+        }
+        if !self.look_at_drops() || !is_super {
+            return false;
+        }
+        if self.one_queue {
+            self.queue.pop_front();
+            self.failed_tries = 0;
+        } else {
+            self.drop_first();
+        }
+        true
+    }
+
+    /// Returns the number of frames that the device has dropped. If it has several TX queues, other ports
+    /// cause some of its drops, so their number is not known.
+    fn lost(&self) -> u64 {
+        if self.one_queue { self.drops.lost() } else { 0 }
     }
 
     /// Stops using super-segments, because the kernel does not say which of their segments the device has
@@ -622,9 +655,14 @@ impl PacketSocket {
             };
             self.failed_tries = 0;
             self.queue.drain(..sent);
-            if self.calls.is_multiple_of(CALLS_PER_QUERY) && self.may_stop_supers() {
-                self.stop_supers_after_drops();
+            if self.calls.is_multiple_of(CALLS_PER_QUERY) && self.looks_at_drops() {
+                self.look_at_drops();
             }
+        }
+        if self.max_super_len == 0 && self.drops.is_known() {
+            // No super-segment is left, and the port counts the drops of frames.
+            self.look_at_drops();
+            self.drops.restart(None);
         }
         Ok(true)
     }
