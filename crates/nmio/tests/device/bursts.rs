@@ -1,5 +1,5 @@
 //! Tests of bursts that arrive while the worker is not running, and of sent frames that the driver
-//! drops.
+//! drops. One test counts the system calls for a pass of answers.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -63,6 +63,36 @@ fn a_worker_that_has_no_room_for_replies_offers_more_frames() {
         server.receive(&mut Batch::new(), 0).unwrap();
         send_burst(&client, RX_RING - first);
         assert_eq!(take(&mut server, RX_RING).len(), RX_RING, "{mode}");
+    }
+}
+
+#[test]
+fn the_answers_of_a_pass_cost_one_wakeup() {
+    /// Number of answers: as many as one wakeup sends on kernels that refuse a larger budget.
+    const ANSWERS: usize = 32;
+    for mode in MODES {
+        let rig = Rig::new(1);
+        let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
+        let client = client_that_knows_the_server(&rig);
+        for pass in 1..=3 {
+            send_burst(&client, ANSWERS);
+            let (mut batch, mut answers) = (Batch::new(), 0);
+            while answers < ANSWERS {
+                server.receive(&mut batch, MAX_BATCH).unwrap();
+                for frame in batch.drain(..) {
+                    server.send(frame).unwrap();
+                    answers += 1;
+                }
+            }
+            assert!(server.flush().unwrap(), "{mode}");
+            assert_eq!(server.counters().tx_wakeups, pass, "{mode}");
+            assert!(server.flush().unwrap(), "{mode}");
+            assert_eq!(
+                server.counters().tx_wakeups,
+                pass,
+                "{mode}: nothing to send"
+            );
+        }
     }
 }
 
