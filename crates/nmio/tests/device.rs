@@ -419,10 +419,11 @@ fn each_way_of_waiting_works_and_is_in_the_summary() {
             .iter()
             .any(|(name, _)| *name == "busy polling");
         assert_eq!(is_reported, wait == Wait::BusyPoll);
+        let interrupts = line(server.interface.summary(), "interrupts");
+        assert!(interrupts.contains("napi_defer_hard_irqs"), "{interrupts}");
         if is_reported {
             // The driver does not tell the socket its NAPI id, so only io_uring can poll.
-            let deferred = line(server.interface.summary(), "interrupts").starts_with("deferred");
-            let state = if deferred {
+            let state = if interrupts.starts_with("deferred") {
                 "active, through io_uring"
             } else {
                 "inert"

@@ -1,8 +1,10 @@
 //! The NAPI instances of an interface, the kernel's receiving halves of its queues.
 //!
-//! Generic netlink family `netdev` lists and configures them (Linux 6.13).
+//! Generic netlink family `netdev` lists and configures them (Linux 6.13). On older kernels, all instances
+//! of an interface have the same settings, which are files in `/sys`.
 
-use std::fs::File;
+use std::fmt;
+use std::fs::{self, File};
 use std::io;
 
 use super::netlink::{self, attribute, number};
@@ -24,18 +26,96 @@ const NETDEV_CMD_NAPI_GET: u8 = 11;
 const NETDEV_CMD_NAPI_SET: u8 = 14;
 const NETDEV_A_NAPI_IFINDEX: u16 = 1;
 const NETDEV_A_NAPI_ID: u16 = 2;
+const NETDEV_A_NAPI_PID: u16 = 4;
 const NETDEV_A_NAPI_DEFER_HARD_IRQS: u16 = 5;
 const NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT: u16 = 6;
+const NETDEV_A_NAPI_THREADED: u16 = 8;
 /// Size of `struct genlmsghdr`, in bytes.
 const GENERIC_HEADER: usize = 4;
 
-/// A NAPI instance, with its settings.
+/// The settings of a NAPI instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Napi {
-    id: u32,
+struct Settings {
+    /// Whether a thread of the kernel receives, and not the CPU that handles the interrupt.
+    threaded: bool,
     defer_hard_irqs: u32,
     /// In ns.
     gro_flush_timeout: u32,
+}
+
+/// A NAPI instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Napi {
+    id: u32,
+    settings: Settings,
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "threaded NAPI {}, napi_defer_hard_irqs {}, gro_flush_timeout {} ns",
+            if self.threaded { "on" } else { "off" },
+            self.defer_hard_irqs,
+            self.gro_flush_timeout
+        )
+    }
+}
+
+/// Adds a line to the summary: the settings of interface `name`, whose number is `index`.
+pub(super) fn describe(name: &str, index: u32, lines: &mut Lines) {
+    lines.push(("interrupts", in_force(name, index)));
+}
+
+/// Describes the settings that are in force for an interface's NAPI instances, whoever has set them.
+fn in_force(name: &str, index: u32) -> String {
+    let settings = match Family::netdev().and_then(|family| family.napis(index)) {
+        Ok(napis) if napis.is_empty() => {
+            return format!(
+                "{name} has no NAPI instance: packets are received by the CPU that delivers them"
+            );
+        }
+        Ok(napis) => Ok(napis.iter().map(|napi| napi.settings).collect()),
+        Err(_) => Settings::of_interface(name).map(|settings| vec![settings]),
+    };
+    match settings {
+        Ok(settings) => describe_all(&settings),
+        Err(error) => format!("the settings of {name} cannot be read: {error}"),
+    }
+}
+
+/// Describes the settings of several NAPI instances.
+fn describe_all(all: &[Settings]) -> String {
+    let mut distinct: Vec<(Settings, usize)> = Vec::new();
+    for settings in all {
+        match distinct.iter_mut().find(|(known, _)| known == settings) {
+            Some((_, instances)) => *instances += 1,
+            None => distinct.push((*settings, 1)),
+        }
+    }
+    if let [(settings, _)] = &distinct[..] {
+        return settings.to_string();
+    }
+    let count = |(settings, instances): &(Settings, usize)| {
+        format!("{instances} of {} NAPI instances: {settings}", all.len())
+    };
+    distinct.iter().map(count).collect::<Vec<_>>().join("; ")
+}
+
+impl Settings {
+    /// Reads the settings that all NAPI instances of an interface have.
+    fn of_interface(name: &str) -> io::Result<Self> {
+        let number = |file| {
+            let text = fs::read_to_string(format!("/sys/class/net/{name}/{file}"))?;
+            text.trim().parse().map_err(io::Error::other)
+        };
+        Ok(Self {
+            // Before Linux 5.12, there is no such file.
+            threaded: number("threaded").is_ok_and(|threaded: u32| threaded != 0),
+            defer_hard_irqs: number("napi_defer_hard_irqs")?,
+            gro_flush_timeout: number("gro_flush_timeout")?,
+        })
+    }
 }
 
 /// The NAPI instances of an interface whose interrupts are deferred while workers poll them.
@@ -74,7 +154,7 @@ impl PolledQueues {
                 None,
             ),
         };
-        lines.push(("interrupts", line));
+        lines.push(("interrupts", format!("{line}; {}", in_force(name, index))));
         polled
     }
 
@@ -92,11 +172,12 @@ impl PolledQueues {
             .try_for_each(|napi| NapiPoller::open(napi.id).map(drop))?;
         let polled = Self { napis };
         for napi in &polled.napis {
-            family.set(Napi {
+            let settings = Settings {
                 defer_hard_irqs: DEFERRALS,
                 gro_flush_timeout: DEFERRAL,
-                ..*napi
-            })?;
+                ..napi.settings
+            };
+            family.set(napi.id, settings)?;
         }
         Ok(Some(polled))
     }
@@ -111,7 +192,8 @@ impl Drop for PolledQueues {
     fn drop(&mut self) {
         let restore = || {
             let family = Family::netdev()?;
-            self.napis.iter().try_for_each(|napi| family.set(*napi))
+            let set = |napi: &Napi| family.set(napi.id, napi.settings);
+            self.napis.iter().try_for_each(set)
         };
         if let Err(error) = restore() {
             tracing::debug!(target: "nmio::device", "cannot restore NAPI settings: {error}");
@@ -137,7 +219,8 @@ impl Family {
         Ok(Self { socket, id })
     }
 
-    /// Returns the NAPI instances of interface number `index`.
+    /// Returns the NAPI instances of interface number `index`. Fails if the kernel does not tell their
+    /// settings.
     fn napis(&self, index: u32) -> io::Result<Vec<Napi>> {
         let interface = netlink::value(NETDEV_A_NAPI_IFINDEX, &index.to_ne_bytes());
         let fixed = generic(NETDEV_CMD_NAPI_GET);
@@ -145,21 +228,27 @@ impl Family {
         let parse = |message: &Vec<u8>| {
             let attributes = message.get(GENERIC_HEADER..)?;
             let number = |kind| number(attributes, kind);
+            // Before Linux 6.17, only the thread's number tells that there is one.
+            let threaded = number(NETDEV_A_NAPI_THREADED).or(number(NETDEV_A_NAPI_PID));
             Some(Napi {
                 id: number(NETDEV_A_NAPI_ID)?,
-                defer_hard_irqs: number(NETDEV_A_NAPI_DEFER_HARD_IRQS)?,
-                gro_flush_timeout: number(NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT)?,
+                settings: Settings {
+                    threaded: threaded.is_some_and(|threaded| threaded != 0),
+                    defer_hard_irqs: number(NETDEV_A_NAPI_DEFER_HARD_IRQS)?,
+                    gro_flush_timeout: number(NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT)?,
+                },
             })
         };
-        Ok(list.iter().filter_map(parse).collect())
+        let napis: Option<Vec<_>> = list.iter().map(parse).collect();
+        napis.ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// Gives a NAPI instance these settings.
-    fn set(&self, napi: Napi) -> io::Result<()> {
+    /// Gives a NAPI instance these deferrals of interrupts.
+    fn set(&self, id: u32, settings: Settings) -> io::Result<()> {
         let attributes = [
-            (NETDEV_A_NAPI_ID, napi.id),
-            (NETDEV_A_NAPI_DEFER_HARD_IRQS, napi.defer_hard_irqs),
-            (NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT, napi.gro_flush_timeout),
+            (NETDEV_A_NAPI_ID, id),
+            (NETDEV_A_NAPI_DEFER_HARD_IRQS, settings.defer_hard_irqs),
+            (NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT, settings.gro_flush_timeout),
         ]
         .map(|(kind, number)| netlink::value(kind, &number.to_ne_bytes()));
         let fixed = generic(NETDEV_CMD_NAPI_SET);
@@ -185,13 +274,9 @@ mod tests {
     /// such list.
     fn list(index: u32) -> Vec<Napi> {
         let list = Family::netdev().and_then(|family| family.napis(index));
-        let is_unknown = |error: &io::Error| {
-            [libc::ENOENT, libc::EOPNOTSUPP]
-                .iter()
-                .any(|errno| sys::is_errno(error, *errno))
-        };
+        let unknown = [io::ErrorKind::NotFound, io::ErrorKind::Unsupported];
         match list {
-            Err(error) if is_unknown(&error) => Vec::new(),
+            Err(error) if unknown.contains(&error.kind()) => Vec::new(),
             list => list.unwrap(),
         }
     }
@@ -231,13 +316,48 @@ mod tests {
             let mut lines = Lines::new();
             let polled = PolledQueues::defer("a", index, 2, &mut lines).unwrap();
             for napi in list(index) {
-                assert_eq!(napi.defer_hard_irqs, DEFERRALS);
-                assert_eq!(napi.gro_flush_timeout, DEFERRAL);
+                assert_eq!(napi.settings.defer_hard_irqs, DEFERRALS);
+                assert_eq!(napi.settings.gro_flush_timeout, DEFERRAL);
             }
+            let text = &lines[0].1;
+            assert!(text.starts_with("deferred on a "), "{text}");
+            assert!(
+                text.ends_with("napi_defer_hard_irqs 2, gro_flush_timeout 200000 ns"),
+                "{text}"
+            );
             let ids = polled.ids();
             assert!(ids.is_sorted() && ids.len() == 2, "{ids:?}");
             drop(polled);
             assert_eq!(list(index), before);
+        });
+    }
+
+    #[test]
+    fn settings_of_the_operator_are_shown() {
+        on_veth(2, |index| {
+            let shown = || {
+                let mut lines = Lines::new();
+                describe("a", index, &mut lines);
+                lines.remove(0).1
+            };
+            let Some(first) = list(index).first().copied() else {
+                eprintln!("skipped: this kernel does not list the settings of NAPI instances");
+                return;
+            };
+            let usual = "threaded NAPI off, napi_defer_hard_irqs 0, gro_flush_timeout 0 ns";
+            assert_eq!(shown(), usual);
+            let settings = Settings {
+                defer_hard_irqs: 3,
+                gro_flush_timeout: 50_000,
+                ..first.settings
+            };
+            Family::netdev().unwrap().set(first.id, settings).unwrap();
+            let changed = "threaded NAPI off, napi_defer_hard_irqs 3, gro_flush_timeout 50000 ns";
+            let shown = shown();
+            for expected in [usual, changed] {
+                let part = format!("1 of 2 NAPI instances: {expected}");
+                assert!(shown.contains(&part), "{shown}");
+            }
         });
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::followed::Followed;
 use super::lost_offloads::{LostOffloads, RECEIVE};
-use super::napi::PolledQueues;
+use super::napi::{self, PolledQueues};
 use super::network::{self, HeldSocket, Link, query_error};
 use super::pfifo::Pfifo;
 use super::{affinity, netlink, queues};
@@ -103,8 +103,12 @@ impl XdpReady {
         let place = (&control, name, link.index);
         let (offloads, steering) = LostOffloads::around(place, &RECEIVE, &mut lines, attach)?;
         // Some drivers create the NAPI instances only with the XDP program.
-        let polls = request.wait == Wait::BusyPoll;
-        let polled = polls.then(|| PolledQueues::defer(name, link.index, queues, &mut lines));
+        let polled = if request.wait == Wait::BusyPoll {
+            PolledQueues::defer(name, link.index, queues, &mut lines)
+        } else {
+            napi::describe(name, link.index, &mut lines);
+            None
+        };
         register(&steering, &queue_sockets)?;
         Ok(Self {
             steering,
@@ -113,7 +117,7 @@ impl XdpReady {
             open_sockets,
             followed: Some(followed(request, link.index, &networks)),
             pfifo,
-            polled: polled.flatten(),
+            polled,
             index: link.index,
             mac: link.mac,
             mtu: link.mtu,
@@ -158,7 +162,9 @@ fn followed(request: &XdpRequest<'_>, index: u32, served: &[AddressPrefix]) -> F
     }
 }
 
-/// Adds the packet queue of `qdisc=pfifo`, if this option is given.
+/// Adds the packet queue of `qdisc=pfifo`, if this option is given. Otherwise says whether a veth
+/// interface lacks a queue. No other driver drops packets only because there is none. Cards pause the
+/// sender of a full ring, and a full tap device drops packets in any case.
 fn tx_queue(
     request: &XdpRequest<'_>,
     index: u32,
