@@ -23,6 +23,20 @@ pub(super) trait Link {
         self.port()
     }
 
+    /// Makes the device drop frames that the port sends. Returns false if this device cannot do so, or does
+    /// not report it.
+    fn refuse(&mut self) -> bool {
+        false
+    }
+
+    /// Makes the device accept frames again.
+    fn accept(&mut self) {}
+
+    /// Returns the number of sent frames that are known to be lost.
+    fn lost(&mut self) -> u64 {
+        self.port().counters().tx_lost
+    }
+
     /// Sends a frame to the port.
     fn deliver(&mut self, frame: &[u8]);
 
@@ -65,6 +79,11 @@ pub(super) struct Simulated {
 
 impl Simulated {
     pub(super) fn new() -> Self {
+        Self::that_loses(0)
+    }
+
+    /// Returns a link that loses every `nth` frame which the port sends. 0: it loses none.
+    fn that_loses(nth: u64) -> Self {
         let mut link = LinkConfig::default();
         link.a = EndConfig {
             tx_ring: 64,
@@ -78,6 +97,7 @@ impl Simulated {
         };
         // Without a rate, the ring would be empty at once.
         link.a_to_b.line_rate = 1_000_000_000;
+        link.a_to_b.lose_every = nth;
         let (near, far, clock) = sim::link(&link, 1);
         Self { near, far, clock }
     }
@@ -88,6 +108,15 @@ impl Link for Simulated {
 
     fn port(&mut self) -> &mut SimPort {
         &mut self.near
+    }
+
+    fn refuse(&mut self) -> bool {
+        *self = Self::that_loses(3);
+        true
+    }
+
+    fn lost(&mut self) -> u64 {
+        self.near.path_counters().lost
     }
 
     fn deliver(&mut self, frame: &[u8]) {
@@ -225,29 +254,37 @@ impl Link for Netmap {
     }
 }
 
+/// Lets a device accept frames, or drop them.
+pub(super) type Switch<'a> = &'a dyn Fn(bool);
+
 /// A real device, with a packet socket on the other side.
-pub(super) struct Real<P> {
-    port: P,
-    socket: RawSocket,
+pub(super) struct Real<'a, P> {
+    pub(super) port: P,
+    pub(super) socket: RawSocket,
     /// Whether super-segments arrive whole, with their partial checksums.
-    whole: bool,
+    pub(super) whole: bool,
+    /// `None` if the device cannot be made to drop frames, or does not report this.
+    pub(super) switch: Option<Switch<'a>>,
 }
 
-impl<P> Real<P> {
-    pub(super) fn new(port: P, socket: RawSocket, whole: bool) -> Self {
-        Self {
-            port,
-            socket,
-            whole,
-        }
-    }
-}
-
-impl<P: Port> Link for Real<P> {
+impl<P: Port> Link for Real<'_, P> {
     type Port = P;
 
     fn port(&mut self) -> &mut P {
         &mut self.port
+    }
+
+    fn refuse(&mut self) -> bool {
+        if let Some(switch) = self.switch {
+            switch(false);
+        }
+        self.switch.is_some()
+    }
+
+    fn accept(&mut self) {
+        if let Some(switch) = self.switch {
+            switch(true);
+        }
     }
 
     fn deliver(&mut self, frame: &[u8]) {
