@@ -2,7 +2,8 @@
 //!
 //! Each server runs with each way of waiting that it has. The loads are shares of its capacity,
 //! which is its rate in a closed loop with its usual way. They are open loops: latency counts from
-//! the time at which a request was due, so a stalled server cannot hide its delay.
+//! the time at which a request was due, so a stalled server cannot hide its delay. Every server is measured
+//! once before any is measured again.
 
 mod table;
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 use super::content::Content;
 use super::generators;
+use super::instructions::Baseline;
 use super::results::{Cost, Load};
 use super::rig::{Interrupts, Rig, SERVER_CORE, Tuning};
 use super::servers::{
@@ -26,9 +28,14 @@ use crate::{interrupt, shell};
 /// Options of `cargo xtask bench waits`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Measure three loads for a second each, instead of five for 3 seconds.
+    /// Measure three loads once for a second each, instead of five for 3 seconds.
     #[arg(long)]
     quick: bool,
+
+    /// How often to measure each load. Every server is measured once before any is measured again.
+    /// Default: 3, or 1 with --quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: Option<u32>,
 
     #[command(flatten)]
     pub(super) common: Common,
@@ -80,6 +87,8 @@ struct Cell {
     policy: &'static str,
     /// Load in percent of capacity.
     percent: u32,
+    /// Index of the repeat, from 0.
+    repeat: u32,
     load: Load,
     /// Use of both cores, which other work on the machine distorts.
     cost: Cost,
@@ -96,6 +105,7 @@ struct Cell {
 #[derive(Clone, Debug, Default, Serialize)]
 struct Findings {
     machine: Vec<(String, String)>,
+    repeats: u32,
     cells: Vec<Cell>,
     /// Cells of ways of waiting that change nothing here.
     inert: Vec<Cell>,
@@ -106,11 +116,18 @@ struct Findings {
 /// Measures all cells, and writes them as a table and as raw results.
 pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()> {
     let content = Content::create(target.join("release"), folder)?;
+    let (loads, seconds, repeats) = if options.quick {
+        (QUICK_LOADS, 1.0, 1)
+    } else {
+        (LOADS, 3.0, 3)
+    };
     let mut findings = Findings {
         machine: machine::describe(),
+        repeats: options.repeats.unwrap_or(repeats),
         ..Findings::default()
     };
     findings.machine.push(machine::busy_before()?);
+    let mut benches = Vec::new();
     for (program, serves, policies) in SERVERS {
         if !options.common.selects(program.name) {
             continue;
@@ -120,24 +137,22 @@ pub(crate) fn run(options: &Options, target: &Path, folder: &Path) -> Result<()>
             findings.missing.push(missing);
             continue;
         }
-        let mut bench = Bench {
+        benches.push(Bench {
             content: &content,
             program,
             serves: *serves,
-            seconds: options
-                .common
-                .seconds
-                .unwrap_or(if options.quick { 1.0 } else { 3.0 }),
+            policies: policies.to_vec(),
+            seconds: options.common.seconds.unwrap_or(seconds),
             capacity: 0.0,
-        };
-        bench.measure_all(
-            policies,
-            if options.quick { QUICK_LOADS } else { LOADS },
-            &mut findings,
-        )?;
+        });
+    }
+    for repeat in 0..findings.repeats {
+        for bench in &mut benches {
+            bench.measure_all(repeat, loads, &mut findings)?;
+        }
     }
     let raw = serde_json::to_string_pretty(&findings).context("writing the results")?;
-    let page = table::page(&findings);
+    let page = table::page(&findings, &Baseline::read()?);
     for (name, text) in [("waits.json", &raw), ("waits.md", &page)] {
         shell::write(&folder.join(name), text)?;
     }
@@ -153,6 +168,8 @@ struct Bench<'a> {
     content: &'a Content,
     program: &'static Program,
     serves: Serves,
+    /// Ways of waiting that are not known to be inert. The first is the usual one.
+    policies: Vec<Policy>,
     /// Duration of the measured part of a load.
     seconds: f64,
     /// Replies per second in a closed loop, or 0 until it is measured.
@@ -160,20 +177,16 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures the server with all its ways of waiting. The first is its usual one.
-    fn measure_all(
-        &mut self,
-        policies: &[Policy],
-        loads: &[u32],
-        findings: &mut Findings,
-    ) -> Result<()> {
+    /// Measures the server once with all its ways of waiting.
+    fn measure_all(&mut self, repeat: u32, loads: &[u32], findings: &mut Findings) -> Result<()> {
         let first = findings.cells.len();
-        for policy in policies {
+        for policy in self.policies.clone() {
             let what = format!("{}, {}", self.program.name, policy.0);
-            match self.measure(policy, loads) {
-                Ok(cells) if is_inert(&cells, &findings.cells[first..]) => {
+            match self.measure(&policy, loads, repeat) {
+                Ok(cells) if repeat == 0 && is_inert(&cells, &findings.cells[first..]) => {
                     eprintln!("waits: {what}: inert");
                     findings.inert.extend(cells);
+                    self.policies.retain(|other| other.0 != policy.0);
                 }
                 Ok(cells) => findings.cells.extend(cells),
                 Err(failure) => {
@@ -187,7 +200,7 @@ impl Bench<'_> {
     }
 
     /// Starts the server with one way of waiting, and measures it at each load.
-    fn measure(&mut self, policy: &Policy, loads: &[u32]) -> Result<Vec<Cell>> {
+    fn measure(&mut self, policy: &Policy, loads: &[u32], repeat: u32) -> Result<Vec<Cell>> {
         let spec = Spec {
             program: self.program,
             serves: self.serves,
@@ -212,9 +225,10 @@ impl Bench<'_> {
             interrupt::check()?;
             let cell = Cell {
                 policy: policy.0,
+                repeat,
                 ..self.cell(percent, &rig, &processes)?
             };
-            eprintln!("waits: {}", table::line(&cell).join(" | "));
+            eprintln!("waits: {}", table::line(&[&cell]).join(" | "));
             cells.push(cell);
         }
         spec.stop(server, &processes)?;
