@@ -2,7 +2,9 @@
 
 use super::Selection;
 use super::content::{HOSTER, files_on_disk};
-use super::results::Quantity::{self, Cost, Memory, P50, P99, P999, Rate, Refused, Throughput};
+use super::results::Quantity::{
+    self, Cost, Lost, Memory, P50, P99, P999, Rate, Refused, Throughput,
+};
 use super::rig::{Interrupts, Tuning};
 use super::servers::{
     BIND, CADDY, DNS_SERVERS, H2O, KNOT, KNOT_XDP, LIGHTTPD, NGINX, NGINX_AIO, NGINX_BUSY_POLL,
@@ -44,7 +46,7 @@ pub(crate) const FIGURES: &[Figure] = figures![
     "dns-rates", "DNS at low rates", "answers per second", [Cost, P50, P99], ["even", "all"];
     "web-rates", "HTTP at low rates: a file of 1 KB", "requests per second", [Cost, P50, P99], ["even", "all"];
     "web-new", "HTTP at full rate: a connection for each request", "connections", [Rate, Cost], ["even", "all"];
-    "web-bursts", "HTTP at full rate on links without a queueing discipline", "body", [Cost, P99, P999, Refused], ["even", "all"];
+    "web-bursts", "HTTP at full rate on links without a queueing discipline", "body", [Cost, P99, P999, Refused, Lost], ["even", "all"];
     "web-cost", "HTTP: cost of a request", "body", [Cost], ["web", "all"];
     "web-sizes", "HTTP at full rate, by file size (Figures 4 and 6)", "body", [Throughput, Cost], ["web", "paper", "all"];
     "web-forms", "HTTP at full rate: 304, a part, compressed forms", "body", [Cost, Rate], ["site", "all"];

@@ -43,6 +43,10 @@ pub(crate) struct Run {
     /// servers send such a frame again.
     #[serde(default)]
     pub(crate) refused: f64,
+    /// Share of sent frames that were lost on the server's host, from 0 to 1. Its link refused them, and it did
+    /// not send them again. `None` if this was not measured.
+    #[serde(default)]
+    pub(crate) lost: Option<f64>,
 }
 
 /// Result of a load generator. Our generators print it as JSON.
@@ -125,6 +129,7 @@ pub(crate) enum Quantity {
     P999,
     Memory,
     Refused,
+    Lost,
     ClientBusy,
 }
 
@@ -149,12 +154,13 @@ impl Quantity {
             Self::P99 => "Latency, p99, µs",
             Self::P999 => "Latency, p99.9, µs",
             Self::Refused => "Frames that the full device refused, %",
+            Self::Lost => "Frames lost at the full device, %",
             Self::Memory => "Memory, MB",
             Self::ClientBusy => "Client's core, part busy",
         }
     }
 
-    /// Returns the value, or `None` if it is 0, which means that it was not measured.
+    /// Returns the value, or `None` if it was not measured. Most quantities are then 0.
     pub(crate) fn of(self, run: &Run) -> Option<f64> {
         let value = match self {
             Self::Rate => run.load.rate,
@@ -165,6 +171,7 @@ impl Quantity {
             Self::P99 => run.load.latency_us[1],
             Self::P999 => run.load.latency_us[2],
             Self::Refused => run.refused * 100.0,
+            Self::Lost => return run.lost.map(|share| share * 100.0),
             Self::Memory => run.memory as f64 / 1e6,
             Self::ClientBusy => run.cost.client_busy,
         };

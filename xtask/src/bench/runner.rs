@@ -165,9 +165,8 @@ impl Runner {
         let mut receivers = Vec::new();
         let mut samples = Vec::new();
         let mut memory = 0;
-        let before = rig.sent_and_refused()?;
-        let lengths = [job.warm_up, job.seconds];
-        let open = group.spec.connections;
+        let before = self.counts(group, rig)?;
+        let (open, lengths) = (group.spec.connections, [job.warm_up, job.seconds]);
         let load = generators::run(&job.load, open, rig, &self.content, lengths, || {
             let sample = if samples.is_empty() {
                 // Attaching the generator's XDP program may have created new threads.
@@ -182,7 +181,7 @@ impl Runner {
             };
             samples.push(sample);
         })?;
-        let after = rig.sent_and_refused()?;
+        let after = self.counts(group, rig)?;
         let samples = samples.into_iter().collect::<Result<Vec<_>>>()?;
         let [first, last] = &samples[..] else {
             bail!("the load did not report its measured part");
@@ -211,9 +210,24 @@ impl Runner {
             cost: first.cost_until(last, load.completed),
             memory,
             load,
-            refused: share_refused(before, after),
+            refused: share_refused(before.0, after.0),
+            lost: share_lost_on(group, before, after),
             ..Run::default()
         })
+    }
+
+    /// Counts the frames that the server's link has sent and refused, and those that our server knows to be
+    /// lost. The link drops each frame that it refuses, and other servers do not send it again.
+    fn counts(&self, group: &Group, rig: &Rig) -> Result<Counts> {
+        let (of_link, program) = (rig.sent_and_refused()?, group.spec.program);
+        if !group.spec.tuning.unqueued || !program.is_ours() {
+            return Ok((of_link, None));
+        }
+        let path = self.content.programs.join(program.executable());
+        let mut status = rig.server_command(path);
+        let text = shell::capture_text(status.args(["status", "--json"]))?;
+        let lost = lost_in(&text).context("the status has no dropped packets")?;
+        Ok((of_link, Some(lost)))
     }
 
     /// Saves the results so far, so that an interrupted comparison does not lose them.
@@ -232,6 +246,46 @@ fn share_refused(before: [u64; 2], after: [u64; 2]) -> f64 {
     refused / (sent + refused).max(1.0)
 }
 
+/// Numbers of frames that the link has sent and refused, and of those that the server knows to be lost.
+type Counts = ([u64; 2], Option<u64>);
+
+/// Returns the share of frames that were lost between two counts, if links without a queueing discipline lose
+/// some.
+fn share_lost_on(group: &Group, before: Counts, after: Counts) -> Option<f64> {
+    let loses = group.spec.tuning.unqueued;
+    loses.then(|| share_lost(before, after))
+}
+
+/// Returns the share of frames that were lost between two counts. If the server knows of none, all refused
+/// frames are lost.
+fn share_lost(before: Counts, after: Counts) -> f64 {
+    let refused = share_refused(before.0, after.0);
+    let Some((known_before, known)) = before.1.zip(after.1) else {
+        return refused;
+    };
+    let lost = known.saturating_sub(known_before) as f64;
+    let sent = after.0[0].saturating_sub(before.0[0]) as f64;
+    lost / (sent + lost).max(1.0)
+}
+
+/// Returns the number of lost frames in the JSON of our server's `status`.
+fn lost_in(status: &str) -> Option<u64> {
+    const LOST: [&str; 2] = ["lost by the driver", "refused by the kernel"];
+    let status: serde_json::Value = serde_json::from_str(status).ok()?;
+    let mut lost = 0;
+    for worker in status["workers"].as_array()? {
+        for drop in worker["drops"].as_array()? {
+            if drop["name"]
+                .as_str()
+                .is_some_and(|name| LOST.contains(&name))
+            {
+                lost += drop["count"].as_u64()?;
+            }
+        }
+    }
+    Some(lost)
+}
+
 fn summary(run: &Run) -> String {
     let (cost, Load { rate, errors, .. }) = (&run.cost, &run.load);
     let errors = match errors.values().sum::<u64>() {
@@ -247,4 +301,28 @@ fn summary(run: &Run) -> String {
     format!(
         "{rate:.0}/s, {core:.2} µs each ({user:.2} user), core {busy:.0} % busy{foreign}{errors}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_frames_are_those_that_were_not_sent_again() {
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(close(share_lost(([0, 0], None), ([90, 10], None)), 0.1));
+        let before = ([10, 0], Some(5));
+        assert!(close(share_lost(before, ([109, 50], Some(6))), 0.01));
+    }
+
+    #[test]
+    fn lost_frames_are_read_from_the_status() {
+        let worker = r#"{"drops": [{"program": "port", "name": "lost by the driver", "count": 3},
+            {"program": "sandstorm", "name": "fragment", "count": 5}]}"#;
+        assert_eq!(
+            lost_in(&format!(r#"{{"workers": [{worker}, {worker}]}}"#)),
+            Some(6)
+        );
+        assert_eq!(lost_in("{}"), None);
+    }
 }

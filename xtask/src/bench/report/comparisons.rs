@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::lines::{Line, is_same, lines, matches, place};
 use super::numbers::{Spread, digits, ratio, thousands};
-use crate::bench::results::Quantity::{self, Cost, P50, P99, P999, Rate, Throughput};
+use crate::bench::results::Quantity::{self, Cost, Lost, P50, P99, P999, Rate, Throughput};
 use crate::bench::results::{Results, Run};
 
 /// Target value of a ratio between two servers.
@@ -35,11 +35,12 @@ struct Comparison {
     aim: Aim,
     quantity: Quantity,
     figure: &'static str,
-    /// Name of the panel. A trailing star matches any ending.
+    /// Names of the panels, separated by bars. A trailing star matches any ending.
     panel: &'static str,
     xs: Xs,
     ours: &'static str,
-    /// Servers to compare with. At each point, only the best of them counts.
+    /// Servers to compare with. At each point, only the best of them counts. If there are none, our value
+    /// itself is the ratio.
     others: &'static [&'static str],
     /// Whether each point has a row. Otherwise only the worst point has a row. A comparison with
     /// the paper always has one row for all points.
@@ -47,7 +48,7 @@ struct Comparison {
 }
 
 macro_rules! comparisons {
-    ($($what:literal, $aim:expr, $quantity:ident, $figure:literal, $panel:literal, $xs:expr,
+    ($($what:literal, $aim:expr, $quantity:ident, $figure:literal, $panel:expr, $xs:expr,
        $ours:expr, $others:expr, $each:literal;)+) => {
         &[$(Comparison {
             what: $what, aim: $aim, quantity: $quantity, figure: $figure, panel: $panel, xs: $xs,
@@ -65,6 +66,8 @@ const NGINX: &[&str] = &["nginx", "nginx busy-poll", "nginx without tcp_nopush",
 #[rustfmt::skip]
 const SITES: &[&str] =
     &["nginx", "nginx without tcp_nopush", "nginx aio threads", "h2o", "Caddy", "static-web-server"];
+/// Panels with at least 16 connections.
+const MANY: &str = "16 connections|256 connections|1,024 connections";
 const WEB: &[&str] = &["nginx", "h2o", "lighttpd"];
 const ZONES: &[f64] = &[1.0, 10.0, 100.0, 1e3, 1e4];
 
@@ -95,14 +98,15 @@ const COMPARISONS: &[Comparison] = comparisons![
     "Sandstorm's cost to nginx's, new connections", AtMost(0.6), Cost, "web-new", "threads that receive", All, SANDSTORM, NGINX, true;
     "Sandstorm's p99 to nginx's, no queueing discipline", AtMost(1.5), P99, "web-bursts", "*", All, SANDSTORM, NGINX, true;
     "Sandstorm's p99.9 to nginx's, no queueing discipline", AtMost(1.0), P999, "web-bursts", "*", All, SANDSTORM, NGINX, true;
+    "Sandstorm's lost frames in %, no queueing discipline", AtMost(0.1), Lost, "web-bursts", "*", All, SANDSTORM, &[], true;
     "Sandstorm's cost to h2o's, 64 KB without offloads", AtMost(1.0), Cost, "web-sizes", "16 connections", At(&[64.0 * KB]), SANDSTORM, &["h2o"], true;
     "Sandstorm's cost to nginx's", AtMost(1.0 / 6.0), Cost, "web-cost", "keep-alive*", At(&[KB]), SANDSTORM, NGINX, true;
     "Sandstorm's cost to nginx's", AtMost(0.2), Cost, "web-cost", "new connection*", At(&[KB]), SANDSTORM, NGINX, true;
     "Sandstorm's cost to nginx's, worst size up to 64 KB", AtMost(1.0), Cost, "web-cost", "keep-alive", All, SANDSTORM, NGINX, false;
     "Sandstorm's cost to nginx's, worst size up to 64 KB", AtMost(1.0), Cost, "web-cost", "new connection", All, SANDSTORM, NGINX, false;
     "Sandstorm's cost to nginx's with offloads, 16 KB, worst point", AtMost(0.5), Cost, "web-offload", "*", At(&[16.0 * KB]), SANDSTORM, NGINX, false;
-    "Sandstorm's cost to nginx's with offloads, 64 KB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "*", At(&[64.0 * KB]), SANDSTORM, NGINX, false;
-    "Sandstorm's cost to nginx's with offloads, 1 MB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "*", At(&[1024.0 * KB]), SANDSTORM, NGINX, false;
+    "Sandstorm's cost to nginx's with offloads, 64 KB, worst point from 16 connections", AtMost(1.0 / 3.0), Cost, "web-offload", MANY, At(&[64.0 * KB]), SANDSTORM, NGINX, false;
+    "Sandstorm's cost to nginx's with offloads, 1 MB, worst point from 16 connections", AtMost(1.0 / 3.0), Cost, "web-offload", MANY, At(&[1024.0 * KB]), SANDSTORM, NGINX, false;
     "Sandstorm's throughput to nginx's with offloads, worst point", AtLeast(1.0), Throughput, "web-offload", "*", All, SANDSTORM, NGINX, false;
     "Sandstorm's cost to nginx's, 304, parts and compressed forms", AtMost(1.0 / 3.0), Cost, "web-forms", "*", All, SANDSTORM, NGINX, true;
     "Sandstorm's cost to nginx's, many files", AtMost(1.0 / 3.0), Cost, "web-files", "", All, SANDSTORM, NGINX, true;
@@ -226,6 +230,17 @@ impl Comparison {
                     _ => continue,
                 };
                 let ours = line.at(x);
+                let place = place(self.figure, line.panel, x);
+                if self.others.is_empty() {
+                    let value = Spread::of_runs(self.quantity, &ours);
+                    points.extend(value.map(|ratio| Point {
+                        place,
+                        ratio,
+                        ours,
+                        others: Vec::new(),
+                    }));
+                    continue;
+                }
                 let peers = lines.iter().filter(|other| {
                     other.panel == line.panel && self.others.contains(&other.server)
                 });
@@ -236,7 +251,7 @@ impl Comparison {
                 let best =
                     ratios.max_by(|a, b| self.distance(&a.0).total_cmp(&self.distance(&b.0)));
                 points.extend(best.map(|(ratio, others)| Point {
-                    place: place(self.figure, line.panel, x),
+                    place,
                     ratio,
                     ours,
                     others,
@@ -252,6 +267,9 @@ impl Comparison {
         const REACHED: f64 = 0.98;
         /// Utilization above which the client's core counts as full.
         const FULL: f64 = 0.97;
+        if point.others.is_empty() {
+            return String::new();
+        }
         let median = |quantity, runs| Spread::of_runs(quantity, runs).map_or(0.0, |s| s.median);
         let of = |runs| digits(median(self.quantity, runs));
         let mut note = format!("{} to {}", of(&point.ours), of(&point.others));

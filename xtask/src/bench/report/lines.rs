@@ -74,11 +74,11 @@ pub(super) fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-/// Returns true if `name` equals `pattern`. If `pattern` ends in a star, `name` must only begin
-/// with the rest.
+/// Returns true if `name` equals one of the alternatives in `pattern`, which bars separate. If an
+/// alternative ends in a star, `name` must only begin with the rest.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
+    pattern.split('|').any(|one| match one.strip_suffix('*') {
         Some(start) => name.starts_with(start),
-        None => name == pattern,
-    }
+        None => name == one,
+    })
 }
