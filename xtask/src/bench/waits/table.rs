@@ -43,7 +43,8 @@ those of the server's processes per reply. Deferral: `napi_defer_hard_irqs` is 1
 
 Not in the table: busy polling by socket options for servers with `AF_XDP`, because veth tells these \
 sockets no NAPI id. Our `busy-poll` polls the queue through `io_uring` instead. The kernel's own sockets \
-are told the id, so nginx, Knot DNS and NSD can busy-poll.
+are told the id, so nginx, Knot DNS and NSD can busy-poll. IRQ suspension needs epoll, which our workers \
+do not use.
 ";
 /// Workloads of `bench instructions` with the work of the tables' servers, and the reply of each.
 const COUNTED: [(&str, &str); 2] = [
