@@ -1,9 +1,10 @@
 //! `xtask structure`: checks the import cycles and the visibility in the product's crates, and the lengths
 //! of files, functions and sentences everywhere. Functions of tests may be longer. It also checks who uses
-//! the test kit, and how large the tools are.
+//! the test kit, who knows the operating system, and how large the tools are.
 
 mod cycles;
 mod lengths;
+mod systems;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -80,6 +81,7 @@ pub(crate) fn check() -> Result<(u32, u32)> {
         );
     }
     checks.push(test_crate_faults(&crates)?);
+    checks.push(system_faults(&crates));
     checks.push(weight_faults(&texts));
     checks.push(sentence_faults(&texts));
     for fault in checks.iter().flatten() {
@@ -142,6 +144,25 @@ fn test_crate_faults(crates: &BTreeMap<String, Files>) -> Result<Vec<String>> {
         }
     }
     Ok(faults)
+}
+
+/// Reports code that depends on the operating system where it may not.
+fn system_faults(crates: &BTreeMap<String, Files>) -> Vec<String> {
+    let product = crates.iter().filter(|(name, _)| *name != TEST_KIT);
+    let mut faults = vec![];
+    for (name, files) in product {
+        for tree in trees(files) {
+            let places = systems::places(name, files, &tree);
+            faults.extend(places.iter().map(|(file, line)| {
+                let file = file.display();
+                format!(
+                    "{name}/{file}:{line} names an operating system: let it ask `control::system`, \
+                     which knows them"
+                )
+            }));
+        }
+    }
+    faults
 }
 
 /// Returns true if a manifest lists the test kit outside `dev-dependencies`.

@@ -5,7 +5,7 @@ use std::thread::{Builder, Scope};
 
 use crate::error::Error;
 use crate::privileges::{Dropped, Kind, Privileges};
-use crate::way;
+use crate::system;
 
 /// The control thread's side of a thread that drops its privileges before it works.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Confined {
         let (tell, dropped) = channel();
         let confined = move || {
             if matches!(kind, Kind::Reload | Kind::StoringReload | Kind::Exchange) {
-                way::give();
+                system::give_way();
             }
             let outcome = privileges.drop_all(kind);
             let dropped = outcome.as_ref().ok().cloned();

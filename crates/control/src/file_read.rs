@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt as _;
 
+use crate::system::{read_direct, read_if_cached, set_direct};
+
 /// Direct reads need memory, offsets and lengths that are multiples of this number of bytes. Disks have
 /// sectors of at most this size.
 pub const ALIGNMENT: usize = 4096;
@@ -70,49 +72,6 @@ fn read_cached(
         read += next;
     }
     Ok(read)
-}
-
-#[cfg(target_os = "linux")]
-fn read_if_cached(file: &File, buffers: &mut [IoSliceMut<'_>], len: usize, offset: u64) -> bool {
-    let flags = rustix::io::ReadWriteFlags::NOWAIT;
-    rustix::io::preadv2(file, buffers, offset, flags).is_ok_and(|read| read >= len)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn read_if_cached(_: &File, _: &mut [IoSliceMut<'_>], _: usize, _: u64) -> bool {
-    false
-}
-
-/// Returns the number of bytes, which is less than the buffers have only at the end of the file. Returns
-/// `None` if the file system refuses the read.
-#[cfg(target_os = "linux")]
-fn read_direct(
-    file: &File,
-    buffers: &mut [IoSliceMut<'_>],
-    offset: u64,
-) -> io::Result<Option<usize>> {
-    match rustix::io::preadv(file, buffers, offset) {
-        Ok(read) => Ok(Some(read)),
-        Err(rustix::io::Errno::INVAL) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-#[expect(clippy::unnecessary_wraps, reason = "on Linux it can fail")]
-fn read_direct(_: &File, _: &mut [IoSliceMut<'_>], _: u64) -> io::Result<Option<usize>> {
-    Ok(None)
-}
-
-#[cfg(target_os = "linux")]
-fn set_direct(file: &File) -> io::Result<()> {
-    let flags = rustix::fs::fcntl_getfl(file)? | rustix::fs::OFlags::DIRECT;
-    Ok(rustix::fs::fcntl_setfl(file, flags)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn set_direct(_: &File) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(all(test, target_os = "linux"))]

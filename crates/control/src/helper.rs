@@ -44,6 +44,7 @@ use crate::error::Error;
 use crate::follower::Opener;
 use crate::privileges::{HelperTasks, Kind, Plan, Table};
 use crate::returning::ReturningInterface;
+use crate::system::set_process_name;
 use process::Side;
 
 /// Maximum time for which an exit waits until the helper has removed what it created.
@@ -269,7 +270,7 @@ fn assist(
     // The helper uses a different name, so that tools that look for the server by name do not find
     // the helper.
     let name = CString::new(format!("{program}-dev")).unwrap_or_default();
-    process::set_name(&name).map_err(failed)?;
+    set_process_name(&name).map_err(failed)?;
     let mut device: Option<ReturningInterface> = None;
     while let Some(request) = message::receive(socket).map_err(failed)? {
         // Only a compromised server sends a request that is not in its place, so the helper stops

@@ -37,6 +37,7 @@ use crate::signals::{self, Harmless, Request, Signals, Stop};
 use crate::status::Phase;
 use crate::status_log::StatusLog;
 use crate::supervisor::Supervisor;
+use crate::system::CONFINES_EACH_THREAD;
 use crate::transitions;
 use crate::watch::Watcher;
 use crate::worker::Ready;
@@ -230,15 +231,14 @@ fn tell_places(reloads: Option<&Requests>, port: u16, state: &Arc<InterfaceState
     }
 }
 
-/// Returns true if there is a reload thread. On FreeBSD, a thread cannot drop its privileges alone.
+/// Returns true if there is a reload thread.
 fn can_reload<P: Program>(program: &P) -> bool {
-    cfg!(target_os = "linux") && program.can_reload()
+    CONFINES_EACH_THREAD && program.can_reload()
 }
 
-/// Returns the threads that read files for the workers. On FreeBSD, a thread cannot drop its
-/// privileges alone, so there are none.
+/// Returns the threads that read files for the workers.
 fn readers<P: Program>(program: &P) -> Vec<&dyn Readers> {
-    if cfg!(target_os = "linux") {
+    if CONFINES_EACH_THREAD {
         program.readers()
     } else {
         Vec::new()

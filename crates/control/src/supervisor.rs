@@ -17,6 +17,7 @@ use nix::time::ClockId;
 
 use crate::live::Published;
 use crate::progress::{self, Loading, ShowOn};
+use crate::system::socket_address;
 
 /// Maximum time for which a message waits for a service manager that does not read.
 const SEND_LIMIT: Duration = Duration::from_millis(100);
@@ -193,19 +194,11 @@ impl Supervisor {
     }
 }
 
-/// Connects to an address from `NOTIFY_SOCKET`: a path, or on Linux `@` and an abstract name.
+/// Connects to an address from `NOTIFY_SOCKET`.
 fn connect(address: &OsStr) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.set_write_timeout(Some(SEND_LIMIT))?;
-    #[cfg(target_os = "linux")]
-    if let Some(name) = address.as_encoded_bytes().strip_prefix(b"@") {
-        use std::os::linux::net::SocketAddrExt as _;
-        use std::os::unix::net::SocketAddr;
-
-        socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-        return Ok(socket);
-    }
-    socket.connect(address)?;
+    socket.connect_addr(&socket_address(address)?)?;
     Ok(socket)
 }
 

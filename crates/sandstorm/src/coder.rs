@@ -5,16 +5,12 @@
 //! was made before, by this server or by another one that shares the folder.
 //!
 //! The module lacks a queue and threads. A caller runs [`Coder::make`] on a thread of low priority.
-//! Only Linux has encoders, because only there a server can change its site while it runs.
+//! Only Linux has encoders, because only there a server can change its site while it runs. `Cargo.toml`
+//! leaves out their crates elsewhere, so their module needs the same condition.
 
-#[cfg(target_os = "linux")]
-mod decode;
+#[cfg_attr(not(target_os = "linux"), path = "coder/no_codecs.rs")]
+mod codecs;
 mod effort;
-#[cfg(target_os = "linux")]
-mod encode;
-#[cfg(not(target_os = "linux"))]
-#[path = "coder/no_encode.rs"]
-mod encode;
 mod folder;
 mod form;
 mod store;
@@ -23,11 +19,8 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::coding::Coding;
-#[cfg(target_os = "linux")]
-pub(crate) use decode::is_form_of;
+pub(crate) use codecs::is_form_of;
 pub(crate) use effort::Effort;
-#[cfg(not(target_os = "linux"))]
-pub(crate) use encode::is_form_of;
 use form::Key;
 pub(crate) use store::Made;
 use store::Store;

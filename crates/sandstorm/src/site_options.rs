@@ -10,7 +10,7 @@ use clap::Args;
 use control::args::host_address;
 use control::config;
 use control::units::{by_word, number, size};
-use control::{ConnectionArgs, Named, NewWorker, NotOfServer, StartError};
+use control::{CONFINES_EACH_THREAD, ConnectionArgs, Named, NewWorker, NotOfServer, StartError};
 use tcpip::Config;
 
 use crate::access_log::AccessLogArgs;
@@ -29,10 +29,6 @@ use crate::redirect_host::RedirectHost;
 use crate::rule_args::{RuleArgs, SITE};
 use crate::settings::Settings;
 use crate::web::REQUEST_TIMEOUT;
-
-/// Whether threads beside the workers can read files while the server runs. On FreeBSD, no thread can
-/// open files then, so files that do not fit into memory are left out.
-const CAN_READ_LATER: bool = cfg!(target_os = "linux");
 
 /// Minimum memory of a site in bytes.
 const MIN_MEMORY: u64 = 16 << 20;
@@ -493,7 +489,7 @@ impl SiteOptions {
     fn limits(&self, memory: MemoryBudget) -> Limits {
         Limits {
             files: self.max_files,
-            bytes: if CAN_READ_LATER {
+            bytes: if CONFINES_EACH_THREAD {
                 u64::MAX
             } else {
                 memory.bytes()
@@ -528,7 +524,7 @@ impl SiteOptions {
     {
         let fields = Fields::of_all(fields.iter().copied())?;
         let settings = Settings {
-            memory: CAN_READ_LATER.then_some(memory),
+            memory: CONFINES_EACH_THREAD.then_some(memory),
             ..self.rules.settings(fields, coder)?
         };
         let site = load(

@@ -190,3 +190,36 @@ fn the_test_kit_is_a_dev_dependency_only() {
     }
     assert!(!needs_test_kit("[dependencies]\nlibc = \"1\"\n"));
 }
+
+#[test]
+fn code_that_names_an_operating_system_is_found_outside_its_places() {
+    let faults = |name: &str, code: &str| {
+        let files = sources(&[("lib.rs", "mod system;"), ("system.rs", code)]);
+        let crates = BTreeMap::from([(name.to_owned(), files)]);
+        system_faults(&crates).len()
+    };
+    for code in [
+        "#[cfg(target_os = \"linux\")] mod a;",
+        "#[cfg_attr(not(target_os = \"linux\"), path = \"b.rs\")] mod a;",
+        "const A: bool = cfg!(target_os = \"linux\");",
+        "fn f() { if cfg!(target_os = \"linux\") {} }",
+        "fn f() { #[cfg(target_os = \"linux\")] g(); }",
+        "struct A { #[cfg(target_os = \"linux\")] a: u8 }",
+        "use std::os::linux::net::SocketAddrExt as _;",
+        "fn f() { assert!(std::os::linux::f()); }",
+        "#![cfg(target_os = \"linux\")]",
+    ] {
+        assert_eq!(faults("namestorm", code), 1, "{code}");
+        assert_eq!(faults("control", code), 0, "{code}");
+        assert_eq!(faults("nmio", code), 0, "{code}");
+        assert_eq!(faults(TEST_KIT, code), 0, "{code}");
+    }
+    for code in [
+        "#[cfg(test)] mod tests { #[cfg(target_os = \"linux\")] fn f() {} }",
+        "#[cfg(all(test, target_os = \"linux\"))] fn f() {}",
+        "use std::os::unix::fs::FileExt as _;",
+        "/// target_os\nfn f() {} // linux",
+    ] {
+        assert_eq!(faults("namestorm", code), 0, "{code}");
+    }
+}

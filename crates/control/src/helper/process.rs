@@ -1,21 +1,12 @@
 //! Forks the helper process.
 #![allow(unsafe_code)]
 
-#[cfg(target_os = "freebsd")]
-mod freebsd;
-#[cfg(target_os = "linux")]
-mod linux;
-
 use std::io;
 
 use nix::sys::signal::SigSet;
 use nix::unistd::{ForkResult, fork};
 
-#[cfg(target_os = "freebsd")]
-use freebsd as system;
-#[cfg(target_os = "linux")]
-use linux as system;
-pub(super) use system::set_name;
+use crate::system;
 
 /// The process in which the fork returned.
 pub(super) enum Side {

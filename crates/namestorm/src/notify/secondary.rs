@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use control::WrongWords;
+use control::{CONFINES_EACH_THREAD, WrongWords};
 use control::config::before_nth;
 
 use crate::name::Name;
@@ -79,7 +79,7 @@ pub(crate) struct Secondaries(Vec<Secondary>);
 impl Secondaries {
     /// # Errors
     /// Returns a message for the operator if there are more than 64 servers, or lines about those that are
-    /// given twice. Also on systems other than Linux, where the sandbox forbids sending.
+    /// given twice. Also on systems whose sandbox forbids sending.
     pub(crate) fn new(secondaries: &[Secondary]) -> Result<Self, String> {
         let all: Vec<_> = secondaries.iter().map(Secondary::address).collect();
         if all.len() > MAX_SECONDARIES {
@@ -98,7 +98,7 @@ impl Secondaries {
         if !twice.is_empty() {
             return Err(twice.join("\n"));
         }
-        if !(all.is_empty() || cfg!(target_os = "linux")) {
+        if !(all.is_empty() || CONFINES_EACH_THREAD) {
             return Err("--notify works on Linux only: leave it out".to_owned());
         }
         Ok(Self(secondaries.to_vec()))

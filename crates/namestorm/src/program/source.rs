@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use control::FileHints;
+
 use crate::zone_args::ZoneArgs;
-use crate::zone_files::{Hints, ZoneFiles};
+use crate::zone_files::ZoneFiles;
 use crate::zone_folders::ZoneFolders;
 
 /// The options that name zones, and say what happens if one is wrong.
@@ -25,7 +27,7 @@ pub(super) struct Source {
     /// The folders of the zone files, as they were at the start.
     pub(super) folders: ZoneFolders,
     /// Hints about the files that have changed since the last reload of all zones.
-    pub(super) hints: Hints,
+    pub(super) hints: FileHints,
 }
 
 impl Source {
@@ -34,7 +36,7 @@ impl Source {
         Self {
             given: Mutex::new(given),
             next: Mutex::default(),
-            hints: Hints::about(files.files()),
+            hints: FileHints::about(files.files()),
             files: Mutex::new(files),
             folders,
         }

@@ -5,8 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::codecs::encode;
 use super::effort::Effort;
-use super::encode::encode;
 use super::folder::Folder;
 use super::form::{Form, Key};
 use crate::coding::Coding;

@@ -41,7 +41,7 @@ fn decode(coding: Coding, coded: &[u8], len: usize) -> Vec<u8> {
 
 /// The start of this crate's documentation.
 fn prose() -> &'static [u8] {
-    &include_bytes!("../lib.rs")[..4_000]
+    &include_bytes!("../../lib.rs")[..4_000]
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(crate) fn is_form_of(coded: &[u8], coding: Coding, content: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::coder::Effort;
-    use crate::coder::encode::encode;
+    use crate::coder::codecs::encode;
 
     #[test]
     fn only_the_whole_form_of_the_same_content_is_accepted() {

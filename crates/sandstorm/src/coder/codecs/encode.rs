@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use libdeflater::{CompressionLvl, Compressor};
 
-use super::effort::Effort;
+use crate::coder::effort::Effort;
 use crate::coding::Coding;
 
 /// Maximum length of a coded form, in percent of the content's length. A form that saves less does
@@ -36,7 +36,7 @@ const ZOPFLI_SHORT_LEN: usize = 2 << 20;
 ///
 /// Returns `None` if the coded form would be longer than 95 % of the content, or if the encoder
 /// fails for lack of memory.
-pub(super) fn encode(coding: Coding, effort: Effort, content: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::coder) fn encode(coding: Coding, effort: Effort, content: &[u8]) -> Option<Vec<u8>> {
     let coded = match (coding, effort) {
         (Coding::Gzip, Effort::Fast) => gzip(content),
         (Coding::Gzip, Effort::Best) => zopfli(content),

@@ -1,21 +1,17 @@
-//! Lets the workers, and other programs, go before a thread. Only Linux has a priority for each thread.
+//! Lets the workers, and other programs, go before a thread.
 #![allow(unsafe_code)]
 
-#[cfg(target_os = "linux")]
 use std::io;
 
 /// Nice value of the threads that prepare new content, or exchange datagrams. Beside a worker that
 /// always runs, such a thread still gets a tenth of a core.
-#[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 /// Length of a time slice of such a thread, in nanoseconds. A thread that wakes up need not wait longer
 /// for its core. The usual slice is some milliseconds, in which rings fill. Kernels before 6.12 ignore it.
-#[cfg(target_os = "linux")]
 const SLICE: u64 = 100_000;
 
 /// Lets other threads go first wherever they share a core with the calling one.
-pub(crate) fn give() {
-    #[cfg(target_os = "linux")]
+pub(crate) fn give_way() {
     if let Err(error) = set(NICE, SLICE) {
         tracing::info!(
             "a thread beside the workers does not give way to them: {error}; to change that, let the \
@@ -24,7 +20,6 @@ pub(crate) fn give() {
     }
 }
 
-#[cfg(target_os = "linux")]
 fn set(nice: i32, slice: u64) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
@@ -44,7 +39,7 @@ fn set(nice: i32, slice: u64) -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use rustix::process::getpriority_process;
 
@@ -54,7 +49,7 @@ mod tests {
     fn only_the_calling_thread_gives_way() {
         let before = getpriority_process(None).unwrap();
         let lower = std::thread::spawn(|| {
-            give();
+            give_way();
             getpriority_process(None).unwrap()
         });
         assert_eq!(lower.join().unwrap(), NICE);

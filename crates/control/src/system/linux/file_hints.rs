@@ -1,4 +1,4 @@
-//! Hints on Linux.
+//! Hints of the kernel about files that have changed (inotify).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -18,19 +18,21 @@ const BUFFER: usize = 16 << 10;
 /// A file was written and closed, or another file has taken its place.
 const CHANGES: WatchFlags = WatchFlags::CLOSE_WRITE.union(WatchFlags::MOVED_TO);
 
-/// The folders of zone files as the kernel watches them. No thread waits for events: the kernel keeps them
-/// until somebody asks.
+/// Hints about files that have changed, so that a reload need not look at all files first.
+///
+/// Nothing may depend on a hint. The kernel does not see each change of each file system, and forgets changes
+/// if there are too many. No thread waits for changes: the kernel keeps them until somebody asks.
 #[derive(Debug)]
-pub(crate) struct Hints {
+pub struct FileHints {
     /// It is `None` if the kernel has no inotify left.
     inotify: Option<OwnedFd>,
     /// The paths of each folder, as the paths of its files have them. Links can give a folder several paths.
     folders: HashMap<i32, Vec<PathBuf>>,
 }
 
-impl Hints {
+impl FileHints {
     /// Begins to watch the folders of these files.
-    pub(crate) fn about<'f>(files: impl Iterator<Item = &'f Path>) -> Self {
+    pub fn about<'f>(files: impl Iterator<Item = &'f Path>) -> Self {
         let mut hints = Self {
             inotify: init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok(),
             folders: HashMap::new(),
@@ -62,7 +64,7 @@ impl Hints {
     }
 
     /// Takes the paths of the files that have changed since the last call.
-    pub(crate) fn take(&self) -> HashSet<PathBuf> {
+    pub fn take(&self) -> HashSet<PathBuf> {
         let mut changed = HashSet::new();
         let Some(inotify) = &self.inotify else {
             return changed;
@@ -100,7 +102,7 @@ mod tests {
         for file in &files {
             fs::write(file, "1").unwrap();
         }
-        let hints = Hints::about(files.iter().map(PathBuf::as_path));
+        let hints = FileHints::about(files.iter().map(PathBuf::as_path));
         fs::read(&files[0]).unwrap();
         assert!(hints.take().is_empty());
         fs::write(&files[2], "2").unwrap();
@@ -119,17 +121,17 @@ mod tests {
         fs::create_dir(path("real")).unwrap();
         symlink("real", path("link")).unwrap();
         let files = ["real/a", "link/b"].map(path);
-        let hints = Hints::about(files.iter().map(PathBuf::as_path));
+        let hints = FileHints::about(files.iter().map(PathBuf::as_path));
         fs::write(path("real/a"), "1").unwrap();
         assert_eq!(hints.take(), HashSet::from(["real/a", "link/a"].map(path)));
     }
 
     #[test]
     fn a_file_of_the_current_folder_has_the_path_that_was_given() {
-        let hints = Hints::about([Path::new("Cargo.toml")].into_iter());
+        let hints = FileHints::about([Path::new("Cargo.toml")].into_iter());
         let folders: Vec<_> = hints.folders.values().flatten().collect();
         assert_eq!(folders, [Path::new("")]);
-        let none = Hints::about([Path::new("/none/a.zone")].into_iter());
+        let none = FileHints::about([Path::new("/none/a.zone")].into_iter());
         assert!(none.folders.is_empty() && none.take().is_empty());
     }
 }
