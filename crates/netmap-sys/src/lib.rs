@@ -104,6 +104,12 @@
 //! The published crate `netmap_sys` speaks API 11. Current modules accept only versions 14 and 15,
 //! and refuse a request that has an older version. Building that crate also needs netmap's headers.
 //!
+//! # What this project uses
+//! The bindings are whole, but the port in `nmio` needs only a part. It binds ring pairs, asks for the
+//! properties of a port, and sets the length of its headers. It uses no [`options`], so its packets have no
+//! offsets and no external memory. It also chooses no memory pool, attaches no interface to a switch, and
+//! starts no kernel thread.
+//!
 //! # What is missing
 //! - The requests of API 13 and older (`NIOCREGIF`, `NIOCGINFO`), because [`NIOCCTRL`] replaces
 //!   them.
