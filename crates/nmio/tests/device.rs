@@ -14,6 +14,8 @@ mod jumbo;
 mod kernel_packets;
 #[path = "device/mailbox.rs"]
 mod mailbox;
+#[path = "device/netmap_rings.rs"]
+mod netmap_rings;
 #[path = "device/reports.rs"]
 mod reports;
 #[path = "device/returns.rs"]

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use control::{CONFINES_EACH_THREAD, WrongWords};
 use control::config::before_nth;
+use control::{CONFINES_EACH_THREAD, WrongWords};
 
 use crate::name::Name;
 use crate::tsig::split_key;

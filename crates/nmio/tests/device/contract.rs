@@ -14,7 +14,8 @@
 //! | a removed device is an error | the port of a real device reports it within two seconds |
 //!
 //! A switch, a pipe and an interface of netmap report no lost frames. [`bursts`](crate::bursts) checks that
-//! the full ring of AF_XDP pushes back.
+//! the full ring of AF_XDP pushes back. [`netmap_rings`](crate::netmap_rings) checks that a full pipe of netmap
+//! pushes back, and where netmap tells nothing of losses.
 //!
 //! Models without a kernel check more sequences of steps than this test can. `xdp/ring_tests.rs` tries all
 //! sequences of steps of a ring whose 32-bit positions wrap, and `xdp/tx_ring_tests.rs` those of dropped
@@ -467,7 +468,7 @@ fn a_netmap_port_keeps_the_contract_on_a_simulated_kernel() {
     }
 }
 
-fn open_netmap(device: &str) -> NetmapPort {
+pub(crate) fn open_netmap(device: &str) -> NetmapPort {
     let (_, AnyPort::Netmap(port)) = opened(device, &["10.9.0.9/24"]) else {
         panic!("{device} must be a netmap port");
     };
