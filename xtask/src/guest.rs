@@ -183,6 +183,9 @@ impl Lab {
         if self.icount && case.queues > 1 {
             return Some("a guest with one core has one queue".to_owned());
         }
+        if !self.icount && case.is_of_batches() {
+            return Some("it only measures, with --icount".to_owned());
+        }
         if case.client == Client::Test && !contract::program(&self.folder).is_file() {
             return Some("its test is not built".to_owned());
         }

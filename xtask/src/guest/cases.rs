@@ -12,7 +12,7 @@ use crate::e2e::checks::row;
 /// | queues, MTU | those of the network card |
 /// | addresses | whether the server has addresses of its own |
 /// | device | the server's `--device` |
-/// | features | those of the network card, netmap's parameters, `wait-block`, `wait-spin`, `down`, or `qdisc` |
+/// | features | those of the network card, netmap's parameters, `wait-block`, `wait-spin`, `down`, `qdisc`, or `batches` |
 /// | text | text that the start block must have, or the name of a test |
 ///
 /// `!` before the text means that the server must refuse to start with it.
@@ -20,18 +20,22 @@ use crate::e2e::checks::row;
 /// `access` lets the driver map memory for the device (`VIRTIO_F_ACCESS_PLATFORM`). Only with it
 /// `virtio_net` offers zero-copy, and only since Linux 6.13. `admode` is a parameter of netmap: 1
 /// is native mode, and 2 is emulated mode. With `down`, the interface is down for some seconds while
-/// the server runs. With `qdisc`, the interface has a queueing discipline with a limit of its own.
+/// the server runs. With `qdisc`, the interface has a queueing discipline with a limit of its own. A
+/// case with `batches` only measures queries, in larger batches. Its card has 1,024 buffers for packets
+/// that arrive, four times the usual number.
 const CASES: &str = "\
     copy                 | stable | host  | 1 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
     copy-2-queues        | stable | host  | 2 | 1500 | own    | xdp:eth0                           |                                                | one queue allows super-segments
     copy-no-offload      | stable | host  | 1 | 1500 | own    | xdp:eth0,offload=off               | no-offload                                     | AF_XDP, copy
     copy-shared          | stable | host  | 1 | 1500 | shared | xdp:eth0                           |                                                | AF_XDP, copy
     copy-guests          | stable | guest | 1 | 1500 | own    | xdp:eth0                           |                                                | AF_XDP, copy
+    copy-batches         | stable | host  | 1 | 1500 | own    | xdp:eth0                           | batches                                        | AF_XDP, copy
     copy-newest          | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=off              | access                                         | AF_XDP, copy
     copy-faulty          | newest | host  | 1 | 1500 | own    | xdp:eth0                           | access                                         | AF_XDP, copy (with zero-copy, virtio_net
     generic              | stable | host  | 1 | 1500 | own    | xdp:eth0,generic,partial-checksums |                                                | generic mode always copies
     generic-newest       | newest | host  | 2 | 1500 | own    | xdp:eth0,generic                   | access no-offload                              | generic mode always copies
     zero-copy            | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
+    zero-copy-batches    | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required         | access batches                                 | AF_XDP, zero-copy
     zero-copy-2-queues   | newest | host  | 2 | 1500 | own    | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
     zero-copy-no-offload | newest | host  | 1 | 1500 | own    | xdp:eth0,zerocopy=required,offload=off | access no-offload                              | AF_XDP, zero-copy
     zero-copy-shared     | newest | host  | 1 | 1500 | shared | xdp:eth0,zerocopy=required         | access                                         | AF_XDP, zero-copy
@@ -156,6 +160,11 @@ impl Case {
         self.has("qdisc")
     }
 
+    /// Returns true if the case only measures queries, in larger batches.
+    pub(super) fn is_of_batches(&self) -> bool {
+        self.has("batches")
+    }
+
     /// Returns the server's options that say how an idle worker waits.
     pub(super) fn wait_options(&self) -> &'static str {
         if self.has("wait-block") {
@@ -212,6 +221,7 @@ impl Case {
         let queues = format!(",mq=on,vectors={}", 2 * self.queues + 2);
         let options = [
             (self.queues > 1, &*queues),
+            (self.is_of_batches(), ",rx_queue_size=1024"),
             (self.has("access"), ",iommu_platform=on,disable-legacy=on"),
             (
                 self.has("no-offload"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::cases::Case;
@@ -35,12 +35,31 @@ const FLUSHES: [(&str, &str); 5] = [
     ("batch 256", "--batch 256 --flush-interval-us 0"),
     ("whole ring", "--batch 256 --flush-interval-us 5000"),
 ];
+/// The same where the card has 1,024 buffers for packets that arrive. The last batches span several passes
+/// of the server's loop, each of which receives at most 256 packets. They end after an interval, and if
+/// the RX ring is empty.
+const LARGER_FLUSHES: [(&str, &str); 6] = [
+    ("batch 1", "--batch 1 --flush-interval-us 0"),
+    ("batch 16", "--batch 16 --flush-interval-us 0"),
+    ("batch 64", "--batch 64 --flush-interval-us 0"),
+    ("batch 256", "--batch 256 --flush-interval-us 0"),
+    ("2 ms", "--batch 256 --flush-interval-us 2000"),
+    ("5 ms", "--batch 256 --flush-interval-us 5000"),
+];
 /// Number of queries whose cost is measured.
 const QUERIES: u32 = 80_000;
-/// Number of unanswered queries. The guest's card has 256 buffers for packets that arrive.
-const OUTSTANDING: u32 = 200;
+/// Options of the client for unanswered queries. The guest's card has 256 buffers for packets that arrive.
+const OUTSTANDING: &str = "-q 200";
+/// The same for a card with 1,024 buffers. The replies to so many need the buffers of several sockets.
+const MORE_OUTSTANDING: &str = "-q 1500 -c 8";
 /// Number of clients of the web server whose cost is measured.
 const CLIENTS: u32 = 8;
+
+/// Lets the guest's kernel receive all packets of a card with 1,024 buffers at once, every 20 ms. QEMU
+/// delivers about 50 at once, so otherwise few would wait in the RX ring.
+const GATHER: &str = "cd /proc/sys/net/core && echo 2048 >netdev_budget && \
+    echo 200000 >netdev_budget_usecs && cd /sys/class/net/eth0 && \
+    echo 1 >napi_defer_hard_irqs && echo 20000000 >gro_flush_timeout && cd /";
 
 /// The servers' command lines.
 const WEB: &str = "sandstorm serve /site";
@@ -77,6 +96,9 @@ pub(super) fn run(
     // The card needs a moment, and its state is compared later.
     guest.run("until grep -q up /sys/class/net/eth0/operstate; do usleep 10000; done")?;
     guest.run(&case.set_parameters())?;
+    if case.is_of_batches() {
+        guest.run(GATHER)?;
+    }
     if case.has_queueing_discipline() {
         guest.run("tc qdisc replace dev eth0 root pfifo limit 77")?;
     }
@@ -267,11 +289,10 @@ impl Exchange<'_> {
 
     /// Measures what the servers cost in each mode, and with each size of their batches.
     fn measure(&self, checks: &mut Checks, costs: &mut Costs) -> Result<()> {
+        if self.case.is_of_batches() {
+            return self.measure_dns(&LARGER_FLUSHES, MORE_OUTSTANDING, checks, costs);
+        }
         let address = self.addresses()[0];
-        let mut cost = |exchange: &Self, work: String, units, line: String| {
-            let client = || (exchange.client)(&line).map(drop);
-            costs.measure((exchange.case.name, work), exchange.guest, units, client)
-        };
         for mode in ["memcopy", "pre-copy"] {
             self.serve(&format!("{WEB} --mode {mode}"), checks, |exchange, _| {
                 for (work, file, units) in [("1 MB", initramfs::BIG, 48), ("1 KB", SMALL, 16_000)] {
@@ -280,12 +301,23 @@ impl Exchange<'_> {
                         format!("curl -fsS http://{address}/{file}?[1-{each}] -o /dev/null");
                     // curl writes only errors, and a failed load says nothing about the cost.
                     let line = format!("({}) 2>&1 | {{ ! grep .; }}", at_once(&fetch, CLIENTS));
-                    cost(exchange, format!("{work}, {mode}"), units, line)?;
+                    exchange.cost(costs, format!("{work}, {mode}"), units, &line)?;
                 }
                 Ok(())
             })?;
         }
-        for (name, options) in FLUSHES {
+        self.measure_dns(&FLUSHES, OUTSTANDING, checks, costs)
+    }
+
+    fn measure_dns(
+        &self,
+        flushes: &[(&str, &str)],
+        outstanding: &str,
+        checks: &mut Checks,
+        costs: &mut Costs,
+    ) -> Result<()> {
+        let address = self.addresses()[0];
+        for (name, options) in flushes {
             self.serve(
                 &format!("{DNS} --rate-limit 0 {options}"),
                 checks,
@@ -293,14 +325,30 @@ impl Exchange<'_> {
                     // The guest may lose some packets, but not many.
                     let line = format!(
                         "yes 'www.storm.test A' | head -n {QUERIES} | \
-                     dnsperf -s {address} -q {OUTSTANDING} -t 20 -n 1 2>&1 | \
+                     dnsperf -s {address} {outstanding} -t 20 -n 1 2>&1 | \
                      grep -E 'completed:.*\\((100\\.00|99\\.9.)%\\)'"
                     );
-                    cost(exchange, format!("query, {name}"), QUERIES, line)
+                    exchange.cost(costs, format!("query, {name}"), QUERIES, &line)?;
+                    let (case, size) = (exchange.case.name, exchange.mean_batch()?);
+                    println!("{case}, {name}: {size:.0} packets in a sent batch on average");
+                    Ok(())
                 },
             )?;
         }
         Ok(())
+    }
+
+    /// Measures what `units` cost that the client's `line` asks for.
+    fn cost(&self, costs: &mut Costs, work: String, units: u32, line: &str) -> Result<()> {
+        let client = || (self.client)(line).map(drop);
+        costs.measure((self.case.name, work), self.guest, units, client)
+    }
+
+    /// Returns the mean number of packets that the DNS server has sent in a batch.
+    fn mean_batch(&self) -> Result<f64> {
+        let output = self.guest.run("namestorm status --json")?;
+        let status: Value = serde_json::from_str(output.trim())?;
+        mean_batch(&status).with_context(|| format!("no sent batches in {output}"))
     }
 
     fn web(&self, checks: &mut Checks) -> Result<()> {
@@ -363,6 +411,18 @@ impl Exchange<'_> {
     }
 }
 
+/// Returns the mean number of packets in the sent batches of the first worker.
+fn mean_batch(status: &Value) -> Option<f64> {
+    let histograms = status["workers"][0]["histograms"].as_array()?;
+    let mut sent = histograms
+        .iter()
+        .filter(|one| one["name"] == "batch frames" && one["labels"]["direction"] == "sent");
+    let sent = sent.next()?;
+    let counts = sent["ranges"].as_array()?.iter();
+    let batches: f64 = counts.filter_map(|range| range[1].as_f64()).sum();
+    Some(sent["sum"].as_f64()? / batches)
+}
+
 /// Returns a line that runs `line` several times at once.
 fn at_once(line: &str, times: u32) -> String {
     format!("{line} & ").repeat(times as usize) + "wait"
@@ -380,4 +440,25 @@ fn questions(address: &str, number: u32) -> String {
 fn sha256(file: &Path) -> Result<String> {
     let mut sum = Command::new("sh");
     shell::capture_text(sum.args(["-c", "sha256sum < \"$0\""]).arg(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_the_sent_batches_is_computed_from_their_histogram() {
+        let histogram = |direction: &str, sum: u32| {
+            serde_json::json!({
+                "name": "batch frames",
+                "labels": {"direction": direction},
+                "sum": sum,
+                "ranges": [[1.0, 3], [3.0, 1], [null, 0]],
+            })
+        };
+        let histograms = [histogram("received", 1), histogram("sent", 6)];
+        let status = serde_json::json!({"workers": [{"histograms": histograms}]});
+        assert_eq!(mean_batch(&status), Some(1.5));
+        assert_eq!(mean_batch(&serde_json::json!({})), None);
+    }
 }

@@ -37,6 +37,12 @@ impl Network {
             network
                 .namespace
                 .ip(&format!("tuntap add {TAP} mode tap vnet_hdr{queues}"))?;
+            if case.is_of_batches() {
+                // The guest's card does not take all queries at once.
+                network
+                    .namespace
+                    .ip(&format!("link set {TAP} txqueuelen 4096"))?;
+            }
             for command in configure(TAP, CLIENT, case.mtu) {
                 network.namespace.run(&command)?;
             }
