@@ -361,10 +361,17 @@ impl<'a, R: Render> Emitter<'a, R> {
         let (start, len) = (plan.slice.from as usize, plan.len as usize);
         let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
         let bytes = &bytes[start..start + len];
-        send_frame(port, tcb, &plan, |payload| {
-            payload.copy_from_slice(bytes);
-            sum.add(render(self.app, slot, plan.slice.params, start, payload))
-        })?;
+        let mut frame = port.pool().take().ok_or(NoRoom)?;
+        let header_len = plan.header.len();
+        frame.set_len(tcb.path.header_len() + header_len + len);
+        let (path, packet): (_, &mut [u8]) = (&tcb.path, &mut frame);
+        let at = path.write_marked(packet, PROTOCOL_TCP, header_len + len, plan.ecn);
+        let (header, payload) = packet[at..].split_at_mut(header_len);
+        payload.copy_from_slice(bytes);
+        let sum = sum.add(render(self.app, slot, plan.slice.params, start, payload));
+        let checksum = checksum(tcb, &plan.header, 0, len, sum);
+        plan.header.write(header, tcb.ports(), checksum, 0);
+        port.send(frame).map_err(|_| NoRoom)?;
         counters.sent_copied += 1;
         Ok(())
     }
@@ -420,8 +427,7 @@ fn send_super<P: Port>(
 }
 
 /// Takes a frame from the pool, and sends a data segment in it. `fill` writes the data, and returns
-/// its checksum.
-#[inline(always)]
+/// its checksum. [`Emitter::send_copy`] does the same with a plan that stays in registers.
 fn send_frame<P: Port>(
     port: &mut P,
     tcb: &Tcb,
