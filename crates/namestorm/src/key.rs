@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::str::FromStr;
 
 use ahash::RandomState;
@@ -219,6 +219,11 @@ impl Hashing {
         let mut hasher = self.state.build_hasher();
         hasher.write(key);
         hasher.finish()
+    }
+
+    /// Returns the hash of a value that is no key.
+    pub(crate) fn hash_of<T: Hash + ?Sized>(&self, value: &T) -> u64 {
+        self.state.hash_one(value)
     }
 }
 

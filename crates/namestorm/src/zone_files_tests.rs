@@ -438,6 +438,8 @@ fn the_zones_of_a_changed_file_are_found_by_its_path() {
     assert_eq!(hinted(&files, &path("part")), [0, 1, 2]);
     change(&mut files, GOOD);
     assert_eq!(hinted(&files, &path("part")), [0, 2]);
+    change(&mut files, &with_part.replace("part", "./part"));
+    assert_eq!(hinted(&files, &path("part")), [0, 1, 2]);
     change(&mut files, &with_part.replace("part", "other"));
     assert_eq!(hinted(&files, &path("other")), [1]);
     specs.swap(1, 2);

@@ -1,6 +1,5 @@
 //! Finds the zones that were read from a file.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,6 +42,7 @@ impl ByPath {
     }
 }
 
+/// Returns the same hash for equal paths, such as `a/b` and `a/./b`.
 fn hash_of(path: &Path, hashing: &Hashing) -> u32 {
-    hashing.hash(path.as_os_str().as_bytes()) as u32
+    hashing.hash_of(path) as u32
 }
