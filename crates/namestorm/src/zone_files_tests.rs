@@ -448,6 +448,22 @@ fn the_zones_of_a_changed_file_are_found_by_its_path() {
     assert_eq!(hinted(&next, &path("b.example")), [2]);
 }
 
+/// A file that more zones include gives no hint.
+#[test]
+fn at_most_64_zones_are_read_for_hints() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("part"), "x 60 A 192.0.2.2\n").unwrap();
+    let with_part = format!("{GOOD}$INCLUDE part\n");
+    let specs: Vec<_> = (0..65)
+        .map(|number| zone(folder.path(), &format!("z{number}.example"), &with_part))
+        .collect();
+    for (zones, expected) in [(64, (0..64).collect()), (65, Vec::new())] {
+        let mut files = read(&specs[..zones], &mut |_| {});
+        files.index_paths(&mut files.without_zones());
+        assert_eq!(hinted(&files, &folder.path().join("part")), expected);
+    }
+}
+
 #[test]
 fn a_zone_without_a_delegation_in_the_zone_above_is_warned_of() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 //! A server may have very many zones. So nothing here looks at each of them, until the workers have the new
 //! answers.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,15 +80,16 @@ impl ZoneFiles {
         say: &mut dyn FnMut(String),
     ) -> Option<ReadAgain> {
         let mut versions = FileVersions::default();
-        let mut numbers = Vec::new();
+        let mut numbers = BTreeSet::new();
         for path in changed {
-            let zones = self.by_path.candidates(path, &self.hashing);
-            numbers.extend(zones.filter(|at| self.has_changed(*at, path, &mut versions)));
-        }
-        numbers.sort_unstable();
-        numbers.dedup();
-        if numbers.len() > MAX_HINTED {
-            return None;
+            for at in self.by_path.candidates(path, &self.hashing) {
+                if self.has_changed(at, path, &mut versions) {
+                    numbers.insert(at);
+                }
+                if numbers.len() > MAX_HINTED {
+                    return None;
+                }
+            }
         }
         let read = |at: usize| {
             let facts = &self.good[at].facts;
