@@ -163,6 +163,12 @@ impl Query {
         self.has_others || self.edns.is_some_and(|edns| edns.options.contains(COOKIE))
     }
 
+    /// Returns the maximum length of the UDP messages that the client accepts, in bytes.
+    #[inline(always)]
+    fn accepted(&self) -> usize {
+        self.edns.map_or(MIN_UDP_MESSAGE, Edns::udp_limit)
+    }
+
     /// Returns the part of the query's message behind the question.
     fn rest<'m>(&self, message: &'m [u8], edns: Edns) -> Rest<'m> {
         Rest {
@@ -643,7 +649,9 @@ fn fit<'a>(
     }
     if body.tail.bytes.len() > room {
         reply.prepared = None;
-        counters.cut_for_network += u64::from(limits.are_of_network(query.limit));
+        let len = head_len + body.tail.bytes.len() + trail.bytes.len();
+        let is_cut_for_network = limits.is_cut_for_network(len, query.accepted());
+        counters.cut_for_network += u64::from(is_cut_for_network);
         match body.required {
             Some((tail, additional)) if tail.bytes.len() <= room => {
                 reply.tail = tail;

@@ -81,8 +81,8 @@ pub enum UdpSizeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientSize {
     pub(crate) bytes: u16,
-    /// Whether it is that of the client's network.
-    pub(crate) is_of_network: bool,
+    /// The size for clients in none of the networks.
+    pub(crate) of_others: u16,
 }
 
 /// The largest UDP message for each client.
@@ -160,7 +160,7 @@ impl UdpSizes {
     pub(crate) fn others(&self) -> ClientSize {
         ClientSize {
             bytes: self.others,
-            is_of_network: false,
+            of_others: self.others,
         }
     }
 
@@ -170,7 +170,7 @@ impl UdpSizes {
         let found = networks.find(|(network, _)| network.contains(client));
         found.map_or(self.others(), |(_, bytes)| ClientSize {
             bytes: *bytes,
-            is_of_network: true,
+            of_others: self.others,
         })
     }
 
@@ -240,10 +240,9 @@ mod tests {
             ("2001:db8::1", 900),
         ] {
             let size = sizes.of(client.parse().unwrap());
-            let is_of_network = bytes != 1000;
             let expected = ClientSize {
                 bytes,
-                is_of_network,
+                of_others: 1000,
             };
             assert_eq!(size, expected, "{client}");
         }

@@ -68,7 +68,7 @@ pub(super) const MEANINGS: Meanings = &[
     ),
     (
         "replies cut for a network",
-        "Replies over UDP that lack records, because they would exceed the EDNS size for the client's network",
+        "Replies over UDP that lack records only because of the EDNS size for the client's network",
     ),
     (
         "replies without room",

@@ -17,16 +17,18 @@ impl Limits {
         Self {
             udp_size: ClientSize {
                 bytes: MAX_UDP_MESSAGE as u16,
-                is_of_network: false,
+                of_others: MAX_UDP_MESSAGE as u16,
             },
             signature_room: 0,
         }
     }
 
-    /// Returns true if a reply of at most `limit` bytes has this limit because of the client's network.
-    #[inline(always)]
-    pub(super) fn are_of_network(&self, limit: usize) -> bool {
-        let size = self.udp_size;
-        size.is_of_network && limit + self.signature_room == usize::from(size.bytes)
+    /// Returns true if a reply of `len` bytes, which is too long, would not be so with the size for clients in
+    /// no network. The client itself accepts `accepted` bytes.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn is_cut_for_network(&self, len: usize, accepted: usize) -> bool {
+        let of_others = usize::from(self.udp_size.of_others);
+        len + self.signature_room <= accepted.min(of_others)
     }
 }

@@ -26,7 +26,12 @@ fn client(sizes: &[&str], lens: &[usize], mode: ReplyMode, v6: bool) -> Client {
         let text = format!(" {}", "x".repeat(255)).repeat(whole);
         writeln!(zone, "{name} 60 TXT{text} {}", "x".repeat(rest - 1)).unwrap();
     }
-    let answers = prepare(&[("z.", &zone)], FORMS[0]);
+    client_of(&zone, sizes, mode, v6)
+}
+
+/// Returns a client of a server with these sizes and this zone.
+fn client_of(zone: &str, sizes: &[&str], mode: ReplyMode, v6: bool) -> Client {
+    let answers = prepare(&[("z.", zone)], FORMS[0]);
     let mut client = Client::new(&answers, mode, v6);
     let capabilities = client.sink.capabilities();
     let sizes: Vec<UdpSize> = sizes.iter().map(|size| size.parse().unwrap()).collect();
@@ -112,28 +117,75 @@ fn no_reply_is_longer_than_a_packet_of_the_interface() {
     }
 }
 
+/// Returns the sizes in which those of the client's networks are `of_network`.
+fn sizes_of(others: u16, of_network: u16) -> [String; 3] {
+    let of = |network: &str| format!("{network}={of_network}");
+    [others.to_string(), of("192.0.2.0/24"), of("2001:db8::/32")]
+}
+
+fn cut_for_network(client: &Client) -> u64 {
+    client.server.transports.dns().counters().cut_for_network
+}
+
+/// A reply is not among them if it is too long for the client, for other clients or for the interface.
 #[test]
 fn replies_that_the_size_of_a_network_cuts_are_counted() {
-    for (sizes, of_network) in [
-        (&["600", "192.0.2.0/24=800", "2001:db8::/32=800"][..], true),
-        (&["800", "198.51.100.0/24=600", "2001:db9::/32=600"], false),
+    for (others, of_network, expected) in [
+        (1400, 800, [0, 1, 1, 1, 0, 0]),
+        (1400, 1400, [0; 6]),
+        (600, 800, [0; 6]),
+        (4096, 2000, [0; 6]),
+        (4096, 1400, [0, 0, 0, 0, 1, 1]),
     ] {
+        let sizes = sizes_of(others, of_network);
+        let sizes = sizes.each_ref().map(String::as_str);
         for v6 in [false, true] {
-            let mut client = client(sizes, &[800, 801], MODES[0], v6);
-            let mut cut = 0;
-            // A client that accepts less has a limit of its own.
-            for (len, udp_size, is_truncated, is_cut) in [
-                (800, 4096, false, false),
-                (801, 4096, true, true),
-                (801, 801, true, true),
-                (801, 799, true, false),
-            ] {
-                let (_, truncated, _) = ask(&mut client, len, udp_size);
-                assert_eq!(truncated, is_truncated, "{len} {udp_size}");
-                cut += u64::from(is_cut && of_network);
-                let counters = client.server.transports.dns().counters();
-                assert_eq!(counters.cut_for_network, cut, "{len} {udp_size} {sizes:?}");
+            let mut client = client(&sizes, &[800, 801, 1400, 1401, 1452, 1453], MODES[0], v6);
+            for ((len, udp_size), cut) in [
+                (800, 4096),
+                (801, 4096),
+                (801, 801),
+                (1400, 1400),
+                (1401, 4096),
+                (1452, 1452),
+            ]
+            .into_iter()
+            .zip(expected)
+            {
+                let before = cut_for_network(&client);
+                ask(&mut client, len, udp_size);
+                let counted = cut_for_network(&client) - before;
+                assert_eq!(counted, cut, "{len} {udp_size} {sizes:?}");
             }
+            let before = cut_for_network(&client);
+            for (len, udp_size) in [(801, 799), (1400, 1399), (1453, 4096)] {
+                let (_, truncated, _) = ask(&mut client, len, udp_size);
+                assert_eq!(
+                    truncated,
+                    len > usize::from(udp_size.min(1452)).min(of_network.into())
+                );
+            }
+            let plain = Query::new(&name("t801.z"), 16);
+            assert_eq!(client.ask(&plain.bytes()).unwrap()[2] & 2, 2);
+            assert_eq!(cut_for_network(&client), before, "{sizes:?}");
         }
     }
+}
+
+#[test]
+fn replies_that_lack_only_additional_records_for_a_network_are_counted() {
+    let mut zone = "@ 60 SOA ns h 1 2 3 4 60\n@ 60 NS ns.x.\nm 60 MX 1 a\n".to_owned();
+    for host in 1..60 {
+        writeln!(zone, "a 60 A 192.0.2.{host}").unwrap();
+    }
+    let sizes = sizes_of(1232, 800);
+    let sizes = sizes.each_ref().map(String::as_str);
+    let mut client = client_of(&zone, &sizes, MODES[0], false);
+    let query = Query {
+        edns: Some((1232, 0, 0)),
+        ..Query::new(&name("m.z"), 15)
+    };
+    let reply = client.ask(&query.bytes()).unwrap();
+    assert!(reply[2] & 2 == 0 && reply.len() < 100);
+    assert_eq!(cut_for_network(&client), 1);
 }
