@@ -39,8 +39,6 @@ use crate::zones::Zones;
 
 /// Number of names between two calls of a `progress` function.
 const PROGRESS_STEP: usize = 10_000;
-/// Maximum number of proofs that a referral needs (RFC 5155, section 7.2.7).
-const REFERRAL_PROOFS: usize = 2;
 
 /// Prepares the answers of `zones`, with index keys in the given form and a hash keyed by `seed`.
 /// Calls `progress` with the number of finished names after every 10,000 names.
@@ -589,6 +587,17 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
+    /// Returns the length that the proofs of a referral without DS records have at most, in bytes: one NSEC
+    /// record (RFC 4035, section 3.1.4.1) or two NSEC3 records (RFC 5155, section 7.2.7), with signatures.
+    fn referral_proofs_len(&self) -> usize {
+        let proofs = match self.denial {
+            None => 0,
+            Some(Denial::Nsec(_)) => 1,
+            Some(Denial::Nsec3(_)) => 2,
+        };
+        proofs * self.longest_proof
+    }
+
     /// Writes the name servers of a delegation and their addresses. With signatures, also writes the DS
     /// RRset. If there is none, the proof is added when a query is answered (RFC 4035, section 3.1.4).
     fn delegation(&mut self, cut: NameRef<'z>, signatures: Signatures) -> Written {
@@ -601,11 +610,16 @@ impl<'z> Compiler<'z> {
             authority += self.rrset_with_room(cut, signers, signatures, 0);
         }
         let is_proven = signatures == Signatures::With && signers.is_none();
-        let proofs = if is_proven { REFERRAL_PROOFS } else { 0 };
+        let reserved = if is_proven {
+            self.referral_proofs_len()
+        } else {
+            0
+        };
         let mut present = Vec::new();
         let mut glue_count = 0;
         // In-domain glue comes first and is required, because the resolver cannot find these
-        // addresses elsewhere (RFC 9471, section 3.1).
+        // addresses elsewhere (RFC 9471, section 3.1). It is left out only if the longest message has no room
+        // for it and the proofs. Such a referral is not truncated, because no transport has more room.
         for server in servers
             .data()
             .filter(|server| name::is_within(server, cut.owner()))
@@ -613,7 +627,6 @@ impl<'z> Compiler<'z> {
             for (name, addresses) in self.zone.addresses(server) {
                 let entry = (server.to_ascii_lowercase(), addresses.rtype());
                 if !present.contains(&entry) {
-                    let reserved = proofs * self.longest_proof;
                     glue_count += self.rrset_with_room(name, addresses, signatures, reserved);
                     present.push(entry);
                 }

@@ -189,7 +189,8 @@ mod tests {
             // No proof is needed without the DO bit.
             assert_eq!(counts(&signed, &longest, 255, 0), [26, 0, 1]);
         }
-        for (count, glue_count) in [(4_050, 4_050), (4_075, 0)] {
+        // Beside 4,066 addresses there is room for one proof. NSEC needs no other.
+        for (count, glue_count) in [(4_050, 4_050), (4_066, 4_066), (4_075, 0)] {
             let glue = zone("ns.w", count, address) + "w NS ns.w\n";
             let times = "60 20400101000000 20200101000000 1 example.org. QQ==";
             let signed = format!(

@@ -32,3 +32,27 @@ impl Limits {
         len + self.signature_room <= accepted.min(of_others)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_takes_a_part_of_each_size() {
+        let limits = Limits {
+            udp_size: ClientSize {
+                bytes: 800,
+                of_others: 1400,
+            },
+            signature_room: 100,
+        };
+        for (len, accepted, is_cut) in [
+            (1300, 4096, true),
+            (1301, 4096, false),
+            (1100, 1200, true),
+            (1101, 1200, false),
+        ] {
+            assert_eq!(limits.is_cut_for_network(len, accepted), is_cut, "{len}");
+        }
+    }
+}
