@@ -144,7 +144,7 @@ impl ReplyCounts {
     }
 
     /// Returns the mnemonic of each query type, and response codes with the numbers of the replies to such
-    /// queries. Leaves out the same codes.
+    /// queries. Leaves out codes other than NOERROR that have not occurred.
     pub(crate) fn by_type(&self) -> impl Iterator<Item = ReplyCount> + '_ {
         by_class(counted_type::names().into_iter(), &self.by_type)
     }

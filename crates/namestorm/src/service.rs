@@ -304,7 +304,7 @@ impl Dns {
     }
 
     /// Sends a short reply to a query over the rate limit. If the query has a valid signature, the reply is
-    /// signed (RFC 8945, section 5.3), and no longer than the query either.
+    /// signed (RFC 8945, section 5.3). The reply's signature is no longer than that of the query.
     #[cold]
     #[inline(never)]
     fn slip<P: Port>(
@@ -322,11 +322,7 @@ impl Dns {
         } = self;
         let (client, message) = (datagram.peer().ip(), datagram.payload_mut());
         let signature = is_signed.then(|| signing.signer.receive(keys, message));
-        let (len, verdict) = match signature.flatten() {
-            Some((len, verdict)) => (len, Some(verdict)),
-            None => (message.len(), None),
-        };
-        if verdict == Some(Verdict::Valid) {
+        if let Some((len, Verdict::Valid)) = signature.flatten() {
             // The names in the query's signature may be compressed.
             if signing.signer.room() > message.len() - len {
                 responder.count_limited();
@@ -336,9 +332,7 @@ impl Dns {
             self.answer_signed(datagram, signature, |responder, message| {
                 responder.respond_limited(message, transport, client)
             });
-        } else if let Some(reply) =
-            responder.respond_limited(&mut message[..len], transport, client)
-        {
+        } else if let Some(reply) = responder.respond_limited(message, transport, client) {
             turn_around(datagram, &reply, query_log);
         }
     }
