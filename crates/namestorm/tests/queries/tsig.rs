@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::harness::tcp::{Connection, framed};
 use crate::harness::{Client, FORMS, MODES, Query, name};
 use namestorm::{
-    Dns, DnsOverTcp, IDLE_TIMEOUT, RateLimit, TransferClients, TsigKeys, Zones, compile, load_text,
-    rcode,
+    Cookies, Dns, DnsOverTcp, IDLE_TIMEOUT, RateLimit, TransferClients, TsigKeys, Zones, compile,
+    load_text, rcode,
 };
 use testkit::tsig::{KEY_FILE, NAME, NO_ERROR, Signature, code_of, take_off};
 
@@ -246,6 +246,26 @@ fn short_replies_over_the_rate_limit_to_signed_queries_are_signed() {
     let (signed, _) = signature().sign(&update);
     let replies = (0..9).filter_map(|_| client.ask(&signed));
     assert_eq!(replies.count(), 3, "those to a new signature");
+}
+
+/// The reply exceeds the query only by the server cookie.
+#[test]
+fn a_signed_query_with_a_cookie_gets_a_signed_badcookie_over_the_rate_limit() {
+    let mut client = slipping_client(1);
+    client.set_cookies(&Arc::new(Cookies::new(&[[7; 16]], clock)));
+    let query = Query {
+        edns: Some((1232, 0, 0)),
+        options: b"\0\x0a\0\x08myCookie".to_vec(),
+        ..Query::new(&name("ns.example.org"), 1)
+    };
+    let (signed, mac) = signature().sign(&query.bytes());
+    for _ in 0..4 {
+        assert_eq!(verified(&client.ask(&signed).unwrap(), &mac)[3] & 15, 0);
+    }
+    let reply = client.ask(&signed).unwrap();
+    assert_eq!(reply.len(), signed.len() + 16);
+    // BADCOOKIE is 23. The lower four bits are in the header.
+    assert_eq!(verified(&reply, &mac)[3], 7);
 }
 
 /// The client asks over TCP, and gets the reason there.
