@@ -587,8 +587,8 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// Returns the length that the proofs of a referral without DS records have at most, in bytes: one NSEC
-    /// record (RFC 4035, section 3.1.4.1) or two NSEC3 records (RFC 5155, section 7.2.7), with signatures.
+    /// Returns the length that the proofs of a referral without DS records have at most, in bytes. They are
+    /// one NSEC record (RFC 4035, section 3.1.4.1) or two NSEC3 records (RFC 5155, section 7.2.7).
     fn referral_proofs_len(&self) -> usize {
         let proofs = match self.denial {
             None => 0,
