@@ -12,7 +12,7 @@ pub struct Counters {
     pub replies: [u64; 24],
     /// Replies with the TC flag.
     pub truncated: u64,
-    /// Replies over UDP that lack records only because of the size for the client's network.
+    /// Replies over UDP that lack records because of the size for the client's network.
     pub cut_for_network: u64,
     /// Replies assembled after a lookup of the name, for example wildcard matches, referrals and
     /// negative answers.

@@ -163,12 +163,6 @@ impl Query {
         self.has_others || self.edns.is_some_and(|edns| edns.options.contains(COOKIE))
     }
 
-    /// Returns the maximum length of the UDP messages that the client accepts, in bytes.
-    #[inline(always)]
-    fn accepted(&self) -> usize {
-        self.edns.map_or(MIN_UDP_MESSAGE, Edns::udp_limit)
-    }
-
     /// Returns the part of the query's message behind the question.
     fn rest<'m>(&self, message: &'m [u8], edns: Edns) -> Rest<'m> {
         Rest {
@@ -649,8 +643,8 @@ fn fit<'a>(
     }
     if body.tail.bytes.len() > room {
         reply.prepared = None;
-        let len = head_len + body.tail.bytes.len() + trail.bytes.len();
-        let is_cut_for_network = limits.is_cut_for_network(len, query.accepted());
+        let has_edns = !trail.bytes.is_empty();
+        let is_cut_for_network = has_edns && limits.are_of_network(query.limit);
         counters.cut_for_network += u64::from(is_cut_for_network);
         match body.required {
             Some((tail, additional)) if tail.bytes.len() <= room => {

@@ -68,7 +68,7 @@ pub(super) const MEANINGS: Meanings = &[
     ),
     (
         "replies cut for a network",
-        "Replies over UDP that lack records only because of the EDNS size for the client's network",
+        "Replies over UDP that lack records because of the EDNS size for the client's network, which is smaller than that of others",
     ),
     (
         "replies without room",

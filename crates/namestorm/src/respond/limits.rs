@@ -23,36 +23,11 @@ impl Limits {
         }
     }
 
-    /// Returns true if a reply of `len` bytes, which is too long, would not be so with the size for clients in
-    /// no network. The client itself accepts `accepted` bytes.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn is_cut_for_network(&self, len: usize, accepted: usize) -> bool {
-        let of_others = usize::from(self.udp_size.of_others);
-        len + self.signature_room <= accepted.min(of_others)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_signature_takes_a_part_of_each_size() {
-        let limits = Limits {
-            udp_size: ClientSize {
-                bytes: 800,
-                of_others: 1400,
-            },
-            signature_room: 100,
-        };
-        for (len, accepted, is_cut) in [
-            (1300, 4096, true),
-            (1301, 4096, false),
-            (1100, 1200, true),
-            (1101, 1200, false),
-        ] {
-            assert_eq!(limits.is_cut_for_network(len, accepted), is_cut, "{len}");
-        }
+    /// Returns true if a reply of at most `limit` bytes has this limit because of the client's network, and
+    /// clients in no network have a larger one.
+    #[inline(always)]
+    pub(super) fn are_of_network(&self, limit: usize) -> bool {
+        let ClientSize { bytes, of_others } = self.udp_size;
+        bytes < of_others && limit + self.signature_room == usize::from(bytes)
     }
 }
