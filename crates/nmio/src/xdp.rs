@@ -26,6 +26,7 @@ mod mapping;
 mod multi_buffer;
 mod overdue;
 mod packet_socket;
+mod queued_packet;
 mod refusals;
 mod removal;
 mod retry;

@@ -8,6 +8,8 @@ mod bursts;
 mod contract;
 #[path = "device/created.rs"]
 mod created;
+#[path = "device/full_device.rs"]
+mod full_device;
 #[path = "device/jumbo.rs"]
 mod jumbo;
 #[path = "device/kernel_packets.rs"]
@@ -26,6 +28,8 @@ mod rig;
 mod supers;
 #[path = "device/vlans.rs"]
 mod vlans;
+#[path = "device/waits.rs"]
+mod waits;
 #[path = "device/zero_copy.rs"]
 mod zero_copy;
 
@@ -405,50 +409,6 @@ fn a_burst_of_a_whole_ring_loses_nothing() {
         assert_eq!(counters.tx_batches.to_string(), "128-255: 3, 256: 3");
         assert_eq!((counters.rx_lost, counters.bad_descriptors), (0, 0));
     }
-}
-
-#[test]
-fn each_way_of_waiting_works_and_is_in_the_summary() {
-    let rig = Rig::new(1);
-    let client = rig.client_socket("10.9.0.2:0");
-    for wait in [Wait::Adaptive, Wait::Block, Wait::Spin, Wait::BusyPoll] {
-        let mut config = config("xdp:srv", &[], 1);
-        config.wait = wait;
-        let server = Server::start(&config);
-        assert_eq!(exchange(&client, "10.9.0.1:7", "hello"), "hello");
-        let is_reported = server
-            .port_summary
-            .iter()
-            .any(|(name, _)| *name == "busy polling");
-        assert_eq!(is_reported, wait == Wait::BusyPoll);
-        let interrupts = line(server.interface.summary(), "interrupts");
-        assert!(interrupts.contains("napi_defer_hard_irqs"), "{interrupts}");
-        if is_reported {
-            // The driver does not tell the socket its NAPI id, so only io_uring can poll.
-            let state = if interrupts.starts_with("deferred") {
-                "active, through io_uring"
-            } else {
-                "inert"
-            };
-            assert!(line(&server.port_summary, "busy polling").starts_with(state));
-        }
-        server.stop();
-    }
-}
-
-#[test]
-fn each_worker_polls_its_own_queue() {
-    let rig = Rig::new(4);
-    let mut config = config("xdp:srv", &[], 4);
-    config.wait = Wait::BusyPoll;
-    let server = Server::start(&config);
-    for _ in 0..32 {
-        let client = rig.client_socket("10.9.0.2:0");
-        assert_eq!(exchange(&client, "10.9.0.1:7", "hello"), "hello");
-    }
-    let used = (0..4).filter(|queue| server.received(*queue) > 0).count();
-    assert!(used > 1, "the clients are spread over the queues");
-    server.stop();
 }
 
 #[test]

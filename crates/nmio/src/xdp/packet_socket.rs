@@ -69,22 +69,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::config::XdpConfig;
 use super::device_drops::DeviceDrops;
+use super::queued_packet::{ETHERNET_HEADER, MAX_RELIABLE_LEN, QueuedPacket};
 use super::socket::Copying;
 use crate::device::{DeviceError, Offload, dropped_without_queue, longest_supers, queue_kinds};
 use crate::frame::Frame;
 use crate::super_segment::{MAX_OVER_V6, SuperSegment};
-use crate::sys::{self, Control, Gather, MAX_PACKETS};
-use crate::vnet::{FINISHED, vnet_header};
+use crate::sys::{self, Control, MAX_PACKETS};
 
-/// Size of an Ethernet header in bytes. The device's limits include this header.
-const ETHERNET_HEADER: usize = 14;
 /// Every super-segment, including its link header, is shorter than this number of bytes, even if
 /// the device accepts longer ones. The kernel stores a packet in at most 16 pieces. For this
 /// length, pieces of 16 KB suffice.
 pub(crate) const MAX_GSO_SIZE: usize = 256 << 10;
-/// Maximum length, in bytes, of an IP packet that the kernel can store even if memory is
-/// fragmented, because single pages suffice.
-const MAX_RELIABLE_LEN: usize = MAX_OVER_V6;
 /// Number of consecutive failed tries between two queries of the device's features. The first query
 /// follows the first failure. While the kernel segments, a packet is dropped after as many failed
 /// tries.
@@ -107,30 +102,6 @@ const DRIVERS_THAT_FOLLOW: [&str; 3] = ["virtio_net", "ixgbe", "i40e"];
 /// Limit on the kernel memory, in bytes, for packets that the device or the receiver has not taken
 /// yet.
 const SEND_BUFFER: u32 = 8 << 20;
-
-/// A packet in the queue.
-// The size difference between the variants wastes little memory: the queue is allocated once, and
-// most packets are super-segments.
-#[allow(clippy::large_enum_variant)]
-enum QueuedPacket {
-    Frame(Frame),
-    Super(SuperSegment),
-}
-
-impl QueuedPacket {
-    /// Returns true if the packet is so long that some kernels refuse it.
-    fn is_long(&self) -> bool {
-        matches!(self, Self::Super(packet) if packet.len() > MAX_RELIABLE_LEN + ETHERNET_HEADER)
-    }
-
-    /// Returns the number of frames that the packet counts as.
-    fn frames(&self) -> usize {
-        match self {
-            Self::Frame(_) => 1,
-            Self::Super(packet) => packet.segments(),
-        }
-    }
-}
 
 /// The packet socket, its queue, and the state of the device.
 pub(super) struct PacketSocket {
@@ -539,12 +510,13 @@ impl PacketSocket {
         self.drops.lost() > lost_before
     }
 
-    /// Handles `ENOBUFS` where the device may drop a part of a super-segment. If it has dropped some
-    /// segments of the first packet, takes this packet from the queue. The other segments were perhaps
-    /// sent, so it must not be sent again. Returns true in this case.
+    /// Handles `ENOBUFS` where the device may drop a part of a super-segment. If it has dropped segments
+    /// since the last look, those of the first packet are among them, unless the packet has failed for
+    /// another reason. The packet's other segments were perhaps sent, so it must not be sent again. This
+    /// method takes it from the queue and returns true.
     #[cold]
     fn drops_first_in_part(&mut self) -> bool {
-        let is_super = matches!(self.queue.front(), Some(QueuedPacket::Super(_)));
+        let is_super = self.queue.front().is_some_and(|first| !first.is_frame());
         if !is_super {
             // The frame is tried again, or counts as refused.
             self.drops.note_counted();
@@ -623,6 +595,16 @@ impl PacketSocket {
         self.queue.push_back(QueuedPacket::Super(packet));
     }
 
+    /// Returns the number of packets to send with one system call. If the device may drop a part of a
+    /// super-segment, a super-segment is sent alone. Otherwise, the kernel would not say that it has failed.
+    fn count_together(&self) -> usize {
+        let first = self.queue.iter().take(MAX_PACKETS);
+        if !self.looks_at_drops() {
+            return first.count();
+        }
+        first.take_while(|packet| packet.is_frame()).count().max(1)
+    }
+
     /// Sends queued packets until the queue is empty or the kernel accepts no more for now. Returns
     /// true if the queue is empty.
     pub(super) fn send(&mut self) -> io::Result<bool> {
@@ -630,7 +612,7 @@ impl PacketSocket {
             self.calls += 1;
             // A full socket probably refuses the first packet again.
             let was_full = std::mem::take(&mut self.is_full);
-            let tried = if was_full { 1 } else { MAX_PACKETS };
+            let tried = if was_full { 1 } else { self.count_together() };
             let packets = self.queue.iter().map(QueuedPacket::gather).take(tried);
             let sent = match sys::send_packets(self.socket.as_fd(), packets) {
                 Ok(sent) => sent,
@@ -655,6 +637,10 @@ impl PacketSocket {
             };
             self.failed_tries = 0;
             self.queue.drain(..sent);
+            if 0 < sent && sent < tried && self.looks_at_drops() {
+                // The device has probably dropped the frame that is now the first. It is sent again.
+                self.drops.note_counted();
+            }
             if self.calls.is_multiple_of(CALLS_PER_QUERY) && self.looks_at_drops() {
                 self.look_at_drops();
             }
@@ -665,21 +651,6 @@ impl PacketSocket {
             self.drops.restart(None);
         }
         Ok(true)
-    }
-}
-
-impl QueuedPacket {
-    fn gather(&self) -> Gather<'_> {
-        match self {
-            Self::Frame(frame) => Gather {
-                vnet: FINISHED,
-                stretches: [frame, &[], &[], &[]],
-            },
-            Self::Super(packet) => Gather {
-                vnet: vnet_header(packet),
-                stretches: packet.gather(),
-            },
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use ip::{Addresses, PROTOCOL_TCP, PROTOCOL_UDP, Path};
 use nmio::device::{AnyPort, Interface, MemoryPlan};
 use nmio::super_segment::GsoType;
 use nmio::xdp::XdpPort;
-use nmio::{Batch, Frame, MAX_BATCH, Port, SuperSegment};
+use nmio::{Batch, MAX_BATCH, Port, SuperSegment};
 
 use crate::bursts::client_that_knows_the_server;
 use crate::line;
@@ -24,7 +24,7 @@ pub(crate) const MSS: u16 = 1428;
 const TCP: usize = 32;
 const UDP: usize = 8;
 /// Maximum IP packet length, in bytes, of a super-segment that a device accepts by default.
-const ORDINARY: usize = 65_535 - 14;
+pub(crate) const ORDINARY: usize = 65_535 - 14;
 /// TCP control bits.
 const FIN: u8 = 1;
 const PSH: u8 = 8;
@@ -274,53 +274,6 @@ fn the_ring_is_used_again_when_the_kernel_has_sent_what_it_segments() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop((port, interface));
-}
-
-#[test]
-fn a_device_that_drops_without_a_queue_gets_frames_from_then_on() {
-    /// More packets than the kernel sends of its own. The device counts those that it drops, too.
-    const OF_THE_KERNEL: u64 = 16;
-    Namespace::unshare();
-    let tap = Interface::open(&config("tap:tap9", &["10.9.0.1/24"], 1)).unwrap();
-    let AnyPort::Tap(mut receiver) = tap.queue(0).open(MemoryPlan::default()).unwrap() else {
-        panic!("tap:tap9 must open a tap port");
-    };
-    crate::rig::run("ip link set tap9 txqueuelen 8");
-    crate::rig::run("tc qdisc replace dev tap9 root noqueue");
-    crate::rig::run("ethtool -K tap9 tso off");
-    std::fs::write("/proc/sys/net/ipv6/conf/tap9/disable_ipv6", "1").unwrap();
-    let is_ours = |frame: &Frame| frame[..6] == path(false).link.peer.0;
-    let bytes: Arc<[u8]> = vec![7; 61_000].into();
-    for (device, stays) in [("xdp:tap9,offload=on", true), ("xdp:tap9", false)] {
-        let (interface, mut port) = open(device, &["10.9.0.9/24"]);
-        assert_eq!(port.capabilities().segmentation, ORDINARY, "{device}");
-        let mut batch = Batch::new();
-        let mut received = 0;
-        // The port looks at the dropped packets with the last of these system calls.
-        for _ in 0..1_024 {
-            if port.capabilities().segmentation > 0 {
-                let packet = run(&path(false), &bytes, 60_000, Some(ACK));
-                port.send_super(packet).unwrap();
-            }
-            assert!(port.flush().unwrap());
-            receiver.receive(&mut batch, MAX_BATCH).unwrap();
-            received += batch.drain(..).filter(is_ours).count() as u64;
-        }
-        let counters = port.counters();
-        let lost = counters.tx_frames - received;
-        let counted = lost..lost + OF_THE_KERNEL;
-        assert!(
-            lost > 0 && counted.contains(&counters.tx_lost),
-            "{device}: {counters:?}"
-        );
-        assert_eq!(counters.tx_refused, 0, "{device}");
-        assert_eq!(port.capabilities().segmentation > 0, stays, "{device}");
-        let summary = port.summary();
-        let segmentation = line(&summary, "segmentation");
-        assert_eq!(segmentation.contains("as a frame"), !stays, "{summary:?}");
-        drop((port, interface));
-        crate::rig::settle();
-    }
 }
 
 #[test]
