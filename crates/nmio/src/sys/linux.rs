@@ -23,7 +23,7 @@ pub(crate) use packet::{
     Gather, MAX_PACKETS, bind_packet_sender, bypass_queueing, has_sent_all, packet_sender,
     read_packet, send_packets, write_packet,
 };
-pub(crate) use queues::Channels;
+pub(crate) use queues::{Channels, listed_interface};
 use socket::{bind, socket};
 pub(crate) use socket::{
     bind_xdp, option, register_umem, set_option, xdp_ring_layouts, xdp_statistics,

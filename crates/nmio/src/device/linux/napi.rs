@@ -76,7 +76,7 @@ fn in_force(name: &str, index: u32) -> String {
             );
         }
         Ok(napis) => Ok(napis.iter().map(|napi| napi.settings).collect()),
-        Err(_) => Settings::of_interface(name).map(|settings| vec![settings]),
+        Err(_) => Settings::of_interface(name, index).map(|settings| vec![settings]),
     };
     match settings {
         Ok(settings) => describe_all(&settings),
@@ -104,9 +104,11 @@ fn describe_all(all: &[Settings]) -> String {
 
 impl Settings {
     /// Reads the settings that all NAPI instances of an interface have.
-    fn of_interface(name: &str) -> io::Result<Self> {
+    fn of_interface(name: &str, index: u32) -> io::Result<Self> {
+        let folder = sys::listed_interface(name, index)
+            .ok_or_else(|| io::Error::other("/sys shows another network namespace"))?;
         let number = |file| {
-            let text = fs::read_to_string(format!("/sys/class/net/{name}/{file}"))?;
+            let text = fs::read_to_string(folder.join(file))?;
             text.trim().parse().map_err(io::Error::other)
         };
         Ok(Self {
@@ -357,6 +359,16 @@ mod tests {
             for expected in [usual, changed] {
                 let part = format!("1 of 2 NAPI instances: {expected}");
                 assert!(shown.contains(&part), "{shown}");
+            }
+        });
+    }
+
+    #[test]
+    fn interfaces_of_another_network_namespace_are_not_asked() {
+        on_veth(1, |index| {
+            for (name, index) in [("a", index), ("lo", index)] {
+                let error = Settings::of_interface(name, index).unwrap_err();
+                assert_eq!(error.to_string(), "/sys shows another network namespace");
             }
         });
     }

@@ -49,6 +49,14 @@ struct IndirectionTable {
     rings: [u32; MAX_INDIRECTION_ENTRIES],
 }
 
+/// Returns the folder of an interface in `/sys`. Returns `None` if `/sys` shows another network namespace.
+/// Then it lists no interface with this name, or one with another index.
+pub(crate) fn listed_interface(name: &str, index: u32) -> Option<PathBuf> {
+    let folder = PathBuf::from("/sys/class/net").join(name);
+    let listed = fs::read_to_string(folder.join("ifindex")).ok()?;
+    (listed.trim().parse() == Ok(index)).then_some(folder)
+}
+
 impl Control {
     /// Returns the device's queue counts, or `None` if the driver does not report them.
     pub(crate) fn channels(&self, name: &str) -> Option<Channels> {
@@ -81,11 +89,7 @@ impl Control {
     /// Returns `None` if sysfs does not list the queues, or if `/sys` shows another network
     /// namespace.
     pub(crate) fn listed_queues(&self, name: &str) -> Option<(u32, u32)> {
-        let folder = PathBuf::from("/sys/class/net").join(name);
-        let listed = fs::read_to_string(folder.join("ifindex")).ok()?;
-        if listed.trim().parse().ok() != self.index(name).ok() {
-            return None;
-        }
+        let folder = listed_interface(name, self.index(name).ok()?)?;
         let mut counts = (0, 0);
         for entry in fs::read_dir(folder.join("queues")).ok()? {
             let entry = entry.ok()?.file_name();
