@@ -59,7 +59,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         shell::build_release("image", &[PROGRAM])?;
     }
     let release = shell::target_folder()?.join("release");
-    let package = package::package(PROGRAM, &release)?;
+    let outcome = make(options, &release);
+    shell::give_back(&release.join("package"));
+    outcome
+}
+
+/// Builds the image, and tries it if the options say so.
+fn make(options: &Options, release: &Path) -> Result<()> {
+    let package = package::package(PROGRAM, release)?;
     let archive = release.join("package").join(format!("{PROGRAM}.oci.tar"));
     let scratch = shell::scratch("image")?;
     let root = scratch.path().join("root");

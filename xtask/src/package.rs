@@ -89,8 +89,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         shell::build_release("package", programs)?;
     }
     let release = shell::target_folder()?.join("release");
+    let outcome = make(options, programs, &release);
+    shell::give_back(&release.join("package"));
+    outcome
+}
+
+/// Builds the packages of these programs, and tries them if the options say so.
+fn make(options: &Options, programs: &[&str], release: &Path) -> Result<()> {
     let packages = programs.iter().map(|program| {
-        let package = package(program, &release)?;
+        let package = package(program, release)?;
         check(program, &package)?;
         println!("{}", package.display());
         Ok(package)

@@ -268,9 +268,11 @@ fn share_lost(before: Counts, after: Counts) -> f64 {
     lost / (sent + lost).max(1.0)
 }
 
+/// The names of the port's counts of lost frames, as `crates/control/src/report.rs` has them.
+const LOST: [&str; 2] = ["lost by the driver", "refused by the kernel"];
+
 /// Returns the number of lost frames in the JSON of our server's `status`.
 fn lost_in(status: &str) -> Option<u64> {
-    const LOST: [&str; 2] = ["lost by the driver", "refused by the kernel"];
     let status: serde_json::Value = serde_json::from_str(status).ok()?;
     let mut lost = 0;
     for worker in status["workers"].as_array()? {
@@ -324,5 +326,14 @@ mod tests {
             Some(6)
         );
         assert_eq!(lost_in("{}"), None);
+    }
+
+    #[test]
+    fn lost_frames_have_the_names_that_the_status_gives_them() {
+        let report = crate::shell::repository().join("crates/control/src/report.rs");
+        let report = std::fs::read_to_string(report).unwrap();
+        for name in LOST {
+            assert!(report.contains(&format!("(\"{name}\", port.")), "{name}");
+        }
     }
 }

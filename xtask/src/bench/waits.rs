@@ -192,7 +192,10 @@ impl Bench<'_> {
                 Err(failure) => {
                     interrupt::check()?;
                     eprintln!("waits: {what}: {failure:#}");
-                    findings.missing.push(format!("{what}: {failure:#}"));
+                    let missing = format!("{what}: {failure:#}");
+                    if !findings.missing.contains(&missing) {
+                        findings.missing.push(missing);
+                    }
                 }
             }
         }

@@ -136,7 +136,7 @@ pub(super) fn page(findings: &Findings, counts: &Baseline) -> String {
         let repeats = findings.repeats;
         let _ = writeln!(
             text,
-            "Values are medians of {repeats} interleaved repeats.\n"
+            "Values are medians of up to {repeats} interleaved repeats.\n"
         );
     }
     let mut inert: Vec<_> = (findings.inert.iter())
@@ -255,7 +255,7 @@ mod tests {
         assert!(dns.contains("| NSD |") && !dns.contains("| nginx |"));
         assert_eq!(web.matches("- inert: NSD,").count(), 1);
         assert!(web.contains("- missing: Knot"));
-        assert!(web.contains("medians of 5 interleaved repeats"));
+        assert!(web.contains("medians of up to 5 interleaved repeats"));
         for (_, reply) in COUNTED {
             assert!(dns.contains(&format!(" for {reply}")), "{dns}");
         }
