@@ -568,14 +568,28 @@ fn word(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<String, String> {
     Ok(key.words(&text))
 }
 
-/// Returns where the byte at `at` of a value stands in the `file`. Returns `None` for a text with escapes.
+/// Returns where the byte at `at` of a value stands in the `file`. Returns `None` if the file does not have the
+/// same text between the quotes, for example because of escapes.
 fn place_in(file: &str, value: &Spanned<DeValue<'_>>, at: usize) -> Option<usize> {
     let DeValue::String(text) = value.get_ref() else {
         return None;
     };
     let span = value.span();
     let quoted = file.get(span.clone())?;
-    Some(span.start + quoted.find(&**text)? + at)
+    // A line end that follows three quotes is not part of the text.
+    let long = ["'''", "\"\"\""]
+        .iter()
+        .find_map(|quotes| quoted.strip_prefix(quotes));
+    let inner = match long {
+        Some(inner) => inner
+            .strip_prefix("\r\n")
+            .or(inner.strip_prefix('\n'))
+            .unwrap_or(inner),
+        None => quoted.get(1..)?,
+    };
+    inner
+        .starts_with(&**text)
+        .then_some(span.end - inner.len() + at)
 }
 
 /// Lets the command check one option. Other errors, such as a missing option, do not count.
@@ -643,6 +657,24 @@ fn wrong_form(section: Section) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_byte_of_a_text_is_found_behind_the_quotes() {
+        for (value, expected) in [
+            ("'ab'", Some(1)),
+            ("''", Some(1)),
+            ("\"\"\"ab\"\"\"", Some(3)),
+            ("'''\nab'''", Some(4)),
+            ("'''\r\nab'''", Some(5)),
+            ("\"\\\"\"", None),
+            ("7", None),
+        ] {
+            let file = format!("a = {value}");
+            let table = DeTable::parse(&file).unwrap();
+            let found = place_in(&file, &table.get_ref()["a"], 0);
+            assert_eq!(found, expected.map(|at: usize| at + 4), "{value}");
+        }
+    }
 
     #[test]
     fn the_remedy_for_an_unreadable_file_fits_the_error() {
