@@ -110,7 +110,6 @@ fn no_mistake_hides_another_of_its_option() {
     );
 }
 
-/// Sites without a folder, zones, the network and logs are checked all the same.
 #[test]
 fn a_check_describes_the_defence_that_the_server_would_have() {
     let web =
@@ -148,6 +147,7 @@ fn a_check_describes_the_defence_that_the_server_would_have() {
     }
 }
 
+/// Sites without a folder, zones, the network and logs are checked all the same.
 #[test]
 fn a_missing_folder_hides_no_other_mistake() {
     let folder = content(
