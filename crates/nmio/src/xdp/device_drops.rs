@@ -4,7 +4,7 @@
 //! say which. But the device's own count (`tx_dropped`) grows by their number.
 
 /// The device's count, compared from one look to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct DeviceDrops {
     /// The device's count at the last look. `None` if the device has a queueing discipline, or if the
     /// count cannot be read.
@@ -12,22 +12,20 @@ pub(super) struct DeviceDrops {
     /// Number of drops since the last look that the port counts itself. It sends these packets again, or
     /// counts them as lost.
     counted_elsewhere: u64,
-    /// Number of packets that are lost.
-    lost: u64,
 }
 
 impl DeviceDrops {
     pub(super) fn new(count: Option<u64>) -> Self {
         Self {
             known: count,
-            ..Self::default()
+            counted_elsewhere: 0,
         }
     }
 
     /// Starts again with this count, for example because another device has taken the place of a removed
     /// one.
     pub(super) fn restart(&mut self, count: Option<u64>) {
-        (self.known, self.counted_elsewhere) = (count, 0);
+        *self = Self::new(count);
     }
 
     /// Returns true if the device's count is known.
@@ -35,27 +33,21 @@ impl DeviceDrops {
         self.known.is_some()
     }
 
-    /// Notes a drop that the port counts itself.
-    pub(super) fn note_counted(&mut self) {
-        self.counted_elsewhere += 1;
+    /// Notes drops that the port counts itself.
+    pub(super) fn note_counted(&mut self, drops: usize) {
+        self.counted_elsewhere += drops as u64;
     }
 
     /// Compares the device's count with that of the last look. Returns the number of packets that the
-    /// device has dropped meanwhile.
-    pub(super) fn look(&mut self, count: Option<u64>) -> u64 {
+    /// device has dropped meanwhile, and the number of those that are lost. Packets of other programs that
+    /// send through the device count too.
+    pub(super) fn look(&mut self, count: Option<u64>) -> [u64; 2] {
         let known = std::mem::replace(&mut self.known, count);
         let elsewhere = std::mem::take(&mut self.counted_elsewhere);
         let grown = known
             .zip(count)
             .map_or(0, |(known, count)| count.saturating_sub(known));
-        self.lost += grown.saturating_sub(elsewhere);
-        grown
-    }
-
-    /// Returns the number of lost packets. Packets of other programs that send through the device count
-    /// too.
-    pub(super) fn lost(&self) -> u64 {
-        self.lost
+        [grown, grown.saturating_sub(elsewhere)]
     }
 }
 
@@ -66,24 +58,20 @@ mod tests {
     #[test]
     fn drops_that_the_port_counts_itself_are_not_lost_again() {
         let mut drops = DeviceDrops::new(Some(10));
-        assert_eq!(drops.look(Some(10)), 0);
-        drops.note_counted();
-        drops.note_counted();
-        assert_eq!(drops.look(Some(15)), 5);
-        assert_eq!(drops.lost(), 3);
-        assert_eq!(drops.look(Some(16)), 1);
-        assert_eq!(drops.lost(), 4);
+        assert_eq!(drops.look(Some(10)), [0, 0]);
+        drops.note_counted(2);
+        assert_eq!(drops.look(Some(15)), [5, 3]);
+        assert_eq!(drops.look(Some(16)), [1, 1]);
     }
 
     #[test]
     fn a_count_that_begins_again_is_no_loss() {
         let mut drops = DeviceDrops::new(Some(10));
-        drops.note_counted();
+        drops.note_counted(1);
         drops.restart(Some(0));
-        assert_eq!(drops.look(Some(2)), 2);
-        assert_eq!(drops.look(None), 0);
+        assert_eq!(drops.look(Some(2)), [2, 2]);
+        assert_eq!(drops.look(None), [0, 0]);
         assert!(!drops.is_known());
-        assert_eq!(drops.look(Some(100)), 0);
-        assert_eq!(drops.lost(), 2);
+        assert_eq!(drops.look(Some(100)), [0, 0]);
     }
 }

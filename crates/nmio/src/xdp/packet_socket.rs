@@ -130,6 +130,9 @@ pub(super) struct PacketSocket {
     pub(super) calls: u64,
     /// Number of frames dropped because the kernel refused their packet.
     pub(super) refused: u64,
+    /// Number of frames that the device has dropped. If it has several TX queues, other ports cause some of
+    /// its drops, so none are counted.
+    lost: u64,
 }
 
 /// How to send runs of segments.
@@ -207,6 +210,7 @@ impl Runs {
             device,
             calls: 0,
             refused: 0,
+            lost: 0,
         }))
     }
 
@@ -233,7 +237,7 @@ impl Runs {
     /// Numbers of system calls, of refused frames, and of frames that the device has dropped.
     pub(super) fn counts(&self) -> [u64; 3] {
         match self {
-            Self::Supers(packets) => [packets.calls, packets.refused, packets.lost()],
+            Self::Supers(packets) => [packets.calls, packets.refused, packets.lost],
             Self::Frames(_) => [0; 3],
         }
     }
@@ -241,7 +245,7 @@ impl Runs {
     /// Notes that the device has dropped a frame of the TX ring. The port counts it.
     pub(super) fn note_ring_drop(&mut self) {
         if let Self::Supers(packets) = self {
-            packets.drops.note_counted();
+            packets.drops.note_counted(1);
         }
     }
 
@@ -435,7 +439,12 @@ impl PacketSocket {
     #[cold]
     fn handle_no_buffers(&mut self) -> bool {
         if !self.device.control.is_running(&self.device.name) {
-            // Without a carrier no packet can be sent, so do not count this try.
+            // Without a carrier no packet can be sent, so do not count this try. The first packet stays in
+            // the queue, so its segments are not lost.
+            if self.looks_at_drops() {
+                self.drops.note_counted(self.queue[0].frames());
+                self.count_drops();
+            }
             return false;
         }
         if self.looks_at_drops() && self.drops_first_in_part() {
@@ -498,16 +507,25 @@ impl PacketSocket {
         self.drops.is_known() && !self.device_segments
     }
 
+    /// Counts what the device has dropped since the last look. Returns the number of packets, and of those
+    /// that are lost.
+    fn count_drops(&mut self) -> [u64; 2] {
+        let [dropped, lost] = self.drops.look(self.device.dropped_without_queue());
+        if self.one_queue {
+            self.lost += lost;
+        }
+        [dropped, lost]
+    }
+
     /// Looks at what the device has dropped. If it has dropped packets, gives up super-segments, unless the
     /// operator has asked for them. Returns true if packets are lost.
     #[cold]
     fn look_at_drops(&mut self) -> bool {
-        let lost_before = self.drops.lost();
-        let dropped = self.drops.look(self.device.dropped_without_queue());
+        let [dropped, lost] = self.count_drops();
         if dropped > 0 && self.max_super_len > 0 && !self.is_chosen {
             self.stop_supers();
         }
-        self.drops.lost() > lost_before
+        lost > 0
     }
 
     /// Handles `ENOBUFS` where the device may drop a part of a super-segment. If it has dropped segments
@@ -519,7 +537,7 @@ impl PacketSocket {
         let is_super = self.queue.front().is_some_and(|first| !first.is_frame());
         if !is_super {
             // The frame is tried again, or counts as refused.
-            self.drops.note_counted();
+            self.drops.note_counted(1);
         }
         if !self.look_at_drops() || !is_super {
             return false;
@@ -531,12 +549,6 @@ impl PacketSocket {
             self.drop_first();
         }
         true
-    }
-
-    /// Returns the number of frames that the device has dropped. If it has several TX queues, other ports
-    /// cause some of its drops, so their number is not known.
-    fn lost(&self) -> u64 {
-        if self.one_queue { self.drops.lost() } else { 0 }
     }
 
     /// Stops using super-segments, because the kernel does not say which of their segments the device has
@@ -610,6 +622,9 @@ impl PacketSocket {
     pub(super) fn send(&mut self) -> io::Result<bool> {
         while !self.queue.is_empty() {
             self.calls += 1;
+            if self.calls.is_multiple_of(CALLS_PER_QUERY) && self.looks_at_drops() {
+                self.look_at_drops();
+            }
             // A full socket probably refuses the first packet again.
             let was_full = std::mem::take(&mut self.is_full);
             let tried = if was_full { 1 } else { self.count_together() };
@@ -639,10 +654,7 @@ impl PacketSocket {
             self.queue.drain(..sent);
             if 0 < sent && sent < tried && self.looks_at_drops() {
                 // The device has probably dropped the frame that is now the first. It is sent again.
-                self.drops.note_counted();
-            }
-            if self.calls.is_multiple_of(CALLS_PER_QUERY) && self.looks_at_drops() {
-                self.look_at_drops();
+                self.drops.note_counted(1);
             }
         }
         if self.max_super_len == 0 && self.drops.is_known() {
