@@ -4,7 +4,8 @@
 //! with a `virtio_net_hdr`. The device or the kernel segments the packet. If the receiver is on
 //! this host, the packet stays whole.
 //!
-//! A flush sends up to 64 packets with each call of `sendmmsg`. The socket only sends. Packets are
+//! A flush sends up to 64 packets with each call of `sendmmsg`. A super-segment that the kernel cuts for a
+//! device without a queueing discipline is sent with a call of its own. The socket only sends. Packets are
 //! always received through the rings.
 //!
 //! # Order
