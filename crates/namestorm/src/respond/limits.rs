@@ -23,8 +23,8 @@ impl Limits {
         }
     }
 
-    /// Returns true if a reply of at most `limit` bytes has this limit because of the client's network, and
-    /// clients in no network have a larger one.
+    /// Returns true if a reply of at most `limit` bytes has this limit because of the client's network. Other
+    /// clients must have a larger one.
     #[inline(always)]
     pub(super) fn are_of_network(&self, limit: usize) -> bool {
         let ClientSize { bytes, of_others } = self.udp_size;
