@@ -1,4 +1,4 @@
-//! Stands for the encoders on systems that have none.
+//! Stands for the codecs on systems that have none.
 
 use super::effort::Effort;
 use crate::coding::Coding;

@@ -181,7 +181,8 @@ impl Reads {
                     }
                     let opened = Arc::new(opened);
                     let kept = Arc::clone(&opened);
-                    self.open().keep(&file, is_direct, kept, Instant::now());
+                    let closed = self.open().keep(&file, is_direct, kept, Instant::now());
+                    drop(closed);
                     opened
                 }
                 // What the page cache has of it does not tell what it has of other files.
@@ -212,6 +213,12 @@ impl Reads {
         Err(ReadError::Changed)
     }
 
+    /// Closes files that were not read for a while.
+    fn close_idle(&self, now: Instant) {
+        let closed = self.open().take_idle(now);
+        drop(closed);
+    }
+
     fn open(&self) -> MutexGuard<'_, OpenFiles> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -231,7 +238,7 @@ impl control::Readers for Reads {
             match self.queue.recv_timeout(IDLE) {
                 Ok(DiskTask::End) => break,
                 Ok(work) => self.work(work),
-                Err(_) => self.open().close_idle(Instant::now()),
+                Err(_) => self.close_idle(Instant::now()),
             }
         }
         // The next thread ends as well.
@@ -268,11 +275,19 @@ impl OpenFiles {
         Some(Arc::clone(&latest.opened))
     }
 
-    /// Keeps a file open. Another thread may have opened it meanwhile. If too many are open, closes the one
-    /// that was read longest ago, and rather one that is not being sent.
-    fn keep(&mut self, file: &Arc<DiskFile>, is_direct: bool, opened: Arc<File>, at: Instant) {
+    /// Keeps a file open. Another thread may have opened it meanwhile. Returns those that are too many, to be
+    /// closed: the ones that were read longest ago, and rather ones that are not being sent.
+    #[must_use = "other threads should not wait while a file is closed"]
+    fn keep(
+        &mut self,
+        file: &Arc<DiskFile>,
+        is_direct: bool,
+        opened: Arc<File>,
+        at: Instant,
+    ) -> Vec<OpenFile> {
+        let mut closed = Vec::new();
         if self.place(file, is_direct).is_some() {
-            return;
+            return closed;
         }
         while self.0.len() >= MAX_OPEN {
             let unused = self.0.iter().position(|one| !one.file.is_in_use());
@@ -280,7 +295,7 @@ impl OpenFiles {
             let Some(place) = unused.or(longest_ago) else {
                 break;
             };
-            self.0.remove(place);
+            closed.push(self.0.remove(place));
         }
         self.0.push(OpenFile {
             file: Arc::clone(file),
@@ -288,17 +303,23 @@ impl OpenFiles {
             opened,
             at,
         });
+        closed
     }
 
-    /// Closes the files that are not being sent and were not read for a while.
-    fn close_idle(&mut self, now: Instant) {
-        self.0
-            .retain(|one| one.file.is_in_use() || now.saturating_duration_since(one.at) < IDLE);
+    /// Returns the files that are not being sent and were not read for a while, to be closed.
+    #[must_use = "other threads should not wait while a file is closed"]
+    fn take_idle(&mut self, now: Instant) -> Vec<OpenFile> {
+        let is_idle = |one: &mut OpenFile| {
+            !one.file.is_in_use() && now.saturating_duration_since(one.at) >= IDLE
+        };
+        self.0.extract_if(.., is_idle).collect()
     }
 
     fn place(&self, file: &DiskFile, is_direct: bool) -> Option<usize> {
         let mut all = self.0.iter();
-        all.rposition(|one| one.file.number() == file.number() && one.is_direct == is_direct)
+        all.rposition(|one| {
+            std::ptr::eq(Arc::as_ptr(&one.file), file) && one.is_direct == is_direct
+        })
     }
 }
 
@@ -350,7 +371,7 @@ impl Reads {
 
     /// Closes the files that are not being sent.
     pub(crate) fn close_unused(&self) {
-        self.open().close_idle(Instant::now() + IDLE);
+        self.close_idle(Instant::now() + IDLE);
     }
 
     /// Does at most so many pieces of work.
@@ -387,27 +408,32 @@ mod tests {
         let mut files = OpenFiles::default();
         let (idle, sent) = (new(), new());
         let in_use = InUse::new(&sent);
-        files.keep(&idle, false, opened(), start);
-        files.keep(&idle, true, opened(), start);
-        files.keep(&sent, true, opened(), start);
+        for (file, is_direct) in [(&idle, false), (&idle, true), (&sent, true)] {
+            assert!(files.keep(file, is_direct, opened(), start).is_empty());
+        }
         assert!(files.find(&idle, true, start + step).is_some());
-        files.close_idle(start + 2 * step);
+        assert_eq!(files.take_idle(start + 2 * step).len(), 1);
         assert!(files.find(&idle, false, start).is_none());
         assert!(files.find(&idle, true, start).is_some());
         for _ in 0..MAX_OPEN {
-            files.keep(&new(), false, opened(), start);
+            drop(files.keep(&new(), false, opened(), start));
         }
         assert_eq!(files.0.len(), MAX_OPEN);
         assert!(files.find(&idle, true, start).is_none());
         assert!(files.find(&sent, true, start).is_some());
         let all: Vec<_> = (0..MAX_IN_USE).map(|_| InUse::new(&new())).collect();
         for one in &all {
-            files.keep(one, false, opened(), start);
+            drop(files.keep(one, false, opened(), start));
         }
         assert_eq!(files.0.len(), MAX_IN_USE);
         assert!(files.find(&sent, true, start).is_none());
         drop((all, in_use));
-        files.close_idle(start + IDLE);
+        // As soon as they are not being sent, they have no more places than others.
+        assert_eq!(
+            files.keep(&new(), false, opened(), start).len(),
+            MAX_IN_USE + 1 - MAX_OPEN
+        );
+        assert_eq!(files.take_idle(start + IDLE).len(), MAX_OPEN);
         assert!(files.0.is_empty());
     }
 

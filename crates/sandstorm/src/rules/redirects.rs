@@ -333,9 +333,13 @@ mod tests {
             ("/:a.b /:a.b", RuleError::Endless),
         ] {
             let wrong = line.parse::<Redirect>().unwrap_err();
-            let first = wrong.iter().next().unwrap().1;
-            assert_eq!(*first, error, "{line}");
+            let mut wrong = wrong.iter().map(|(_, why)| why);
+            assert_eq!(wrong.next(), Some(&error), "{line}");
+            assert_eq!(wrong.next(), None, "{line}");
         }
+        let wrong = "".parse::<Redirect>().unwrap_err();
+        let wrong: Vec<_> = wrong.iter().map(|(_, why)| why).collect();
+        assert_eq!(wrong, [&path(""), &RuleError::NoTarget]);
     }
 
     #[test]
