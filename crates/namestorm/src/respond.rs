@@ -644,7 +644,7 @@ fn fit<'a>(
     if body.tail.bytes.len() > room {
         reply.prepared = None;
         let has_edns = !trail.bytes.is_empty();
-        let is_cut_for_network = has_edns && limits.are_of_network(query.limit);
+        let is_cut_for_network = has_edns && limits.is_of_network(query.limit);
         counters.cut_for_network += u64::from(is_cut_for_network);
         match body.required {
             Some((tail, additional)) if tail.bytes.len() <= room => {

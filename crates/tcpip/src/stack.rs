@@ -323,7 +323,7 @@ pub struct ConnectionId {
     serial: u64,
 }
 
-/// The connections of a stack. The vectors have one element for each TCB. They are parallel, because
+/// The connections of a stack. Each vector but `free` has one element for each TCB. They are parallel, because
 /// a record fills whole cache lines, and hardly any segment needs the `histories`.
 struct ConnectionTable<S, C> {
     records: Vec<Record<C>>,

@@ -10,7 +10,7 @@ use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// All threads of the process have the same sandbox.
+/// See the Linux constant of the same name. Here all threads of the process have the same sandbox.
 pub const CONFINES_EACH_THREAD: bool = false;
 
 /// No hints, because no content can be reloaded.

@@ -26,7 +26,7 @@ impl Limits {
     /// Returns true if a reply of at most `limit` bytes has this limit because of the client's network. Other
     /// clients must have a larger one.
     #[inline(always)]
-    pub(super) fn are_of_network(&self, limit: usize) -> bool {
+    pub(super) fn is_of_network(&self, limit: usize) -> bool {
         let ClientSize { bytes, of_others } = self.udp_size;
         bytes < of_others && limit + self.signature_room == usize::from(bytes)
     }

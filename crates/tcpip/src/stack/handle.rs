@@ -551,6 +551,7 @@ impl<S> fmt::Debug for Connection<'_, S> {
 }
 
 /// Fails if a range is not within the `len` bytes of a content item, or ends before it begins.
+#[inline(always)]
 fn ensure_within(range: &Range<u32>, len: u32) -> Result<(), WriteError> {
     let Range { start: from, end } = *range;
     if from > end || end > len {

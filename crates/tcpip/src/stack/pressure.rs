@@ -3,7 +3,7 @@
 //!
 //! A connection's *progress* is a virtual clock, which starts at the real time when the connection
 //! opens. Each byte that the peer acknowledges or the application consumes moves the clock forward
-//! by 1/[`min_rate`](crate::Config::min_rate) seconds. The clock is never more than 20 seconds ahead
+//! by 1/[`min_rate`](crate::Config::min_rate) seconds. The clock is never more than `CREDIT_MS` ahead
 //! of the real time. When the application answers a request while the send stream is empty, a clock
 //! that is behind catches up with the real time. A connection's *lag* is how far its clock is behind
 //! the real time.
