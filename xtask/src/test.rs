@@ -340,12 +340,12 @@ impl Tests {
         self.report(&format!("skip {name}: {tool} is not installed"));
     }
 
-    /// Builds a Debian package. With `all`, tries those of all programs and the OCI image.
+    /// Builds a Debian package. With `all`, also tries those of all programs and the OCI image.
     fn packages(&mut self, all: bool) -> Result<()> {
         let (builders, triers) = (&package::BUILDERS, &package::TRIERS);
+        let step = xtask(package::IN_TESTS)?;
+        self.optional("a Debian package", &one_of(builders), has(builders), step);
         if !all {
-            let step = xtask(package::IN_TESTS)?;
-            self.optional("a Debian package", &one_of(builders), has(builders), step);
             return Ok(());
         }
         let program = shell::this_program()?;
