@@ -127,7 +127,7 @@ fn cut_for_network(client: &Client) -> u64 {
     client.server.transports.dns().counters().cut_for_network
 }
 
-/// A reply is not among them if the client itself, or the interface, takes no more than the network.
+/// A reply is not among them if the client itself takes less, or the interface takes no more.
 #[test]
 fn replies_that_the_size_of_a_network_cuts_are_counted() {
     for (others, of_network, expected) in [
