@@ -50,7 +50,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if let Some(tool) = missing(&BUILDERS) {
+    if let Some(tool) = shell::missing(&BUILDERS) {
         println!("skip the image: {tool} is not installed");
         return Ok(());
     }
@@ -75,7 +75,7 @@ fn make(options: &Options, release: &Path) -> Result<()> {
     store.build(&root, &archive)?;
     println!("{}", archive.display());
     if options.try_it {
-        if let Some(tool) = missing(&RUNNERS) {
+        if let Some(tool) = shell::missing(&RUNNERS) {
             println!("skip the container: {tool} is not installed");
             return Ok(());
         }
@@ -86,13 +86,6 @@ fn make(options: &Options, release: &Path) -> Result<()> {
         println!("the image works in a container");
     }
     Ok(())
-}
-
-fn missing(tools: &[&'static str]) -> Option<&'static str> {
-    tools
-        .iter()
-        .find(|tool| !shell::is_installed(tool))
-        .copied()
 }
 
 /// Makes a Debian root with the package in it.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::shell;
 
 /// The programs, each with a package of its own.
-const PROGRAMS: [&str; 3] = ["sandstorm", "namestorm", "storm"];
+pub(crate) const PROGRAMS: [&str; 3] = ["sandstorm", "namestorm", "storm"];
 /// What each package contains. `NAME` stands for the program.
 const CONTENT: [&str; 7] = [
     "usr/bin/NAME",

@@ -70,6 +70,12 @@ pub(crate) fn is_installed(program: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
+/// Returns the first of these programs that is not installed.
+pub(crate) fn missing<'p>(programs: &[&'p str]) -> Option<&'p str> {
+    let missing = programs.iter().find(|program| !is_installed(program));
+    missing.copied()
+}
+
 /// Returns a command that runs `program` as root, through sudo if necessary.
 pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     if is_root() {

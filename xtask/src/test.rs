@@ -28,13 +28,8 @@ const RELEASED: [(&str, &str); 4] = [
     ("benches", "forward"),
     ("benches", "instructions"),
 ];
-/// The systemd units, and the largest exposure that they may have, in tenths. systemd 252 rates them at 2.0.
-/// Other versions may give some settings another weight.
-const UNITS: [&str; 3] = [
-    "packaging/sandstorm.service",
-    "packaging/namestorm.service",
-    "packaging/storm.service",
-];
+/// The largest exposure that a systemd unit may have, in tenths. systemd 252 rates ours at 2.0. Other
+/// versions may give some settings another weight.
 const MAX_EXPOSURE: &str = "--threshold=22";
 /// The words by which a Rust test program reports a slow test.
 const SLOW: &str = " has been running for over ";
@@ -88,8 +83,8 @@ fn run_programs(tests: &mut Tests, options: &Options) -> Result<()> {
         tests.step("instruction counts", counts);
         tests.step("demo", xtask("demo --built --once")?);
         let step = xtask(guest::IN_TESTS)?;
-        let tools = "QEMU for this kind of guest, cpio or apt";
-        tests.optional("a guest with zero-copy", tools, guest::probe(), step);
+        let missing = without(guest::probe(), "QEMU for this kind of guest, cpio or apt");
+        tests.optional("a guest with zero-copy", missing, step);
         tests.packages(options.all)?;
     }
     tests.counted("end to end", || {
@@ -146,25 +141,23 @@ fn check_sources(tests: &mut Tests) -> Result<()> {
     tests.step("figures that README quotes", figures);
     tests.optional(
         "licences, duplicates and sources of dependencies",
-        "cargo-deny",
-        cargo("deny --version"),
+        shell::missing(&["cargo-deny"]),
         cargo("deny --offline check licenses bans sources"),
     );
-    let mut version = Command::new("mdbook");
-    version.arg("--version");
     let mut book = Command::new("mdbook");
     book.args(["build", "docs"])
         .current_dir(shell::repository());
-    tests.optional("the guides as a book", "mdbook", version, book);
+    tests.optional("the guides as a book", shell::missing(&["mdbook"]), book);
     let mut units = Command::new("systemd-analyze");
     units.args(["security", "--no-pager", "--offline=true", MAX_EXPOSURE]);
-    units.args(UNITS).current_dir(shell::repository());
-    let name = "exposure of the systemd units";
-    let tool = "systemd-analyze of systemd 250 or later";
-    tests.optional(name, tool, can_rate_units(), units);
+    units.args(package::PROGRAMS.map(|program| format!("packaging/{program}.service")));
+    units.current_dir(shell::repository());
+    let missing = without(can_rate_units(), "systemd-analyze of systemd 250 or later");
+    tests.optional("exposure of the systemd units", missing, units);
     let target = format!("{FREEBSD} (rustup target add {FREEBSD})");
+    let missing = without(has_target(FREEBSD), &target);
     let name = "the product compiles for FreeBSD";
-    tests.optional(name, &target, has_target(FREEBSD), check_for(FREEBSD));
+    tests.optional(name, missing, check_for(FREEBSD));
     Ok(())
 }
 
@@ -188,12 +181,9 @@ fn gentle(command: &Command) -> Command {
     gentle
 }
 
-/// Returns a command that succeeds if all of these programs are installed.
-fn has(programs: &[&str]) -> Command {
-    let mut command = Command::new("sh");
-    let script = "for one; do command -v \"$one\" || exit 1; done";
-    command.args(["-c", script, "sh"]).args(programs);
-    command
+/// Returns `tool` if `probe` fails, a command that needs this tool.
+fn without(mut probe: Command, tool: &str) -> Option<&str> {
+    (!shell::succeeds(&mut probe)).then_some(tool)
 }
 
 /// Returns a command that succeeds if systemd-analyze can rate the exposure of units as files.
@@ -331,20 +321,19 @@ impl Tests {
         }
     }
 
-    /// Runs a step that needs a tool which this project does not install. If `probe` fails, the
-    /// tool is missing, and the step is reported as skipped.
-    fn optional(&mut self, name: &str, tool: &str, mut probe: Command, step: Command) {
-        if shell::succeeds(&mut probe) {
-            return self.step(name, step);
+    /// Runs a step that needs tools which this project does not install. If one is `missing`, the step is
+    /// reported as skipped.
+    fn optional(&mut self, name: &str, missing: Option<&str>, step: Command) {
+        match missing {
+            None => self.step(name, step),
+            Some(tool) => self.report(&format!("skip {name}: {tool} is not installed")),
         }
-        self.report(&format!("skip {name}: {tool} is not installed"));
     }
 
     /// Builds a Debian package. With `all`, also tries those of all programs and the OCI image.
     fn packages(&mut self, all: bool) -> Result<()> {
-        let (builders, triers) = (&package::BUILDERS, &package::TRIERS);
-        let step = xtask(package::IN_TESTS)?;
-        self.optional("a Debian package", &one_of(builders), has(builders), step);
+        let missing = shell::missing(&package::BUILDERS);
+        self.optional("a Debian package", missing, xtask(package::IN_TESTS)?);
         if !all {
             return Ok(());
         }
@@ -355,47 +344,44 @@ impl Tests {
             ));
             return Ok(());
         }
-        let image = [image::BUILDERS, image::RUNNERS].concat();
-        let can_try = |tools: &[&str]| shell::succeeds(&mut has(tools));
-        if can_try(triers) || can_try(&image) {
+        let for_packages = shell::missing(&package::TRIERS);
+        let for_image = shell::missing(&[image::BUILDERS, image::RUNNERS].concat());
+        if for_packages.is_none() || for_image.is_none() {
             // The other programs are built already.
             let build = without_lines(cargo("build --release -p storm"));
             self.step("release build of storm", build);
         }
-        for (name, tools, words) in [
+        for (name, missing, words) in [
             (
                 "the Debian packages in a container",
-                &triers[..],
+                for_packages,
                 package::IN_FULL_TESTS,
             ),
-            ("the OCI image in a container", &image, image::IN_FULL_TESTS),
+            (
+                "the OCI image in a container",
+                for_image,
+                image::IN_FULL_TESTS,
+            ),
         ] {
             let mut step = shell::as_root(&program)?;
             step.args(words.split(' '));
-            self.optional(name, &one_of(tools), has(tools), step);
+            self.optional(name, missing, step);
         }
         Ok(())
     }
 
     /// Runs the tests of what a person sees, which need programs that this project does not install.
     fn screens(&mut self) {
-        for (name, test, tool, version) in [
-            (
-                "the status page in a browser",
-                "page",
-                "chromium",
-                "--version",
-            ),
-            ("the status page in a terminal", "terminal", "tmux", "-V"),
+        for (name, test, tool) in [
+            ("the status page in a browser", "page", "chromium"),
+            ("the status page in a terminal", "terminal", "tmux"),
         ] {
-            let mut probe = Command::new(tool);
-            probe.arg(version);
             // This program shares procedural macros with the others. Without it in the selection, cargo
             // would build them again, and with them everything else.
             let selection = format!("--test {test} --bin xtask");
             let mut step = cargo(&format!("test --workspace {selection} -- --ignored"));
             run_as_root(&mut step);
-            self.optional(name, tool, probe, step);
+            self.optional(name, shell::missing(&[tool]), step);
         }
     }
 
@@ -433,11 +419,6 @@ impl Tests {
         // The failures are already printed, so set only the exit status.
         std::process::exit(1);
     }
-}
-
-/// Names tools of which one is missing.
-fn one_of(tools: &[&str]) -> String {
-    tools.join(" or ")
 }
 
 /// Waits until a step writes a word, or ends.
@@ -559,13 +540,19 @@ mod tests {
 
     #[test]
     fn a_step_is_skipped_if_one_of_its_tools_is_missing() {
-        assert!(shell::succeeds(&mut has(&["sh", "cat"])));
-        assert!(!shell::succeeds(&mut has(&["sh", "no-such-tool"])));
+        assert_eq!(shell::missing(&["sh", "cat"]), None);
+        assert_eq!(without(Command::new("true"), "x"), None);
         let mut tests = Tests::default();
-        let step = Command::new("false");
-        tests.optional("a", &one_of(&["sh", "x"]), has(&["no-such-tool"]), step);
+        let missing = shell::missing(&["sh", "no-such-tool"]);
+        tests.optional("a", missing, Command::new("false"));
+        tests.optional(
+            "b",
+            without(Command::new("false"), "x"),
+            Command::new("false"),
+        );
         assert_eq!(tests.failed, 0);
-        assert_eq!(tests.summary, "skip a: sh or x is not installed\n");
+        let expected = "skip a: no-such-tool is not installed\nskip b: x is not installed\n";
+        assert_eq!(tests.summary, expected);
     }
 
     #[test]
