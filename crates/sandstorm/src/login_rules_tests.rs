@@ -1,6 +1,8 @@
 //! Tests that no pair of rules tells whether a protected file exists.
 
 use super::*;
+use crate::coder::{Coder, Effort, Made};
+use crate::coding::Coding;
 
 /// Returns the statuses of paths, without a password and with it.
 fn both(rules: &[&str], paths: &[&str]) -> (Vec<u16>, Vec<u16>) {
@@ -74,6 +76,9 @@ fn an_encoded_slash_does_not_lead_past_the_password() {
     }
 }
 
+/// With this file, folders of the site are listed.
+const LISTED: &str = "listed/x.txt";
+
 /// A site with clean URLs where these parts need a password.
 fn site_of(parts: &[&str], files: &[&str]) -> Arc<Site> {
     let place = Place::new(&["/rule /secret 200", "/secret /page.html 200"]);
@@ -84,6 +89,7 @@ fn site_of(parts: &[&str], files: &[&str]) -> Arc<Site> {
     }
     let mut settings = place.settings.clone();
     settings.clean_urls = true;
+    settings.listings = files.contains(&LISTED);
     let users = place.folder.path().join("users");
     for part in parts {
         let part = format!("{part}={}", users.display());
@@ -157,6 +163,69 @@ fn a_path_with_the_page_of_another_file_stays_open() {
         &["/dir", "/dir/"],
     );
     assert_eq!(of, [[200, 401], [200, 301]]);
+}
+
+#[test]
+fn what_lies_beside_a_protected_index_does_not_tell_whether_it_is_there() {
+    let paths = ["/dir", "/dir/", "/dir/index", "/dir/index.json", "/dir?x"];
+    for (beside, unknown) in [
+        (&["dir.html", "dir/x.txt"][..], [200, 401, 401, 404, 200]),
+        (&["dir.html", LISTED], [200, 401, 401, 401, 200]),
+        (&["dir/x.txt", LISTED], [401; 5]),
+        (&["dir/index.json", LISTED], [401, 401, 401, 200, 401]),
+    ] {
+        let with_index = [beside, &["dir/index.html"]].concat();
+        for files in [beside, &with_index] {
+            let [of, _] = of_single_files(&["/dir/index.html"], files, &paths);
+            assert_eq!(of, unknown, "{files:?}");
+        }
+    }
+    let files = ["dir.html", "dir/index.html"];
+    let [_, known] = of_single_files(&["/dir/index.html"], &files, &paths);
+    assert_eq!(known, [200, 200, 200, 404, 200]);
+    // Without a password, the folder comes first.
+    let [of, _] = of_single_files(&["/other"], &files, &paths);
+    assert_eq!(of, [301, 200, 200, 404, 301]);
+}
+
+/// The list in JSON belongs to the part of the list in HTML, and shows the same entries.
+#[test]
+fn a_list_of_a_protected_index_needs_its_password() {
+    let site = site_of(&["/dir/index.html"], &["dir/x.txt", LISTED]);
+    for path in ["/dir/", "/dir/index.json"] {
+        let part = site.realm(path.as_bytes(), site.find(path.as_bytes()).ok());
+        assert_eq!(part.unwrap().describe(), "/dir/index.html", "{path}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_protected_file_is_neither_the_form_nor_the_error_page_of_open_ones() {
+    let place = Place::new(&[]);
+    let site = place.folder.path().join("site");
+    let long = "long ".repeat(200);
+    let coder = Coder::open(Effort::Fast, None, u64::MAX).unwrap();
+    let Made::Coded(coded) = coder.make(long.as_bytes(), Coding::Gzip) else {
+        panic!("the text can be compressed");
+    };
+    fs::write(site.join("long.txt"), &long).unwrap();
+    fs::write(site.join("long.txt.gz"), &coded[..]).unwrap();
+    fs::write(site.join("404.html"), "of all").unwrap();
+    for part in ["/other", "/long.txt.gz", "/404.html"] {
+        let mut settings = place.settings.clone();
+        let users = place.folder.path().join("users");
+        let realm = format!("{part}={}", users.display());
+        settings.add_basic_auth(&realm).unwrap();
+        let loaded = Site::load_with(&site, &Limits::default(), &settings, |_| {}).unwrap();
+        let mut world = world(&Arc::new(loaded), SiteOnly);
+        let coded = request("GET", "/long.txt", "Accept-Encoding: gzip\r\n");
+        let all = exchange(&mut world, &[coded, get("/none", "")]);
+        let is_coded = all[0].1 != long;
+        let has_page = all[1].1 == "of all";
+        assert_eq!((all[0].0, all[1].0), (200, 404));
+        assert_eq!(is_coded, part != "/long.txt.gz", "{part}");
+        assert_eq!(has_page, part != "/404.html", "{part}");
+    }
 }
 
 #[test]

@@ -112,15 +112,23 @@ impl RealmPath {
     }
 
     /// Returns the path of the page that this may be, and the other paths that lead to it. These are its folder,
-    /// and its clean URL if the site has such.
-    pub(crate) fn page_and_names(&self, has_clean_urls: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
+    /// and its clean URL if the site has such. Lists may replace a missing index, so
+    /// the name of the one in JSON leads to it too.
+    pub(crate) fn page_and_names(
+        &self,
+        has_clean_urls: bool,
+        list: Option<&[u8]>,
+    ) -> (Vec<u8>, Vec<Vec<u8>>) {
         let stem = self.0.strip_suffix(PAGE_SUFFIX).unwrap_or(&self.0);
         let folder = stem.strip_suffix(b"/index");
         let clean = Some(stem).filter(|stem| has_clean_urls && !stem.ends_with(b"/"));
         let names = folder.into_iter().chain(clean);
         let names = names.flat_map(|name| [name.to_vec(), [name, b"/"].concat()]);
+        let list = folder.zip(list);
+        let list = list.map(|(folder, list)| [folder, b"/", list].concat());
         let page = [stem, PAGE_SUFFIX].concat();
-        (page, names.filter(|name| !name.is_empty()).collect())
+        let names = names.filter(|name| !name.is_empty()).chain(list);
+        (page, names.collect())
     }
 
     /// Returns the index of the one among `paths` that has a decoded path. Of several, it is the longest

@@ -363,7 +363,7 @@ impl Builder {
         self.add_index(folder, Page::File(html));
         let path = [folder, LISTING_JSON].concat();
         let json = self.make_content(&path, modified, listing::json(folder, entries).as_bytes());
-        self.note_realm(&path, json.first);
+        self.note_realm_of_json(folder, json.first);
         self.site.aliases.insert(path.into(), Page::File(json));
     }
 

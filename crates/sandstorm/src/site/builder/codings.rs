@@ -58,6 +58,10 @@ impl Builder {
         let (Some(plain), Some(coded)) = (site.file_at(plain_path), site.file_at(path)) else {
             return;
         };
+        let realms = &site.realm_files;
+        if realms.get(&plain.first) != realms.get(&coded.first) {
+            return;
+        }
         let (plain_reply, coded_reply) = (site.reply(plain.first), site.reply(coded.first));
         if coded_reply.body_len() >= plain_reply.body_len()
             || plain_reply.has_field("content-encoding")

@@ -34,7 +34,8 @@ impl Builder {
         let fields = self.everywhere.clone();
         for (index, status) in SHARED.into_iter().enumerate() {
             let named = settings.error_pages.iter().find(|(one, _)| *one == status);
-            let usual = (status == Status::NotFound).then_some(NOT_FOUND_PAGE);
+            let usual = (status == Status::NotFound && self.has_password_of(b"/", NOT_FOUND_PAGE))
+                .then_some(NOT_FOUND_PAGE);
             let path = named.map(|(_, path)| &**path).or(usual);
             let made = path.and_then(|path| self.make_error_page(status, path, ""));
             let rule = format!("error page {}", status.digits());
@@ -79,7 +80,7 @@ impl Builder {
         for path in paths {
             let folder = &path[..path.len() + 1 - NOT_FOUND_PAGE.len()];
             let realm = self.realm_of_page(&path);
-            if realm == self.realm_of_path(folder)
+            if self.has_password_of(folder, &path)
                 && self.is_short_page(&path, report)
                 && let Some(page) = self.add_error_page(Status::NotFound, &path, "")
             {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Builder;
+use super::{Builder, INDEX, LISTING_JSON};
 use crate::finding::{Finding, Report, Warning, no_target};
 use crate::login::{Realm, RealmPath};
 use crate::reply::challenge;
@@ -52,13 +52,37 @@ impl Builder {
         }
     }
 
+    /// Returns true if a folder is at the clean URL of a page, and the folder's index needs a password of its own.
+    /// That is neither the one of the page nor the one of the folder's path. The page hides the redirect to this
+    /// folder. Otherwise the redirect would tell that there is an index.
+    pub(super) fn is_beside_closed_folder(&self, page: &[u8], clean: &[u8]) -> bool {
+        let is_redirect = matches!(self.site.pages.get(clean), Some(Page::Redirect { .. }));
+        let index = self.realm_of_path(&[clean, b"/", INDEX].concat());
+        let others = [self.realm_of_path(page), self.realm_of_path(clean)];
+        is_redirect && index.is_some() && !others.contains(&index)
+    }
+
+    /// Notes the part of the list of a folder in JSON. It is that of the list in HTML, unless the list in JSON is
+    /// a part of its own.
+    pub(super) fn note_realm_of_json(&mut self, folder: &[u8], first: ReplyId) {
+        let path = [folder, LISTING_JSON].concat();
+        let has_own = self.users.iter().any(|(realm, _)| realm.is_at(&path));
+        let path = if has_own {
+            path
+        } else {
+            [folder, INDEX].concat()
+        };
+        self.note_realm(&path, first);
+    }
+
     /// Notes the other paths that lead to a part with a single page. They belong to the part, so nobody learns
     /// without a password whether there is a page. A path with a page of another file stays open, and the own
     /// path of another part stays with that part.
     pub(super) fn note_names_of_pages(&mut self) {
-        let has_clean_urls = self.site.settings.clean_urls;
+        let settings = Arc::clone(&self.site.settings);
+        let list = settings.listings.then_some(LISTING_JSON);
         for (realm, _) in &self.users {
-            let (page, names) = realm.page_and_names(has_clean_urls);
+            let (page, names) = realm.page_and_names(settings.clean_urls, list);
             let Some(index) = self.realm_of(&page) else {
                 continue;
             };
@@ -157,6 +181,11 @@ impl Builder {
                 realm: realm.to_string(),
             }));
         }
+    }
+
+    /// Whether the page at `path` needs the password of its `folder`, or none as the folder does.
+    pub(super) fn has_password_of(&self, folder: &[u8], path: &[u8]) -> bool {
+        self.realm_of_page(path) == self.realm_of_path(folder)
     }
 
     /// Returns the index of the part that the page at a path belongs to.

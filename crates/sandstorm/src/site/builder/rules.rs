@@ -33,22 +33,19 @@ struct Applied {
 impl Builder {
     /// Lets `/page` lead to `/page.html`, if the site has clean URLs. `/page/` is redirected to `/page`.
     pub(super) fn add_clean_urls(&mut self) {
-        let Site {
-            pages,
-            aliases,
-            settings,
-            ..
-        } = &mut self.site;
-        if !settings.clean_urls {
+        if !self.site.settings.clean_urls {
             return;
         }
-        for (path, page) in &*pages {
-            if let Some(clean) = path.strip_suffix(PAGE_SUFFIX)
-                && !clean.ends_with(b"/")
-                && !pages.contains_key(clean)
-            {
-                aliases.insert(clean.into(), *page);
-            }
+        let pages = self.site.pages.iter();
+        let clean = pages.filter_map(|(path, page)| {
+            let clean = path.strip_suffix(PAGE_SUFFIX)?;
+            let is_free =
+                !self.site.pages.contains_key(clean) || self.is_beside_closed_folder(path, clean);
+            (is_free && !clean.ends_with(b"/")).then(|| (Box::from(clean), *page))
+        });
+        for (clean, page) in clean.collect::<Vec<(Box<[u8]>, _)>>() {
+            self.site.pages.remove(&clean);
+            self.site.aliases.insert(clean, page);
         }
         let replies = open_redirect(Status::MovedPermanently, &self.everywhere);
         self.site.without_slash = Some(Page::Rule {
