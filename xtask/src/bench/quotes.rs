@@ -41,6 +41,12 @@ fn split<'a>(text: &'a str, name: &str, file: &str) -> Result<[&'a str; 3]> {
     find().ok_or_else(|| anyhow!("{file} lacks the markers {begin} and {end}"))
 }
 
+/// Returns a block of a page.
+#[cfg(test)]
+pub(crate) fn block<'a>(page: &'a str, name: &str) -> Result<&'a str> {
+    Ok(split(page, name, "the page")?[1])
+}
+
 /// Returns the `text` of README.md with all blocks updated. `pages` are the texts of [`PAGES`].
 fn quoted(text: &str, pages: &[String], baseline: &Baseline) -> Result<String> {
     let mut blocks = vec![(INSTRUCTIONS, instructions(baseline)?)];

@@ -49,6 +49,8 @@ const SUMMARY: &[Summary] = summary![
     "the same with segmentation offload", "wrk, 16 connections, offloads on", Cost, "web-offload", "16 connections", 64.0 * KB, WEB;
     "HTTP, 1 KB, requests/s, at home", "wrk, 64 connections, plain pair", Rate, "home", "HTTP, 64 connections", KB, WEB;
     "DNS, 100 names, answers/s, at home", "dnsperf, 100 queries in flight, plain pair", Rate, "home", "DNS", 100.0, DNS;
+    "HTTP, 304 for 1 KB, CPU µs per request", "`load`, 64 connections", Cost, "web-forms", "304", KB, SITES;
+    "HTTP, 1 of 1,000,000 files of 1 KB, CPU µs per request", "`load`, 64 connections", Cost, "web-files", "", 1e6, SITES;
     "HTTP, 64 KB from a cold disk, CPU µs per request", "`load`, 64 connections", Cost, "web-disk", "cold", 64.0 * KB, SITES;
     "HTTP, 64 KB from a cold disk, offloads on, CPU µs per request", "wrk, 64 connections", Cost, "web-disk", "cold, with offloads", 64.0 * KB, SITES;
     "HTTP, 1 MB from a cold disk, CPU µs per request", "`load`, 64 connections", Cost, "web-disk", "cold", 1024.0 * KB, SITES;
@@ -139,4 +141,24 @@ fn growth(results: &Results) -> Vec<(String, f64, f64)> {
             .then(|| (line.server.to_owned(), last, bytes))
     };
     lines(results, "connections").filter_map(growth).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::quotes;
+    use crate::shell;
+
+    #[test]
+    fn all_rows_of_the_page_are_written_by_this_module() {
+        let page = std::fs::read_to_string(shell::repository().join("benches/RESULTS.md")).unwrap();
+        let block = quotes::block(&page, quotes::SUMMARY).unwrap();
+        let rows = block.lines().filter(|line| line.starts_with("| "));
+        for row in rows.skip(2) {
+            let is_own =
+                |one: &Summary| row.starts_with(&format!("| {} | {} |", one.what, one.load));
+            let is_memory = row.contains("open connections, bytes of memory");
+            assert!(is_memory || SUMMARY.iter().any(is_own), "{row}");
+        }
+    }
 }
