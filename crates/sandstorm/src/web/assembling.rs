@@ -42,7 +42,7 @@ impl Core {
             && self.site.reply(answer.reply).disk().is_none()
         {
             let part = first as usize..end as usize;
-            if recurs && let Some(kept) = self.keep_part(answer, &part, data, conn.contents_mut()) {
+            if recurs && let Some(kept) = self.keep_part(conn, answer, &part, data) {
                 return self.write_answer(conn, &kept, data, stamp);
             }
             if !conn.has_unacknowledged() {
