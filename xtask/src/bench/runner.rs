@@ -211,7 +211,7 @@ impl Runner {
             memory,
             load,
             refused: share_refused(before.0, after.0),
-            lost: share_lost_on(group, before, after),
+            lost: (group.spec.tuning.unqueued).then(|| share_lost(before, after)),
             ..Run::default()
         })
     }
@@ -248,13 +248,6 @@ fn share_refused(before: [u64; 2], after: [u64; 2]) -> f64 {
 
 /// Numbers of frames that the link has sent and refused, and of those that the server knows to be lost.
 type Counts = ([u64; 2], Option<u64>);
-
-/// Returns the share of frames that were lost between two counts, if links without a queueing discipline lose
-/// some.
-fn share_lost_on(group: &Group, before: Counts, after: Counts) -> Option<f64> {
-    let loses = group.spec.tuning.unqueued;
-    loses.then(|| share_lost(before, after))
-}
 
 /// Returns the share of frames that were lost between two counts. If the server knows of none, all refused
 /// frames are lost.

@@ -299,9 +299,8 @@ impl Client {
     fn sizes(&self) -> Result<()> {
         for (question, max_size, is_truncated) in SIZES {
             let reply = self.ask(question)?;
-            let size = reply.text.split_once("MSG SIZE  rcvd: ");
-            let size = size.and_then(|(_, rest)| rest.lines().next()?.parse().ok());
-            let fits = size.is_some_and(|size: usize| size <= max_size);
+            let size = reply.len();
+            let fits = size.is_some_and(|size| size <= max_size);
             let right = fits && reply.has("tc") == is_truncated && !reply.came_by_tcp();
             ensure!(right, "{question}: {size:?} bytes\n{}", reply.text);
         }
