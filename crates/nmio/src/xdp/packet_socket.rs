@@ -391,7 +391,7 @@ impl PacketSocket {
         self.device.index = index;
         self.one_queue = self.device.has_one_queue();
         self.failed_tries = 0;
-        self.drops.restart(self.device.dropped_without_queue());
+        self.drops = DeviceDrops::new(self.device.dropped_without_queue());
         if self.max_super_len == 0 {
             self.max_super_len = self.longest_at_start;
         }
@@ -427,7 +427,7 @@ impl PacketSocket {
                 "{} no longer segments TCP: from now on the kernel segments",
                 self.device.name
             );
-            self.drops.restart(self.device.dropped_without_queue());
+            self.drops = DeviceDrops::new(self.device.dropped_without_queue());
             // Ignore errors: the option was already set when the socket was opened, so the kernel
             // supports it.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
@@ -496,7 +496,7 @@ impl PacketSocket {
             "{} refuses packets that it claims to segment: from now on the kernel segments",
             self.device.name
         );
-        self.drops.restart(self.device.dropped_without_queue());
+        self.drops = DeviceDrops::new(self.device.dropped_without_queue());
         self.device_segments = false;
         self.failed_tries = 0;
         true
@@ -661,7 +661,7 @@ impl PacketSocket {
         if self.max_super_len == 0 && self.drops.is_known() {
             // No super-segment is left, and the port counts the drops of frames.
             self.look_at_drops();
-            self.drops.restart(None);
+            self.drops = DeviceDrops::new(None);
         }
         Ok(true)
     }
