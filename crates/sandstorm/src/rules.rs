@@ -65,6 +65,13 @@ impl LineError {
         };
         wrong.iter().map(error).collect()
     }
+
+    /// Whether the place is in the file's text. A missing word may be at the end of its line.
+    #[cfg(test)]
+    fn is_in(&self, text: &str) -> bool {
+        let line = lines(text).find(|(number, _)| *number == self.line);
+        line.is_some_and(|(_, line)| (1..=line.chars().count() + 1).contains(&self.column))
+    }
 }
 
 /// Why a rule is refused. The message completes a sentence that begins with the place of the rule.

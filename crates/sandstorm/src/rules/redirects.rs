@@ -434,7 +434,8 @@ mod tests {
     }
 
     proptest! {
-        /// Checks that each line becomes a rule or has errors, and that no text causes a panic.
+        /// Checks that each line becomes a rule or has errors with places in the text, and that no text
+        /// causes a panic.
         #[test]
         fn no_text_causes_a_panic(
             text in "(\\PC{0,9}|(/[:*a]{0,3} (/|https://a)[:a]{0,3} ?(301|200!|a=b)?)|[\r\n\t #!é]){0,9}",
@@ -443,6 +444,7 @@ mod tests {
             let mut wrong: Vec<_> = errors.iter().map(|error| error.line).collect();
             wrong.dedup();
             prop_assert!(rules.len() + wrong.len() <= text.lines().count());
+            prop_assert!(errors.iter().all(|error| error.is_in(&text)), "{errors:?}");
             let _ = text.parse::<Redirect>();
         }
     }

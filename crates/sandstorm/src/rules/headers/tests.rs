@@ -239,7 +239,8 @@ fn the_number_of_rules_is_limited() {
 }
 
 proptest! {
-    /// Checks that no text causes a panic, and that an HTTP parser accepts the fields.
+    /// Checks that each error has a place in the text, that no text causes a panic, and that an HTTP parser accepts
+    /// the fields.
     #[test]
     fn no_text_causes_a_panic(
         text in "(\\PC{0,9}|(/\\*?|\n [A-Ca-c]: ?[a-z#!:\r\t]{0,3}|\n ! ?[A-C])|[\r\n\t #!:é]){0,20}",
@@ -248,6 +249,7 @@ proptest! {
         let mut wrong: Vec<_> = errors.iter().map(|error| error.line).collect();
         wrong.dedup();
         prop_assert!(rules.len() + wrong.len() <= text.lines().count());
+        prop_assert!(errors.iter().all(|error| error.is_in(&text)), "{errors:?}");
         let _ = text.parse::<HeaderRule>();
         let rules: HeaderRules = rules.into_iter().collect();
         for fields in [rules.fields_for(&[b"/"]), rules.for_everything()] {
