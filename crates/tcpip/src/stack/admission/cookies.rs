@@ -121,9 +121,22 @@ struct Syn<'a> {
     irs: Seq,
     /// Keyed number that is added to the cookie to hide its fields: see [`Keys::offsets`].
     blind: Seq,
+    /// The offset of our timestamps.
+    ts_offset: u32,
 }
 
-impl Syn<'_> {
+impl<'a> Syn<'a> {
+    fn new(keys: &Keys, addresses: &'a Addresses, ports: (u16, u16), irs: Seq) -> Self {
+        let (blind, ts_offset) = keys.offsets(addresses, ports.0, ports.1);
+        Self {
+            addresses,
+            ports,
+            irs,
+            blind,
+            ts_offset,
+        }
+    }
+
     fn family(&self) -> Family {
         // `Family::of` looks only at the IP version, so the direction does not matter.
         Family::of(self.addresses)
@@ -185,13 +198,7 @@ pub(in crate::stack) fn mss_of_cookie<A: Application, C>(
     (irs, isn): (Seq, Seq),
     now: Moment,
 ) -> Option<u16> {
-    let (blind, _) = stack.keys.offsets(addresses, ports.0, ports.1);
-    let syn = Syn {
-        addresses,
-        ports,
-        irs,
-        blind,
-    };
+    let syn = Syn::new(&stack.keys, addresses, ports, irs);
     syn.check(
         &stack.keys,
         isn,

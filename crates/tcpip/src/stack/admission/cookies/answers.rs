@@ -31,19 +31,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let advertised_mss = OwnMss::advertised_or_default(Family::of(&addresses), options.mss);
         let kept = TsOptions::new(self.agree(options, *segment));
         let ports = (segment.src_port, segment.dst_port);
-        let (blind, ts_offset) = self.keys.offsets(&addresses, ports.0, ports.1);
-        let syn = Syn {
-            addresses: &addresses,
-            ports,
-            irs: segment.seq,
-            blind,
-        };
+        let syn = Syn::new(&self.keys, &addresses, ports, segment.seq);
         let iss = syn.cookie(&self.keys, advertised_mss, self.cx.own_mss, kept, now);
         let opening = Opening {
             negotiated: kept.negotiated(),
             mss,
             iss,
-            ts_offset,
+            ts_offset: syn.ts_offset,
         };
         let tcb = Tcb::half_open(*segment, packet.path_back(), opening, now);
         let (mut header, options) = tcb.syn_ack(&self.cx, now);
@@ -122,20 +116,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let kept = TsOptions::from_tsecr(segment.timestamps);
         let iss = segment.ack - 1;
         let ports = (segment.src_port, segment.dst_port);
-        let (blind, ts_offset) = self.keys.offsets(addresses, ports.0, ports.1);
-        let syn = Syn {
-            addresses,
-            ports,
-            irs: segment.seq - 1,
-            blind,
-        };
+        let syn = Syn::new(&self.keys, addresses, ports, segment.seq - 1);
         let own_mss = self.cx.own_mss;
         let advertised = syn.check(&self.keys, iss, own_mss, kept, now)?;
         Some(Opening {
             negotiated: kept.negotiated(),
             mss: own_mss.effective(syn.family(), Some(advertised), capacity)?,
             iss,
-            ts_offset,
+            ts_offset: syn.ts_offset,
         })
     }
 }
