@@ -25,9 +25,6 @@ use crate::pools::LendingPool;
 use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 
-/// The pool of write buffers.
-type Writes = LendingPool<Vec<u8>>;
-
 /// No-operation options. They fill the space for timestamps in a resident packet if the connection
 /// does not use timestamps.
 const NO_OPERATIONS: [u8; TIMESTAMPS_LEN] = [1; TIMESTAMPS_LEN];
@@ -51,7 +48,7 @@ pub(crate) struct NoRoom;
 pub(crate) struct Emitter<'a, R> {
     app: &'a mut R,
     contents: &'a mut Contents,
-    writes: &'a Writes,
+    writes: &'a LendingPool<Vec<u8>>,
     /// Buffers for runs of several stream entries. A buffer is in use while a super-segment shares
     /// it. The number of buffers grows to its greatest use so far.
     buffers: &'a mut Vec<Arc<[u8]>>,
@@ -132,7 +129,7 @@ fn render_part<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize
 #[inline(always)]
 fn source<'a>(
     contents: &'a Contents,
-    writes: &'a Writes,
+    writes: &'a LendingPool<Vec<u8>>,
     slice: &Slice,
 ) -> (&'a [u8], Option<Slot>) {
     if let Some(buffer) = slice.source.buffer() {
@@ -159,7 +156,7 @@ impl<'a, R: Render> Emitter<'a, R> {
     pub(crate) fn new(
         app: &'a mut R,
         contents: &'a mut Contents,
-        writes: &'a Writes,
+        writes: &'a LendingPool<Vec<u8>>,
         buffers: &'a mut Vec<Arc<[u8]>>,
         mode: SendMode,
     ) -> Self {

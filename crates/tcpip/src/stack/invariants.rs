@@ -21,20 +21,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Panics if an invariant does not hold.
     #[doc(hidden)]
     pub fn check_invariants(&mut self) {
-        for id in 0..self.table.records.len() {
+        let ids = 0..self.table.len();
+        for id in ids.clone() {
             self.check_flight(id);
         }
-        let live = |id: &u32| self.table.records[*id as usize].tcb.state != State::Closed;
-        let all: Vec<u32> = (0..self.table.records.len() as u32).filter(live).collect();
+        let is_live = |id: &u32| self.tcb(*id).state != State::Closed;
+        let all: Vec<u32> = ids.clone().filter(is_live).collect();
         let alive = all.len();
         assert_eq!(
             alive,
             self.table.index.len() as usize,
             "table and TCBs agree"
         );
-        assert_eq!(alive + self.table.free.len(), self.table.records.len());
+        assert_eq!(alive + self.table.free.len(), ids.len());
         let of = |state: State| {
-            let states = self.table.records.iter().map(|record| record.tcb.state);
+            let states = ids.clone().map(|id| self.tcb(id).state);
             states.filter(|s| *s == state).count() as u32
         };
         for (state, count) in self.cx.states.iter() {
@@ -83,15 +84,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         assert_eq!(buffers, buffers_in_use);
         assert_eq!(writes, self.sources.writes.in_use());
-        if !self.table.records.is_empty() {
+        if !ids.is_empty() {
             assert_eq!(recoveries, self.conn(0).recoveries_in_use());
         }
     }
 
     /// If new data was sent since the last check, checks that the data in flight does not exceed
     /// the congestion window.
-    fn check_flight(&mut self, id: usize) {
-        let conn = self.conn(id as u32);
+    fn check_flight(&mut self, id: u32) {
+        let conn = self.conn(id);
         let (pipe_and_window, state) = (conn.pipe_and_window(), conn.tcb.state);
         let view = conn.tcb.view();
         let mss = u32::from(view.mss_max);
@@ -99,7 +100,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             una: view.snd_una,
             nxt: view.snd_nxt,
         };
-        let Some(before) = self.flights.get_mut(id) else {
+        let Some(before) = self.flights.get_mut(id as usize) else {
             self.flights.push(now);
             return;
         };

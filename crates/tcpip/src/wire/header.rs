@@ -111,8 +111,9 @@ pub struct Segment {
     pub data_at: u16,
     /// Length of the data in bytes.
     pub len: u16,
-    /// The timestamps option, if it is the only option and has the layout of RFC 7323, appendix A.
-    /// In all other cases, call [`Options::read`](super::Options::read).
+    /// The timestamps option. [`parse`](Self::parse) reads it only if it is the only option and has the
+    /// layout of RFC 7323, appendix A. [`Options::read`](super::Options::read) reads it in all other
+    /// cases.
     pub timestamps: Option<Timestamps>,
 }
 
