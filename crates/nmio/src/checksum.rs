@@ -136,19 +136,22 @@ const BLOCK: usize = 64;
 /// Sums 64-bit words. The upper half of the result counts the carries.
 ///
 /// Summing 64-bit words takes fewer instructions than summing vectors of 16-bit words, which would
-/// have to be widened first. Two independent sums hide the latency of the additions.
+/// have to be widened first. Two independent sums hide the latency of the additions. Each addition takes the
+/// carry of the one before.
 #[inline(never)]
 fn sum_of_blocks(blocks: &[[u8; BLOCK]]) -> u128 {
-    let (mut even, mut odd) = (0, 0);
+    let (mut sums, mut carries) = ([0_u64; 2], 0_u64);
     for block in blocks {
-        for pair in block.as_chunks::<16>().0 {
-            if let [a, b] = pair.as_chunks().0 {
-                even += word(a);
-                odd += word(b);
+        for (half, sum) in block.as_chunks::<{ BLOCK / 2 }>().0.iter().zip(&mut sums) {
+            let mut carry = false;
+            for bytes in half.as_chunks().0 {
+                (*sum, carry) = sum.carrying_add(u64::from_ne_bytes(*bytes), carry);
             }
+            carries += u64::from(carry);
         }
     }
-    even + odd
+    let [first, second] = sums.map(u128::from);
+    first + second + (u128::from(carries) << 64)
 }
 
 #[inline(always)]
