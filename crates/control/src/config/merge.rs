@@ -1,11 +1,12 @@
 //! Combines a command line with the file that it names.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
@@ -129,10 +130,10 @@ fn parse_process<T: FromArgMatches>(
         mistakes => Ok((parsed, mistakes)),
     });
     let (parsed, mistakes) = parsed.unwrap_or_else(|wrong| match wrong {
-        Wrong::CommandLine(error) => error.exit(),
+        Wrong::CommandLine(error) => line.exit(error),
         Wrong::Both(message, error) => {
             say(message);
-            error.exit()
+            line.exit(error)
         }
         Wrong::File(message) => {
             say(message);
@@ -160,6 +161,32 @@ impl Line {
     /// Whether the command is `check`.
     fn is_check(&self) -> bool {
         self.words.get(1).is_some_and(|word| word == "check")
+    }
+
+    /// Ends the process. Names each wrong value of the line, of which `first` is about the first one.
+    fn exit(&self, first: clap::Error) -> ! {
+        let (before, last) = self.wrong_values(first);
+        before.into_iter().for_each(tell);
+        last.exit()
+    }
+
+    /// Returns the messages of all errors about values except the last one, and the last error itself.
+    /// Because clap stops at an error, the next one is found without the wrong values before it.
+    fn wrong_values(&self, first: clap::Error) -> (Vec<String>, clap::Error) {
+        let (mut words, mut before, mut last) = (self.words.clone(), Vec::new(), first);
+        while let Some(place) = place_of_value(&words, &last) {
+            words.drain(place);
+            let rest = self.command.clone().try_get_matches_from(&words);
+            let Some(next) = rest.err().filter(is_about_value) else {
+                break;
+            };
+            let message = last.render().to_string();
+            // The hint at the help follows an empty line.
+            let what = message.split("\n\n").next().unwrap_or_default();
+            before.push(what.to_owned());
+            last = next;
+        }
+        (before, last)
     }
 
     /// Same as [`parse`] or [`parse_sites`], for this line. Also returns what is wrong with the file, a line
@@ -263,6 +290,38 @@ impl Line {
             origins: Arc::new(origins),
             line: Arc::clone(self),
         })
+    }
+}
+
+fn is_about_value(error: &clap::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue
+    )
+}
+
+/// Returns which of these words are the value that an error is about, and its option.
+fn place_of_value(words: &[OsString], error: &clap::Error) -> Option<Range<usize>> {
+    if !is_about_value(error) {
+        return None;
+    }
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    // The argument is written as in the help: `--port <N>`, or `<FOLDER>` without an option.
+    let option = text(ContextKind::InvalidArg)?.split([' ', '[']).next()?;
+    let value = text(ContextKind::InvalidValue)?;
+    let in_one = format!("{option}={value}");
+    let is_in_one = |word: &OsString| *word == *in_one;
+    let is_in_two = |pair: &[OsString]| pair[0] == *option && pair[1] == *value;
+    if let Some(at) = words.iter().position(is_in_one) {
+        Some(at..at + 1)
+    } else if let Some(at) = words.windows(2).position(is_in_two) {
+        Some(at..at + 2)
+    } else {
+        let at = words.iter().position(|word| *word == *value)?;
+        (!option.starts_with('-')).then_some(at..at + 1)
     }
 }
 
@@ -376,4 +435,55 @@ fn value_behind(words: &[OsString], arg: &Arg) -> Option<OsString> {
             _ => None,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::units::number;
+
+    #[derive(Parser, Debug)]
+    #[command(name = "web")]
+    struct Cli {
+        #[arg(value_name = "PORTS", value_parser = number::<u16>(1..=9))]
+        ports: Vec<u16>,
+        #[arg(long, value_parser = number::<u16>(1..=9))]
+        workers: Option<u16>,
+        #[arg(long)]
+        strict: bool,
+    }
+
+    /// The first words of the errors about a line.
+    fn wrong_values(line: &str) -> Vec<String> {
+        let line = Line {
+            command: prepared(Cli::command()),
+            words: line.split(' ').map(OsString::from).collect(),
+            has_sites: false,
+        };
+        let first = line.command.clone().try_get_matches_from(&line.words);
+        let (before, last) = line.wrong_values(first.unwrap_err());
+        let last = last.render().to_string();
+        let all = before.iter().chain(std::iter::once(&last));
+        let start = |message: &String| message.lines().next().unwrap_or_default().to_owned();
+        all.map(start).collect()
+    }
+
+    #[test]
+    fn each_wrong_value_of_a_command_line_is_named() {
+        let wrong = |value: &str, argument: &str| {
+            format!(
+                "error: invalid value '{value}' for '{argument}': give a whole number from 1 to 9"
+            )
+        };
+        let expected = [wrong("a", "[PORTS]..."), wrong("0", "--workers <WORKERS>")];
+        assert_eq!(wrong_values("web a 1 --workers 0 2 --strict"), expected);
+        assert_eq!(wrong_values("web a 1 --workers=0"), expected);
+        let both = ["a", "b"].map(|value| wrong(value, "[PORTS]..."));
+        assert_eq!(wrong_values("web --strict a b 3"), both);
+        // What follows an unknown option may be its value.
+        let unknown = "error: unexpected argument '--none' found";
+        assert_eq!(wrong_values("web --none a"), [unknown]);
+    }
 }
