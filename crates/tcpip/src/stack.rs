@@ -59,9 +59,8 @@ struct Sampler {
     last_refusal: Option<Refusal>,
 }
 
-/// An `Asker` to which no connection gave way. For the rest of the millisecond, askers of the
-/// same address with at least the same lag are refused without a search. This saves time when
-/// thousands of connections ask in the same millisecond.
+/// An `Asker` to which no connection gave way. For the rest of the millisecond, askers of the same address
+/// with at least the same lag are refused without a search. So thousands of askers cost little time.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     at: u32,
@@ -72,9 +71,13 @@ struct Refusal {
 /// Number of fractional bits in [`Stack::pace`].
 const PACE_BITS: u32 = 20;
 
-/// A time in milliseconds that is further ahead than any deadline: 15 days. A deadline is at most 7
-/// days ahead. The sum of both is less than half the range of 32-bit times (24 days), so such times
-/// can be compared.
+/// Returns the value of [`Stack::pace`] for a rate in bytes per second.
+const fn pace_of(rate: u32) -> u64 {
+    (1_000 << PACE_BITS) / rate as u64
+}
+
+/// A time in milliseconds that is further ahead than any deadline: 15 days. A deadline is at most 7 days
+/// ahead. The sum of both is less than half the range of 32-bit times (24 days).
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
 /// State that the stack keeps for each connection in addition to the TCB.
@@ -83,8 +86,7 @@ struct Housekeeping {
     /// The virtual clock in milliseconds, comparable to [`Moment::millis`]: see `pressure.rs`. The
     /// clock wraps, so a lag of more than 24 days counts as no lag.
     progress: u32,
-    /// Index of the client in [`Peers`], or [`NONE`] if the connection is not counted for its
-    /// address.
+    /// Index of the client in [`Peers`], or [`NONE`] if the connection is not counted for its address.
     peer: u32,
     /// Time at which the connection's entry in the timer wheel expires, in milliseconds. If this
     /// time is later than the TCB's `deadline`, `Stack::reschedule_if_late` moves the entry.
@@ -96,8 +98,7 @@ struct Housekeeping {
     is_blocked: bool,
     /// Whether to offer unconsumed data to the application again after the current callback.
     offers_again: bool,
-    /// Whether the connection is parked: the application is offered no data until the connection is
-    /// resumed.
+    /// Whether the connection is parked: the application is offered no data until it is resumed.
     is_parked: bool,
     accessed: Accessed,
     /// Serial number of the connection: see [`ConnectionId`].
@@ -120,8 +121,7 @@ const _: () = assert!(size_of::<Housekeeping>() == 32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Alarm {
     Off,
-    /// A callback has set the deadline, but `Stack::schedule` has not started it yet. The value is
-    /// the delay until the deadline.
+    /// A callback has set the deadline, but `Stack::schedule` has not started it yet. The value is its delay.
     New(u32),
     /// The deadline is running. The value is the time at which it expires, comparable to
     /// [`Moment::millis`].

@@ -577,5 +577,5 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 }
 
 #[cfg(test)]
-#[path = "tests/progress.rs"]
+#[path = "input/progress_tests.rs"]
 mod tests;

@@ -6,9 +6,7 @@ use std::convert::Infallible;
 use nmio::{Capabilities, Instant, Mailbox, TimerWheel};
 
 use super::overview::History;
-use super::{
-    ConnectionTable, Connections, Flood, Housekeeping, PACE_BITS, Requests, Sources, Stack,
-};
+use super::{ConnectionTable, Connections, Flood, Housekeeping, Requests, Sources, Stack, pace_of};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::connection::StateCounts;
@@ -137,7 +135,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             requests,
             mailbox: None,
             cx,
-            pace: (1_000 << PACE_BITS) / u64::from(config.min_rate.max(1)),
+            pace: pace_of(config.min_rate.max(1)),
             config,
             flood: Flood::default(),
             samplers: Default::default(),

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::stack::pace_of;
 
-/// Milliseconds per byte at 16,000 bytes per second.
-const PACE: u64 = (1_000 << PACE_BITS) / 16_000;
+/// The pace of 16,000 bytes per second.
+const PACE: u64 = pace_of(16_000);
 
 fn at(millis: u64) -> Moment {
     Moment::from(Instant::from_millis(millis))
@@ -54,7 +55,7 @@ proptest! {
         for (wait, bytes, rate) in steps {
             now += u64::from(wait);
             let before = housekeeping.lag(at(now));
-            housekeeping.advance(bytes, (1_000 << PACE_BITS) / u64::from(rate), at(now));
+            housekeeping.advance(bytes, pace_of(rate), at(now));
             prop_assert!(housekeeping.lag(at(now)) <= before);
             prop_assert!(u64::from(before) <= now - u64::from(start));
             let credit = u64::from(CREDIT_MS);
