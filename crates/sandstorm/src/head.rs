@@ -401,16 +401,22 @@ impl<'a> Head<'a> {
 
     #[inline(never)]
     fn effective_range(&self, tag: Option<ETag>) -> Option<&'a [u8]> {
-        let only = |name| {
-            let mut values = self.values(name);
-            Some((values.next()?, values.next().is_none()))
-        };
-        let (range, is_only) = only("range")?;
+        let (mut range, mut condition) = (None, None);
+        for Header { name, value } in self.fields {
+            // Comparing lengths first rules out most other fields cheaply.
+            let earlier = match name.len() {
+                5 if name.eq_ignore_ascii_case("range") => range.replace(*value),
+                8 if name.eq_ignore_ascii_case("if-range") => condition.replace(*value),
+                _ => None,
+            };
+            if earlier.is_some() {
+                return None;
+            }
+        }
         // A date cannot tell two versions of the same second apart, so it never matches (RFC 9110,
         // sections 13.1.5 and 8.8.2.2).
-        let is_same = only("if-range")
-            .is_none_or(|(value, is_only)| is_only && tag.is_some_and(|tag| tag.is(value)));
-        (is_only && is_same).then_some(range)
+        let is_same = |value| tag.is_some_and(|tag| tag.is(value));
+        range.filter(|_| condition.is_none_or(is_same))
     }
 
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {

@@ -30,16 +30,15 @@ impl Selection {
     /// Evaluates the value of `Range` for a file of `len` bytes. Ranges that overlap or touch become
     /// one part.
     pub(crate) fn of(value: &[u8], len: usize) -> Self {
-        let Some(at) = value.iter().position(|byte| *byte == b'=') else {
+        let Some((unit, ranges)) = value.split_first_chunk::<6>() else {
             return Self::Whole;
         };
-        let (unit, ranges) = (&value[..at], &value[at + 1..]);
         // An empty file has no part, so it is sent as a whole.
-        if !unit.eq_ignore_ascii_case(b"bytes") || len == 0 {
+        if !unit.eq_ignore_ascii_case(b"bytes=") || len == 0 {
             return Self::Whole;
         }
-        // Nearly all clients ask for one range.
-        if memchr::memchr(b',', ranges).is_none() {
+        // Nearly all clients ask for one range, whose text is short.
+        if !ranges.contains(&b',') {
             return match parse(ranges.trim_ascii(), len) {
                 None => Self::Whole,
                 Some(range) if range.is_empty() => Self::Nothing,
