@@ -99,7 +99,8 @@ pub struct ServeArgs {
           value_parser = microseconds(0..=5_000))]
     pub flush_interval_us: u32,
 
-    /// Number of frames handled between two readings of the clock.
+    /// Number of frames handled between two readings of the clock. Above 256, each further frame adds one
+    /// frame to the packet memory of each worker.
     #[arg(long, value_name = "FRAMES", default_value_t = BATCH,
           value_parser = number::<u16>(1..=MAX_BATCH as u16))]
     pub batch: u16,

@@ -294,12 +294,12 @@ mod tests {
     #[test]
     fn the_summary_shows_batch_sizes() {
         let mut port = PortCounters::default();
-        for frames in [1, 1, 64, 300] {
+        for frames in [1, 1, 64, 1_500] {
             port.rx_batches.count(frames);
         }
         let text = summary(Duration::ZERO, &port, &Tally::default()).to_string();
         assert!(
-            text.contains("received batches: 1: 2, 64-127: 1, 256: 1\n"),
+            text.contains("received batches: 1: 2, 64-127: 1, 1024: 1\n"),
             "{text}"
         );
         assert!(!text.contains("sent batches"), "no batch was sent: {text}");

@@ -86,7 +86,8 @@ impl<P: Program> Worker<'_, P> {
         ready: impl FnOnce(Ready) -> bool,
         stop: &Stop,
     ) -> Result<Ended, Error> {
-        let port = self.source.open(self.program.memory(&self.context))?;
+        let memory = self.program.memory(&self.context);
+        let port = self.source.open(memory.with_batch(self.config.batch))?;
         let stage = Stage {
             program: self.program,
             interface: self.interface,

@@ -158,6 +158,33 @@ fn a_batch_is_prefetched_before_its_first_packet_is_handled() {
 }
 
 #[test]
+fn a_large_batch_is_prefetched_and_handled_in_parts_from_the_oldest_packet_on() {
+    let both = Both(
+        RecordingTransport::on(PROTOCOL_TCP, 80),
+        RecordingTransport::on(PROTOCOL_UDP, 53),
+    );
+    let mut server = crate::Server::new(host(), both);
+    server.transports.0.prefetches = true;
+    let mut sink = Sink::new(1500, nmio::MAX_BATCH as u32, 0);
+    let mut batch = nmio::Batch::new();
+    batch.push(sink.frame_from(&to_port(false, PROTOCOL_TCP, 80)));
+    while !batch.is_full() {
+        batch.push(sink.frame_from(&to_port(false, PROTOCOL_UDP, 53)));
+    }
+    nmio::Handler::handle_batch(&mut server, &mut sink, &mut batch, Instant::ZERO);
+    assert!(batch.is_empty());
+    let [first, second] = logs(&mut server.transports);
+    assert_eq!(first, "l256tl256l256l256");
+    let part = |from: u32| {
+        (from..256)
+            .map(|index| format!("u{index}"))
+            .collect::<String>()
+    };
+    let parts = [part(1), part(0), part(0), part(0)].map(|part| format!("l256{part}"));
+    assert_eq!(second, parts.concat());
+}
+
+#[test]
 fn a_frame_is_intercepted_before_the_host_parses_it() {
     let mut both = Both(
         RecordingTransport::on(PROTOCOL_TCP, 80),

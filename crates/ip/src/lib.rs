@@ -57,7 +57,7 @@ pub use packet::Packet;
 pub use path::Path;
 pub use segmentation::write_segment;
 pub use server::Server;
-pub use transports::{Inputs, Transports};
+pub use transports::{Inputs, MAX_INPUTS, Transports};
 
 /// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;

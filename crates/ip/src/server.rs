@@ -1,7 +1,5 @@
 //! Combines a host and its transports into a handler for the event loop.
 
-use std::mem;
-
 use nmio::{Batch, Bell, Drain, Frame, Handler, Instant, Port};
 
 use crate::host::Host;
@@ -38,22 +36,21 @@ impl<T> Server<T> {
         }
     }
 
-    /// Lets the transports prefetch the memory that a batch needs, and then handles the batch.
+    /// Lets the transports prefetch the memory that packets need, and then handles these packets. Does
+    /// so for a part of the batch at a time.
     fn handle_prefetched<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
     where
         T: Transports<P>,
     {
-        if T::INTERCEPTS {
-            for frame in mem::take(batch) {
-                batch.extend(self.transports.intercept(port, frame, now));
-            }
-        }
         let mut inputs = Inputs::new();
-        self.host.receive_batch(batch, &mut inputs, now);
-        self.transports.prefetch_batch(&inputs);
-        for (index, input) in inputs.drain(..).enumerate() {
-            let mut prefetched = Prefetched(&mut self.transports, index);
-            self.host.dispatch(port, input, &mut prefetched, now);
+        batch.reverse();
+        while !batch.is_empty() {
+            self.host.receive_some(batch, &mut inputs, now);
+            self.transports.prefetch_batch(&inputs);
+            for (index, input) in inputs.drain(..).enumerate() {
+                let mut prefetched = Prefetched(&mut self.transports, index);
+                self.host.dispatch(port, input, &mut prefetched, now);
+            }
         }
     }
 }
@@ -101,7 +98,13 @@ impl<P: Port, T: Transports<P>> Handler<P> for Server<T> {
     #[inline(always)]
     fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
         if self.transports.wants_prefetch(batch.len()) {
-            return self.handle_prefetched(port, batch, now);
+            if !T::INTERCEPTS {
+                return self.handle_prefetched(port, batch, now);
+            }
+            let transports = &mut self.transports;
+            let unhandled = |frame| transports.intercept(port, frame, now);
+            let mut batch = batch.drain(..).filter_map(unhandled).collect();
+            return self.handle_prefetched(port, &mut batch, now);
         }
         for frame in batch.drain(..) {
             self.handle_frame(port, frame, now);

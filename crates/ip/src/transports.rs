@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use eth::Mac;
-use nmio::{Batch, Drain, Frame, Instant, MAX_BATCH, Port, prefetch};
+use nmio::{Batch, Drain, Frame, Instant, Port, prefetch};
 
 use crate::host::{Class, Host, Input};
 use crate::icmp::IcmpError;
@@ -150,8 +150,12 @@ impl<P: Port> Transports<P> for () {
     }
 }
 
-/// The parsed frames of a batch, oldest first.
-pub type Inputs = ArrayVec<Input, MAX_BATCH>;
+/// Maximum number of packets for which memory is prefetched at once. The cache would not hold what more
+/// of them need.
+pub const MAX_INPUTS: usize = 256;
+
+/// Parsed frames, oldest first.
+pub type Inputs = ArrayVec<Input, MAX_INPUTS>;
 
 /// Number of frames prefetched ahead of the one being parsed. A device or another core wrote the
 /// frames, so they are probably not in this core's cache.
@@ -186,19 +190,17 @@ impl Host {
         }
     }
 
-    /// Parses a batch, oldest frame first, into `inputs`, and empties the batch. Each input must
-    /// then be [dispatched](Self::dispatch), in the same order. This method is for transports that
-    /// prefetch memory for a whole batch.
-    ///
-    /// # Panics
-    /// Panics if `inputs` has no room for the batch.
+    /// Takes frames from the end of `batch`, which holds the oldest frame last, and parses them into
+    /// `inputs` as long as there is room. Each input must then be [dispatched](Self::dispatch), in the
+    /// same order. This method is for transports that prefetch memory for many packets.
     #[inline(always)]
-    pub fn receive_batch(&mut self, batch: &mut Batch, inputs: &mut Inputs, now: Instant) {
-        batch.reverse();
+    pub fn receive_some(&mut self, batch: &mut Batch, inputs: &mut Inputs, now: Instant) {
         for frame in batch.iter().rev().take(PREFETCHED_FRAMES) {
             prefetch(&**frame);
         }
-        while let Some(frame) = batch.pop() {
+        while !inputs.is_full()
+            && let Some(frame) = batch.pop()
+        {
             if let Some(at) = batch.len().checked_sub(PREFETCHED_FRAMES) {
                 prefetch(&*batch[at]);
             }

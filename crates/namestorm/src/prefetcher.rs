@@ -14,8 +14,7 @@ mod parsed_question;
 mod searches;
 
 use arrayvec::ArrayVec;
-use ip::Input;
-use nmio::MAX_BATCH;
+use ip::{Input, MAX_INPUTS};
 
 use self::parsed_question::ParsedQuestion;
 use self::searches::{Missing, Scratch};
@@ -51,7 +50,7 @@ impl Prefetcher {
         Self {
             is_worthwhile: answers.size().memory >= MIN_PREFETCHED,
             expanded: NameBuf::new(),
-            questions: vec![empty; MAX_BATCH].into_boxed_slice(),
+            questions: vec![empty; MAX_INPUTS].into_boxed_slice(),
             scratch: Scratch::new(),
         }
     }
@@ -92,7 +91,7 @@ impl Prefetcher {
                 zone.fetch_slot(question.hash());
             }
         }
-        let mut missing: ArrayVec<Missing, MAX_BATCH> = ArrayVec::new();
+        let mut missing: ArrayVec<Missing, MAX_INPUTS> = ArrayVec::new();
         for (packet, parsed) in questions.iter().enumerate() {
             let question = &parsed.question;
             if parsed.is_complete

@@ -55,7 +55,7 @@ use crate::device::DeviceError;
 use crate::frame::{Frame, IdleResident, Pool, PoolLayout};
 use crate::mailbox::Bell;
 use crate::port::{
-    Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait,
+    Batch, Capabilities, Port, PortCounters, PortHints, PortLevels, SendError, USUAL_BATCH, Wait,
 };
 use crate::super_segment::{self, GsoType, SuperSegment};
 use crate::sys;
@@ -74,7 +74,7 @@ use slot_copies::SlotCopies;
 
 /// Number of frames besides those in the rings: for a batch, and for callers that hold more than
 /// one.
-const PORT_FRAMES: u32 = MAX_BATCH as u32 + 256;
+const PORT_FRAMES: u32 = USUAL_BATCH + 256;
 /// Alignment of frames that are not in netmap's memory, in bytes: one cache line.
 const CACHE_LINE: usize = 64;
 /// Maximum time to wait at once. The kernel does not wake a waiting program when the interface is

@@ -13,7 +13,11 @@ use crate::mailbox::Bell;
 use crate::super_segment::SuperSegment;
 
 /// Maximum number of frames that one call of [`Port::receive`] returns.
-pub const MAX_BATCH: usize = 256;
+pub const MAX_BATCH: usize = 1024;
+
+/// Number of frames that each port has for a batch. A
+/// [`MemoryPlan`](crate::device::MemoryPlan) adds those of larger batches.
+pub(crate) const USUAL_BATCH: u32 = 256;
 
 /// The frames returned by one call of [`Port::receive`], oldest first.
 pub type Batch = ArrayVec<Frame, MAX_BATCH>;
@@ -360,16 +364,16 @@ mod tests {
     fn batch_sizes_are_counted_in_powers_of_two() {
         let mut sizes = BatchSizes::default();
         assert_eq!(sizes.to_string(), "");
-        for frames in [0, 1, 1, 2, 3, 4, 127, 128, 255, 256, 4_096] {
+        for frames in [0, 1, 1, 2, 3, 4, 511, 512, 1023, 1024, 4_096] {
             sizes.count(frames);
         }
-        assert_eq!(sizes.classes(), &[2, 2, 1, 0, 0, 0, 1, 2, 2]);
+        assert_eq!(sizes.classes(), &[2, 2, 1, 0, 0, 0, 0, 0, 1, 2, 2]);
         assert_eq!(
             sizes.to_string(),
-            "1: 2, 2-3: 2, 4-7: 1, 64-127: 1, 128-255: 2, 256: 2"
+            "1: 2, 2-3: 2, 4-7: 1, 256-511: 1, 512-1023: 2, 1024: 2"
         );
         let mut sum = sizes;
         sum.merge(&sizes);
-        assert_eq!(sum.classes(), &[4, 4, 2, 0, 0, 0, 2, 4, 4]);
+        assert_eq!(sum.classes(), &[4, 4, 2, 0, 0, 0, 0, 0, 2, 4, 4]);
     }
 }

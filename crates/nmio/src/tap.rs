@@ -21,7 +21,8 @@ use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Frame, IdleResident, Pool};
 use crate::mailbox::Bell;
 use crate::port::{
-    Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError, Wait,
+    Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, PortLevels, SendError,
+    USUAL_BATCH, Wait,
 };
 use crate::super_segment::SuperSegment;
 use crate::sys::{self, Gather};
@@ -70,7 +71,7 @@ impl TapPort {
         ))?;
         let capacity = max_packet + LINK_HEADER;
         let stride = capacity.next_multiple_of(CACHE_LINE);
-        let port_frames = MAX_BATCH as u32 + RESERVE;
+        let port_frames = USUAL_BATCH + RESERVE;
         let layout = config.memory.layout(stride, capacity, port_frames)?;
         Ok(Self {
             file,

@@ -35,16 +35,14 @@ const FLUSHES: [(&str, &str); 5] = [
     ("batch 256", "--batch 256 --flush-interval-us 0"),
     ("whole ring", "--batch 256 --flush-interval-us 5000"),
 ];
-/// The same where the card has 1,024 buffers for packets that arrive. The last batches span several passes
-/// of the server's loop, each of which receives at most 256 packets. They end after an interval, and if
-/// the RX ring is empty.
+/// The same where the card has 1,024 buffers for packets that arrive.
 const LARGER_FLUSHES: [(&str, &str); 6] = [
     ("batch 1", "--batch 1 --flush-interval-us 0"),
     ("batch 16", "--batch 16 --flush-interval-us 0"),
     ("batch 64", "--batch 64 --flush-interval-us 0"),
     ("batch 256", "--batch 256 --flush-interval-us 0"),
-    ("2 ms", "--batch 256 --flush-interval-us 2000"),
-    ("5 ms", "--batch 256 --flush-interval-us 5000"),
+    ("batch 512", "--batch 512 --flush-interval-us 0"),
+    ("batch 1024", "--batch 1024 --flush-interval-us 0"),
 ];
 /// Number of queries whose cost is measured.
 const QUERIES: u32 = 80_000;
@@ -52,6 +50,8 @@ const QUERIES: u32 = 80_000;
 const OUTSTANDING: &str = "-q 200";
 /// The same for a card with 1,024 buffers. The replies to so many need the buffers of several sockets.
 const MORE_OUTSTANDING: &str = "-q 1500 -c 8";
+/// The same for a port of a switch. Its rings have 1,024 slots, and a switch drops what does not fit.
+const OUTSTANDING_AT_SWITCH: &str = "-q 1000 -c 8";
 /// Number of clients of the web server whose cost is measured.
 const CLIENTS: u32 = 8;
 
@@ -256,15 +256,14 @@ impl Exchange<'_> {
         });
     }
 
-    /// Returns the state of the guest's interface: XDP programs, queues, and offload features. If the
-    /// case has set a queueing discipline, also its parameters.
+    /// Returns the state of the guest's interface: XDP programs, queues, offload features, and queueing
+    /// disciplines with their parameters.
     fn interface(&self) -> Result<String> {
-        let mut line = "ip -details link show eth0; ethtool -l eth0; ethtool -k eth0".to_owned();
-        if self.case.has_queueing_discipline() {
-            // The number of references is none of its parameters.
-            line.push_str("; tc qdisc show dev eth0 | sed 's/ refcnt [0-9]*//'");
-        }
-        self.guest.run(&line)
+        // The number of references is none of the parameters.
+        self.guest.run(
+            "ip -details link show eth0; ethtool -l eth0; ethtool -k eth0; \
+             tc qdisc show dev eth0 | sed 's/ refcnt [0-9]*//'",
+        )
     }
 
     fn stop(&self, program: &str, checks: &mut Checks) {
@@ -290,7 +289,11 @@ impl Exchange<'_> {
     /// Measures what the servers cost in each mode, and with each size of their batches.
     fn measure(&self, checks: &mut Checks, costs: &mut Costs) -> Result<()> {
         if self.case.is_of_batches() {
-            return self.measure_dns(&LARGER_FLUSHES, MORE_OUTSTANDING, checks, costs);
+            let outstanding = match self.case.joint() {
+                Some(_) => OUTSTANDING_AT_SWITCH,
+                None => MORE_OUTSTANDING,
+            };
+            return self.measure_dns(&LARGER_FLUSHES, outstanding, checks, costs);
         }
         let address = self.addresses()[0];
         for mode in ["memcopy", "pre-copy"] {

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use nmio::MAX_BATCH;
+use ip::MAX_INPUTS;
 
 use super::parsed_question::ParsedQuestion;
 use crate::answers::{Answers, Denial, Descent, Hashes, Kind, Names, Node, ZoneAnswers};
@@ -100,8 +100,8 @@ impl Scratch {
             key: Key::new(),
         };
         Self {
-            sort_keys: Vec::with_capacity(MAX_BATCH * MAX_SORT_KEY),
-            targets: vec![target; MAX_BATCH].into_boxed_slice(),
+            sort_keys: Vec::with_capacity(MAX_INPUTS * MAX_SORT_KEY),
+            targets: vec![target; MAX_INPUTS].into_boxed_slice(),
         }
     }
 
@@ -116,7 +116,7 @@ impl Scratch {
         message: impl Fn(usize) -> Option<&'m [u8]>,
     ) {
         self.sort_keys.clear();
-        let mut searches: ArrayVec<Search<'_>, MAX_BATCH> = ArrayVec::new();
+        let mut searches: ArrayVec<Search<'_>, MAX_INPUTS> = ArrayVec::new();
         for &Missing { packet, is_signed } in packets {
             let question = &questions[packet].question;
             let zone = answers.if_within(question.zone, &question.key);

@@ -5,9 +5,10 @@ use std::ops::Add;
 
 use super::error::DeviceError;
 use crate::frame::PoolLayout;
+use crate::port::USUAL_BATCH;
 use crate::sys;
 
-/// Numbers of frames that a port needs in addition to the frames for its rings and one batch.
+/// Numbers of frames that a port needs in addition to the frames for its rings and a batch of 256.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
     /// Maximum number of resident packets, which stay in the port's memory.
@@ -30,6 +31,16 @@ impl Add for MemoryPlan {
 }
 
 impl MemoryPlan {
+    /// Adds what batches of up to `batch` frames need. Ports have frames for batches of 256, so smaller
+    /// ones change nothing.
+    #[must_use]
+    pub fn with_batch(self, batch: usize) -> Self {
+        Self {
+            scratch_frames: self.scratch_frames + (batch as u32).saturating_sub(USUAL_BATCH),
+            ..self
+        }
+    }
+
     /// Returns the memory layout of a port. The port itself needs `port_frames` frames, for its
     /// rings and one batch. Frames start `stride` bytes apart and hold `capacity` bytes each.
     ///
@@ -59,5 +70,25 @@ impl MemoryPlan {
             io_frames,
             resident_frames: self.resident_frames,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_batches_of_more_than_256_frames_need_more_memory() {
+        let plan = MemoryPlan {
+            resident_frames: 5,
+            scratch_frames: 64,
+        };
+        assert_eq!(plan.with_batch(64), plan);
+        assert_eq!(plan.with_batch(256), plan);
+        let larger = plan.with_batch(crate::MAX_BATCH);
+        assert_eq!(
+            (larger.resident_frames, larger.scratch_frames),
+            (5, 64 + 768)
+        );
     }
 }

@@ -9,6 +9,7 @@ use netmap_sys::{NS_MOREFRAG, NS_REPORT};
 use super::*;
 use crate::checksum::Sum;
 use crate::device::Offload;
+use crate::port::MAX_BATCH;
 
 const CONFIG: SimulatedConfig = SimulatedConfig {
     slots: 8,

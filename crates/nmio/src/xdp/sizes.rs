@@ -6,7 +6,7 @@
 
 use super::fill_level::FILL_RING;
 use super::refusals::Refusals;
-use crate::port::MAX_BATCH;
+use crate::port::USUAL_BATCH;
 
 /// Number of slots in the RX ring. It has room for all frames offered through the fill ring, so it
 /// never overflows.
@@ -102,7 +102,7 @@ impl FrameLayout {
     /// received packets have chunks of their own (see [`rx_chunks`](Self::rx_chunks)).
     pub(super) fn port_frames(self) -> u32 {
         let receiving = if self.is_multi_buffer() { 0 } else { RX_RING };
-        receiving + TX_RING / self.chunks + MAX_BATCH as u32 + RESERVE
+        receiving + TX_RING / self.chunks + USUAL_BATCH + RESERVE
     }
 
     /// Returns the number of chunks that precede the frames and belong to no frame. The kernel

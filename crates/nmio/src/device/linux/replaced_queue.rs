@@ -10,14 +10,21 @@ use crate::device::lines::Lines;
 const EMULATED: &str = "netmapemu";
 /// The one that netmap leaves behind if the last program that closes the interface has privileges.
 const LEFT: &str = "pfifo";
+/// The same on an interface with several queues. Below it are the kernel's defaults.
+const LEFT_ON_QUEUES: &str = "mq";
+/// Number of the first `mq` of netmap, in the upper half of its handle. The next ones count up.
+const FIRST_NUMBER: u32 = 18;
+/// From this number on, the kernel chooses the numbers of others.
+const CHOSEN_NUMBERS: u32 = 0x8000;
 /// The handle of one that the kernel gives to an interface by itself.
 const DEFAULT: u32 = 0;
-/// Queueing disciplines without classes, whose parameters the kernel keeps as it reports them. It rounds
-/// those of `codel`, `fq_codel` and `tbf`.
-const RESTORABLE: [&str; 8] = [
+/// Queueing disciplines whose parameters the kernel keeps as it reports them. It rounds those of
+/// `codel`, `fq_codel` and `tbf`. None has classes, except `mq` for the queues.
+const RESTORABLE: [&str; 9] = [
     "bfifo",
     "cake",
     "fq",
+    "mq",
     "noqueue",
     "pfifo",
     "pfifo_fast",
@@ -83,10 +90,11 @@ impl ReplacedQueue {
 }
 
 /// Returns the root of these queueing disciplines if it can be made again. Those below the root would
-/// be lost.
+/// be lost, except the defaults, which the kernel makes again.
 fn restorable(queues: &[Queue]) -> Option<&Queue> {
     let sending = queues.iter().filter(|queue| !queue.is_ingress());
-    let [root] = sending.collect::<Vec<_>>()[..] else {
+    let kept = sending.filter(|queue| queue.is_root() || queue.handle != DEFAULT);
+    let [root] = kept.collect::<Vec<_>>()[..] else {
         return None;
     };
     let is_plain = root.is_root() && root.handle != DEFAULT && !root.has_size_table;
@@ -97,8 +105,18 @@ fn restorable(queues: &[Queue]) -> Option<&Queue> {
 /// administrator's, and so are those in the place of a `former` one.
 fn is_of_netmap(former: &[Queue], now: &[Queue]) -> bool {
     let is_new = |queue: &Queue| former.iter().all(|old| place(old) != place(queue));
+    let is_left = |queue: &Queue| queue.kind == LEFT || is_left_on_queues(queue, now);
     now.iter()
-        .any(|queue| queue.kind == EMULATED || queue.kind == LEFT && is_new(queue))
+        .any(|queue| queue.kind == EMULATED || is_left(queue) && is_new(queue))
+}
+
+/// Returns true if one of the queueing disciplines `now` is an `mq` with a number of netmap, and the
+/// administrator has put none below it.
+fn is_left_on_queues(queue: &Queue, now: &[Queue]) -> bool {
+    queue.kind == LEFT_ON_QUEUES
+        && queue.is_root()
+        && (FIRST_NUMBER..CHOSEN_NUMBERS).contains(&(queue.handle >> 16))
+        && restorable(now).is_some()
 }
 
 /// Returns what a change of parameters does not alter.
@@ -133,11 +151,11 @@ mod tests {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Makes an interface that the kernel gives a queue, in a network namespace of this thread.
-    /// Returns its number.
+    /// Makes an interface with two queues, which the kernel gives queueing disciplines, in a network
+    /// namespace of this thread. Returns its number.
     fn make_interface() -> u32 {
         sys::unshare_network().unwrap_or_else(|error| panic!("this test needs root: {error}"));
-        run("ip link add q0 type veth peer name q1");
+        run("ip link add q0 numtxqueues 2 type veth peer name q1");
         run("ip link set q0 up");
         let number = run("ip -oneline link show q0");
         number.split(':').next().unwrap().parse().unwrap()
@@ -176,6 +194,24 @@ mod tests {
             // This one stands for netmap's. Then netmap leaves a new pfifo behind.
             run("tc qdisc replace dev q0 root pfifo_head_drop");
             run("tc qdisc replace dev q0 root pfifo");
+            assert_ne!(shown(), before);
+            drop(replaced);
+            assert_eq!(shown(), before);
+        }
+    }
+
+    #[test]
+    fn of_several_queues_the_default_and_mq_are_restored() {
+        let index = make_interface();
+        for root in ["", "mq", "handle 7: mq"] {
+            if !root.is_empty() {
+                run(&format!("tc qdisc replace dev q0 root {root}"));
+            }
+            let before = shown();
+            let mut lines = Lines::new();
+            let replaced = ReplacedQueue::expect("q0", index, &mut lines).unwrap();
+            assert!(lines.is_empty(), "{lines:?}");
+            run("tc qdisc replace dev q0 root handle 19: mq");
             assert_ne!(shown(), before);
             drop(replaced);
             assert_eq!(shown(), before);
@@ -276,14 +312,24 @@ mod tests {
         for kind in ["htb", "codel", "fq_codel", "tbf"] {
             assert_eq!(restorable(&[queue(kind, 1 << 16, root)]), None);
         }
-        let below = queue("pfifo", 2 << 16, 1 << 16 | 1);
-        assert_eq!(restorable(&[queue("fq", 1 << 16, root), below]), None);
+        let below = |handle| queue("pfifo", handle, 1 << 16 | 1);
+        let mq = queue("mq", 1 << 16, root);
+        assert_eq!(restorable(&[mq.clone(), below(2 << 16)]), None);
+        assert_eq!(restorable(&[mq.clone(), below(0)]), Some(&mq));
         // What netmap leaves has a handle of its own.
         let of_netmap = |now: &[Queue]| is_of_netmap(std::slice::from_ref(&fq), now);
         assert!(of_netmap(&[queue("netmapemu", 1 << 16, root)]));
         let mq = queue("mq", 18 << 16, root);
-        assert!(of_netmap(&[mq, queue("netmapemu", 0, 18 << 16 | 1)]));
+        assert!(of_netmap(&[
+            mq.clone(),
+            queue("netmapemu", 0, 18 << 16 | 1)
+        ]));
         assert!(of_netmap(&[queue("pfifo", 0x8002_0000, root)]));
+        assert!(of_netmap(&[mq.clone(), queue("fq", 0, 18 << 16 | 1)]));
+        assert!(!of_netmap(&[mq, queue("fq", 1 << 16, 18 << 16 | 1)]));
+        for number in [0, 17, 0x8001] {
+            assert!(!of_netmap(&[queue("mq", number << 16, root)]));
+        }
         assert!(!of_netmap(std::slice::from_ref(&fq)));
         assert!(!of_netmap(&[queue("htb", 1 << 16, root)]));
         assert!(!of_netmap(&[]));
