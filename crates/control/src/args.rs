@@ -417,7 +417,7 @@ mod tests {
             "--workers 0",
             "--workers 257",
             "--batch 0",
-            "--batch 257",
+            "--batch 1025",
             "--drain -1",
             "--drain 2d",
             "--drain 100ms",

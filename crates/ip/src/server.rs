@@ -36,21 +36,32 @@ impl<T> Server<T> {
         }
     }
 
-    /// Lets the transports prefetch the memory that packets need, and then handles these packets. Does
-    /// so for a part of the batch at a time.
+    /// Handles a batch in parts, each of which is prefetched.
     fn handle_prefetched<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
     where
         T: Transports<P>,
     {
-        let mut inputs = Inputs::new();
         batch.reverse();
         while !batch.is_empty() {
-            self.host.receive_some(batch, &mut inputs, now);
-            self.transports.prefetch_batch(&inputs);
-            for (index, input) in inputs.drain(..).enumerate() {
-                let mut prefetched = Prefetched(&mut self.transports, index);
-                self.host.dispatch(port, input, &mut prefetched, now);
-            }
+            self.handle_part(port, batch, now);
+        }
+    }
+
+    /// Takes the oldest packets from the end of a batch. Lets the transports prefetch the memory that
+    /// these packets need, and then handles them.
+    ///
+    /// In a function of its own, so that the loop over the parts takes no register.
+    #[inline(never)]
+    fn handle_part<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
+    where
+        T: Transports<P>,
+    {
+        let mut inputs = Inputs::new();
+        self.host.receive_some(batch, &mut inputs, now);
+        self.transports.prefetch_batch(&inputs);
+        for (index, input) in inputs.drain(..).enumerate() {
+            let mut prefetched = Prefetched(&mut self.transports, index);
+            self.host.dispatch(port, input, &mut prefetched, now);
         }
     }
 }

@@ -198,7 +198,8 @@ impl Host {
         for frame in batch.iter().rev().take(PREFETCHED_FRAMES) {
             prefetch(&**frame);
         }
-        while !inputs.is_full()
+        let rest = batch.len().saturating_sub(inputs.remaining_capacity());
+        while batch.len() > rest
             && let Some(frame) = batch.pop()
         {
             if let Some(at) = batch.len().checked_sub(PREFETCHED_FRAMES) {
