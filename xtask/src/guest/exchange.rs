@@ -50,8 +50,8 @@ const QUERIES: u32 = 80_000;
 const OUTSTANDING: &str = "-q 200";
 /// The same for a card with 1,024 buffers. The replies to so many need the buffers of several sockets.
 const MORE_OUTSTANDING: &str = "-q 1500 -c 8";
-/// The same for a port of a switch. Its rings have 1,024 slots, and a switch drops what does not fit.
-const OUTSTANDING_AT_SWITCH: &str = "-q 1000 -c 8";
+/// The same for a port of a switch. With 1,000, some are lost.
+const OUTSTANDING_AT_SWITCH: &str = "-q 600 -c 8";
 /// Number of clients of the web server whose cost is measured.
 const CLIENTS: u32 = 8;
 
