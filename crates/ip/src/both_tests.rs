@@ -176,11 +176,10 @@ fn a_large_batch_is_prefetched_and_handled_in_parts_from_the_oldest_packet_on() 
     let [first, second] = logs(&mut server.transports);
     assert_eq!(first, "l256tl256l256l256");
     let part = |from: u32| {
-        (from..256)
-            .map(|index| format!("u{index}"))
-            .collect::<String>()
+        let handled = (from..256).map(|index| format!("u{index}"));
+        format!("l256{}", handled.collect::<Vec<_>>().concat())
     };
-    let parts = [part(1), part(0), part(0), part(0)].map(|part| format!("l256{part}"));
+    let parts = [part(1), part(0), part(0), part(0)];
     assert_eq!(second, parts.concat());
 }
 
