@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ahash::HashMap;
 use control::report::count;
@@ -23,6 +23,7 @@ use self::by_file::{ByFile, Known};
 use self::by_path::ByPath;
 pub(crate) use self::facts::ZoneFacts;
 use self::good_zone::GoodZone;
+pub(crate) use self::read_again::ReadAgain;
 use self::reading::{ReadZone, read_all, read_zone};
 pub(crate) use self::reading::{example, has_www};
 pub(crate) use self::unserved::{UnservedFile, summary};
@@ -46,8 +47,8 @@ pub(crate) struct ZoneFiles {
     /// Whether the records of zones are kept, for transfers.
     keeps_records: bool,
     good: Vec<Arc<GoodZone>>,
-    /// The index of the files of `good`. It is empty until it is made.
-    by_path: ByPath,
+    /// The index of the files of `good`, which is made when it is first needed.
+    by_path: Arc<OnceLock<ByPath>>,
     /// The files with errors whose zones stay as they were.
     stale: Vec<UnservedFile>,
     /// The files that are not served.
@@ -68,7 +69,7 @@ impl ZoneFiles {
             hashing,
             keeps_records: false,
             good: Vec::new(),
-            by_path: ByPath::default(),
+            by_path: Arc::default(),
             stale: Vec::new(),
             unserved: Arc::default(),
             group_labels: GroupLabels::default(),
@@ -505,8 +506,8 @@ impl<'z> Gatherer<'z> {
         ZoneFiles {
             hashing: self.before.hashing.clone(),
             keeps_records: self.before.keeps_records,
+            by_path: self.before.index_for(&self.good),
             good: self.good,
-            by_path: ByPath::default(),
             stale: self.stale,
             unserved: self.unserved.into(),
             group_labels: self.group_labels,

@@ -419,20 +419,13 @@ fn the_zones_of_a_changed_file_are_found_by_its_path() {
     let specs = ["a.example", "b.example", "c.example"];
     let mut specs = specs.map(|name| zone(folder.path(), name, &with_part));
     let mut files = read(&specs, &mut |_| {});
-    assert!(
-        hinted(&files, &path("part")).is_empty(),
-        "without the index"
-    );
-    files.index_paths(&mut files.without_zones());
     assert_eq!(hinted(&files, &path("part")), [0, 1, 2]);
     assert_eq!(hinted(&files, &path("b.example")), [1]);
     assert!(hinted(&files, &path("d.example")).is_empty());
     let change = |files: &mut ZoneFiles, text: &str| {
         fs::write(path("b.example"), text).unwrap();
         let again = files.read_one(1, &mut |_| {}).unwrap().unwrap();
-        let mut next = files.with_zones(again);
-        next.index_paths(files);
-        *files = next;
+        *files = files.with_zones(again);
     };
     change(&mut files, &format!("{with_part}y 60 A 192.0.2.3\n"));
     assert_eq!(hinted(&files, &path("part")), [0, 1, 2]);
@@ -443,8 +436,7 @@ fn the_zones_of_a_changed_file_are_found_by_its_path() {
     change(&mut files, &with_part.replace("part", "other"));
     assert_eq!(hinted(&files, &path("other")), [1]);
     specs.swap(1, 2);
-    let mut next = files.read(&specs, 1, &mut |_| {});
-    next.index_paths(&mut files);
+    let next = files.read(&specs, 1, &mut |_| {});
     assert_eq!(hinted(&next, &path("b.example")), [2]);
 }
 
@@ -458,8 +450,7 @@ fn at_most_64_zones_are_read_for_hints() {
         .map(|number| zone(folder.path(), &format!("z{number}.example"), &with_part))
         .collect();
     for (zones, expected) in [(64, (0..64).collect()), (65, Vec::new())] {
-        let mut files = read(&specs[..zones], &mut |_| {});
-        files.index_paths(&mut files.without_zones());
+        let files = read(&specs[..zones], &mut |_| {});
         assert_eq!(hinted(&files, &folder.path().join("part")), expected);
     }
 }

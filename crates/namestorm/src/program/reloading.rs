@@ -14,39 +14,24 @@ use crate::hook::Hook;
 use crate::name::Name;
 use crate::turnover::NewAnswers;
 use crate::zone_args::NoZones;
-use crate::zone_files::{UnservedFile, ZoneFiles};
+use crate::zone_files::{ReadAgain, UnservedFile, ZoneFiles};
 
 impl<H, F> Namestorm<H, F>
 where
     H: Hook + Named,
     F: Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
 {
-    /// Reads the zone named `apex` again, or else all zones that have changed, except those that were
-    /// `just_read`. Other threads cannot help, because the rights of the reload thread are its own. Also
-    /// returns warnings about zones that are no longer served.
+    /// Reads the zones that have changed again, except those that were `just_read`. Other threads cannot help,
+    /// because the rights of the reload thread are its own. Also returns warnings about zones that are no
+    /// longer served.
     fn read_again(
         &self,
         given: &Given,
-        known: &mut ZoneFiles,
-        apex: Option<&[u8]>,
+        known: &ZoneFiles,
         just_read: &[usize],
     ) -> Result<(ZoneFiles, Vec<String>), StartError> {
-        let mut say = |line: String| tracing::warn!("{line}");
-        let position = |apex| known.position(apex, self.answers().number_of(apex));
-        if let Some(at) = apex.and_then(position) {
-            let one = known.read_one(at, &mut say).map_err(|file| {
-                self.note(|inventory| inventory.note_stale_file(&file));
-                known.note_tried([&*file]);
-                faulty_files([&*file]).unwrap_or_default()
-            })?;
-            if let Some(one) = one {
-                let spec = known.facts_of(at).spec();
-                self.note(|inventory| inventory.note_correct_file(spec));
-                return Ok((known.with_zones(one), Vec::new()));
-            }
-        }
         let (specs, warnings) = given.zones.specs_again()?;
-        let files = known.read_others(just_read, &specs, 1, &mut say);
+        let files = known.read_others(just_read, &specs, 1, &mut warn);
         if let Some((path, reason)) = files.hidden_since(known) {
             let (pattern, path) = (None, path.to_owned());
             return Err(NoZones::Unreadable {
@@ -87,28 +72,18 @@ where
 
     /// Tells all who need to know that the zones of `files` are served with these answers, instead of the
     /// `known` zones.
-    fn note_change(&self, mut files: ZoneFiles, known: &mut ZoneFiles, new: &Answers) {
+    fn note_change(&self, files: ZoneFiles, known: &mut ZoneFiles, new: &Answers) {
         if let Some(notifier) = &self.notifier {
             notifier.note_change(&files, known);
         }
         self.note(|inventory| inventory.note_reloaded(&files, known, new));
-        files.index_paths(known);
+        files.index_paths();
         *known = files;
     }
 
-    /// Serves the zones at once whose files have changed according to the kernel, if they are few. Returns
-    /// their numbers. Everything else is left to the look at all files, also errors in these zones. Only the
+    /// Serves zones that were read again, and then tells all who need to know. Returns their numbers. Only the
     /// copy of the list of answers takes time for each zone of the server before the hand-over.
-    fn reload_hinted(&self, source: &Source, given: &Given, known: &mut ZoneFiles) -> Vec<usize> {
-        let changed = source.hints.take();
-        let is_all_or_nothing = given.strict;
-        if is_all_or_nothing || source.has_next() {
-            return Vec::new();
-        }
-        let mut say = |line: String| tracing::warn!("{line}");
-        let Some(read) = known.read_hinted(&changed, &mut say) else {
-            return Vec::new();
-        };
+    fn serve_again(&self, read: ReadAgain, known: &mut ZoneFiles) -> Vec<usize> {
         let old = self.answers();
         let new = Arc::new(read.answers_after(&old));
         self.hand_over(&new, old);
@@ -121,20 +96,62 @@ where
         numbers
     }
 
+    /// Serves the zones at once whose files have changed according to the kernel, if they are few. Returns
+    /// their numbers. Everything else is left to the look at all files, also errors in these zones.
+    fn reload_hinted(&self, source: &Source, given: &Given, known: &mut ZoneFiles) -> Vec<usize> {
+        let changed = source.hints.take();
+        let is_all_or_nothing = given.strict;
+        if is_all_or_nothing || source.has_next() {
+            return Vec::new();
+        }
+        let read = known.read_hinted(&changed, &mut warn);
+        read.map_or_else(Vec::new, |read| self.serve_again(read, known))
+    }
+
+    /// Reads the zone named `apex` again, and serves it. Returns false if no such zone is served, or if its
+    /// file now holds another one. Then the look at all files finds the zone, or tells why there is none.
+    fn reload_one(&self, apex: &[u8], known: &mut ZoneFiles) -> Result<bool, StartError> {
+        let Some(at) = self.position(known, apex) else {
+            return Ok(false);
+        };
+        let read = known.read_one(at, &mut warn).map_err(|file| {
+            self.note(|inventory| inventory.note_stale_file(&file));
+            known.note_tried([&*file]);
+            faulty_files([&*file]).unwrap_or_default()
+        })?;
+        Ok(read.map(|read| self.serve_again(read, known)).is_some())
+    }
+
+    /// Returns the number in `files` of the zone named `apex`.
+    fn position(&self, files: &ZoneFiles, apex: &[u8]) -> Option<usize> {
+        files.position(apex, self.answers().number_of(apex))
+    }
+
+    /// Returns the result of a reload that has read this number of zones, for the operator.
+    fn done(&self, read: usize, changes: &str) -> String {
+        let size = *self.answers().size();
+        let [zones, names] = [(size.zones, "zone"), (size.names, "name")]
+            .map(|(number, of)| counted(number as u64, of));
+        let read = count(read as u64);
+        format!("{zones}, {names}; {read} read again{changes}")
+    }
+
     /// Reads the zone named `only` again, or else all zones that have changed, and hands the answers to
     /// the workers.
     fn reload_from(&self, source: &Source, only: Option<&str>) -> Result<Reloaded, StartError> {
         let known = &mut *locked(&source.files);
-        // A reload of one zone changes nothing else, so it does not use other options.
-        let given = match only {
-            Some(_) => source.given(),
-            None => source.newest(),
-        };
-        let just_read = match only {
-            Some(_) => Vec::new(),
-            None => self.reload_hinted(source, &given, known),
-        };
-        let outcome = self.reload_rest(source, given, known, only, &just_read);
+        if let Some(name) = only {
+            let apex = name.parse::<Name>()?.as_wire().to_ascii_lowercase();
+            if self.reload_one(&apex, known)? {
+                let (done, kept) = (self.done(1, ""), None);
+                return Ok(Reloaded { done, kept });
+            }
+            // A reload of one zone changes nothing else, so it does not use other options.
+            return self.reload_rest(source, source.given(), known, Some((name, &apex)), &[]);
+        }
+        let given = source.newest();
+        let just_read = self.reload_hinted(source, &given, known);
+        let outcome = self.reload_rest(source, given, known, None, &just_read);
         outcome.or_else(|error| match just_read.len() as u64 {
             0 => Err(error),
             read => Ok(Reloaded {
@@ -145,32 +162,26 @@ where
     }
 
     /// Same as [`reload_from`](Self::reload_from), after the zones that have the numbers `just_read` in `known`.
+    /// The zone named `only` is given with its name in wire format.
     fn reload_rest(
         &self,
         source: &Source,
         given: Given,
         known: &mut ZoneFiles,
-        only: Option<&str>,
+        only: Option<(&str, &[u8])>,
         just_read: &[usize],
     ) -> Result<Reloaded, StartError> {
-        let say = |line: String| tracing::warn!("{line}");
-        let apex = match only {
-            Some(name) => Some(name.parse::<Name>()?.as_wire().to_ascii_lowercase()),
-            None => None,
-        };
-        let (files, warnings) = self.read_again(&given, known, apex.as_deref(), just_read)?;
+        let (files, warnings) = self.read_again(&given, known, just_read)?;
         known.note_tried(files.stale().iter().chain(files.unserved().iter()));
         let before: HashSet<_> = known.unserved().iter().map(UnservedFile::spec).collect();
         let is_new = |file: &&UnservedFile| !before.contains(file.spec());
         let unserved: Vec<_> = files.unserved().iter().filter(is_new).collect();
         for file in &unserved {
-            say(file.to_string());
+            warn(file.to_string());
         }
         let stale = files.stale();
-        if let (Some(name), Some(apex)) = (only, &apex)
-            && files
-                .position(apex, self.answers().number_of(apex))
-                .is_none()
+        if let Some((name, apex)) = only
+            && self.position(&files, apex).is_none()
         {
             let why = faulty_files(stale.iter().chain(files.unserved().iter()));
             let why = why.map_or(String::new(), |why| format!("; {why}"));
@@ -191,23 +202,15 @@ where
             Some(_) => None,
             None => faulty_files(stale.iter().chain(files.unserved().iter())),
         };
-        let read = count(files.read_count() as u64);
+        let read = files.read_count();
         let changes = files.changes_since(known);
         self.change_to(files, known);
-        let answers = self.answers();
-        let [zones, names] = [
-            (answers.size().zones, "zone"),
-            (answers.size().names, "name"),
-        ]
-        .map(|(number, of)| counted(number as u64, of));
         if only.is_none() {
             source.note_used(given);
         }
-        warnings.into_iter().for_each(say);
-        Ok(Reloaded {
-            done: format!("{zones}, {names}; {read} read again{changes}"),
-            kept,
-        })
+        warnings.into_iter().for_each(warn);
+        let done = self.done(read, &changes);
+        Ok(Reloaded { done, kept })
     }
 
     /// Reads what defends the server again, and then all zones that have changed. Messages about these zones
@@ -239,6 +242,15 @@ where
             (None, outcome) => outcome,
         }
     }
+}
+
+/// Logs what a person should mend.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is passed to functions that give a `String`"
+)]
+fn warn(line: String) {
+    tracing::warn!("{line}");
 }
 
 /// Describes the files with errors, or else the first that holds a zone of another file.

@@ -31,8 +31,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(given: Given, mut files: ZoneFiles, folders: ZoneFolders) -> Self {
-        files.index_paths(&mut files.without_zones());
+    pub(super) fn new(given: Given, files: ZoneFiles, folders: ZoneFolders) -> Self {
+        files.index_paths();
         Self {
             given: Mutex::new(given),
             next: Mutex::default(),

@@ -4,9 +4,8 @@
 //! answers.
 
 use std::collections::{BTreeSet, HashSet};
-use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use control::FileVersions;
 
@@ -82,7 +81,7 @@ impl ZoneFiles {
         let mut versions = FileVersions::default();
         let mut numbers = BTreeSet::new();
         for path in changed {
-            for at in self.by_path.candidates(path, &self.hashing) {
+            for at in self.by_path().candidates(path, &self.hashing) {
                 if self.has_changed(at, path, &mut versions) {
                     numbers.insert(at);
                 }
@@ -135,8 +134,8 @@ impl ZoneFiles {
         let mut files = Self {
             hashing: self.hashing.clone(),
             keeps_records: self.keeps_records,
+            by_path: self.index_for(&good),
             good,
-            by_path: ByPath::default(),
             stale: Vec::new(),
             unserved: Arc::clone(&self.unserved),
             group_labels: again.group_labels,
@@ -148,18 +147,27 @@ impl ZoneFiles {
         files
     }
 
-    /// Makes the index of the zones' files, for [`read_hinted`](Self::read_hinted). Takes that of `before` if
-    /// the same zones have the same files.
-    pub(crate) fn index_paths(&mut self, before: &mut Self) {
-        let has_same_files = |at: &usize| {
-            let [own, old] = [&*self, &*before].map(|files| files.good[*at].files.iter());
-            own.map(ReadFile::path).eq(old.map(ReadFile::path))
+    /// Returns the index of the files of these zones, which is made later unless the zones before have had the
+    /// same files.
+    pub(super) fn index_for(&self, good: &[Arc<GoodZone>]) -> Arc<OnceLock<ByPath>> {
+        let has_same_files = |(zone, old): (&Arc<GoodZone>, &Arc<GoodZone>)| {
+            let [paths, old_paths] = [zone, old].map(|zone| zone.files.iter().map(ReadFile::path));
+            Arc::ptr_eq(zone, old) || paths.eq(old_paths)
         };
-        let replaced = self.replaced_since(before);
-        self.by_path = if replaced.is_some_and(|replaced| replaced.iter().all(has_same_files)) {
-            mem::take(&mut before.by_path)
+        if good.len() == self.good.len() && good.iter().zip(&self.good).all(has_same_files) {
+            Arc::clone(&self.by_path)
         } else {
-            ByPath::of(&self.good, &self.hashing)
-        };
+            Arc::default()
+        }
+    }
+
+    /// Makes the index of the zones' files now, so that [`read_hinted`](Self::read_hinted) need not wait for it.
+    pub(crate) fn index_paths(&self) {
+        self.by_path();
+    }
+
+    fn by_path(&self) -> &ByPath {
+        self.by_path
+            .get_or_init(|| ByPath::of(&self.good, &self.hashing))
     }
 }
