@@ -154,6 +154,13 @@ impl Assembler {
     }
 }
 
+/// Returns true if a reply without room for all that it needs is truncated even over TCP. The RRsets of a name
+/// exist, although none of them can be the reply to ANY. Queries for other types get SERVFAIL.
+#[inline(always)]
+pub(crate) fn truncates_over_tcp(qtype: u16) -> bool {
+    qtype == rtype::ANY
+}
+
 /// Returns what the reply to a query for `qtype` has. `dnssec` is the query's DO bit.
 fn wanted(qtype: u16, dnssec: bool, over_tcp: bool) -> Wanted {
     Wanted {
@@ -161,6 +168,6 @@ fn wanted(qtype: u16, dnssec: bool, over_tcp: bool) -> Wanted {
         // A single RRset is of little use for attacks with forged client addresses. Over TCP,
         // addresses are not forged (RFC 8482, sections 4.1 and 4.4).
         one_rrset: qtype == rtype::ANY && !over_tcp,
-        over_tcp,
+        may_be_truncated: !over_tcp || truncates_over_tcp(qtype),
     }
 }

@@ -9,7 +9,10 @@ use crate::index::At;
 use crate::query::skip_name;
 use crate::rcode;
 use crate::rtype;
-use crate::tail::{FIELDS, map_pointer};
+use crate::tail::{FIELDS, MAX_TCP_MESSAGE, map_pointer};
+
+/// The bytes of a tail that fits no message, because each message has a header. No reply has them.
+static TOO_LONG: [u8; MAX_TCP_MESSAGE] = [0; MAX_TCP_MESSAGE];
 
 /// The part of a reply after the question, and the header fields that depend on it.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +54,10 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Creates a body that fits no datagram, so its reply is truncated. No reply has the bytes of `scratch`,
-    /// which are about as many as the longest message has.
-    pub(crate) fn truncated(scratch: &'a [u8], authoritative: bool) -> Self {
+    /// Creates a body that fits no message, so its reply is truncated.
+    pub(crate) fn truncated(authoritative: bool) -> Self {
         let tail = Tail {
-            bytes: scratch,
+            bytes: &TOO_LONG,
             sum: Sum::ZERO,
         };
         Self {

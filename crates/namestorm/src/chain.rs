@@ -49,8 +49,8 @@ pub(crate) struct Wanted {
     pub(crate) signatures: bool,
     /// Whether its answer section ends after the first RRset and its signatures.
     pub(crate) one_rrset: bool,
-    /// Whether it is sent over TCP, so that it cannot be truncated.
-    pub(crate) over_tcp: bool,
+    /// Whether it is truncated if it has no room for its signatures and proofs. Otherwise, it is SERVFAIL.
+    pub(crate) may_be_truncated: bool,
 }
 
 /// Scratch space for answers.
@@ -609,9 +609,8 @@ impl<'a, 'q, 'z> Chain<'a, 'q, 'z> {
     /// Returns the body of a reply that cannot hold its signatures and proofs.
     #[cold]
     fn no_room(&mut self) -> Body<'a> {
-        if !self.wanted.over_tcp {
-            let scratch: &'a mut [u8] = std::mem::take(&mut self.tail);
-            return Body::truncated(scratch, !self.is_referral);
+        if self.wanted.may_be_truncated {
+            return Body::truncated(!self.is_referral);
         }
         self.counters.without_room += 1;
         Body::error(rcode::SERVFAIL, ExtendedError::Other)

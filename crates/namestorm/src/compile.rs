@@ -33,6 +33,7 @@ use crate::key::{Form, Hashing};
 use crate::name;
 use crate::rtype::{self, CNAME, DNAME, DS, NS, NSEC, NSEC3, RRSIG, SOA};
 use crate::tail::{Base, FIELDS, MAX_TCP_MESSAGE, POINTER, TailWriter, TooLong};
+use crate::tsig::MAX_SIGNATURE;
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 use crate::zone_records::ZoneRecords;
 use crate::zones::Zones;
@@ -539,24 +540,27 @@ impl<'z> Compiler<'z> {
     }
 
     /// Adds the answer to ANY. It holds all RRsets of a name that fit the message, and may omit
-    /// others (RFC 8482, section 4.1). The smallest RRset comes first. At a wildcard, the message also has
-    /// room for the proof that the qname does not exist (RFC 4035, section 3.1.3.3).
+    /// others (RFC 8482, section 4.1). The smallest RRset comes first. The message also has room for a
+    /// signature (TSIG). At a wildcard, it has room for the proof that the qname does not exist (RFC 4035,
+    /// section 3.1.3.3). An RRset without all this room is in the answer only if no other one has it.
     fn any(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         let smallest = smallest(name);
         let is_smallest = move |rrset: &RrsetRef<'_>| Some(rrset.rtype()) == smallest;
         self.add((0, name.owner()), true, |this, signatures| {
             this.start(name.owner());
-            let first = name.rrsets().filter(is_smallest);
+            let first = || name.rrsets().filter(is_smallest);
             let others = name.rrsets().filter(|rrset| !is_smallest(rrset));
             let is_proven = signatures == Signatures::With && name::is_wildcard(name.owner());
+            let proof = if is_proven { this.longest_proof } else { 0 };
             let mut count = 0;
-            for rrset in first.chain(others) {
+            for rrset in first().chain(others) {
                 if this.is_data(&rrset) {
-                    // The first RRset is in every reply.
-                    let is_further = is_proven && count > 0;
-                    let reserved = if is_further { this.longest_proof } else { 0 };
-                    count += this.rrset_with_room(name, rrset, signatures, reserved);
+                    count += this.rrset_with_room(name, rrset, signatures, MAX_SIGNATURE + proof);
                 }
+            }
+            if count == 0 {
+                let alone = first().map(|rrset| this.rrset_with_room(name, rrset, signatures, 0));
+                count = alone.sum();
             }
             Written {
                 counts: [count, 0, 0],

@@ -14,7 +14,7 @@ use nmio::Instant;
 use udpip::Tail;
 
 use crate::answers::{AnswerId, Answers, ZoneAnswers, ZoneNumber};
-use crate::assemble::Assembler;
+use crate::assemble::{Assembler, truncates_over_tcp};
 use crate::bare::BareReply;
 use crate::body::Body;
 use crate::cookie::{Checked, Cookies};
@@ -233,12 +233,13 @@ impl Query {
     }
 
     /// Replaces a body by SERVFAIL if it leaves no room for a signature (TSIG) over TCP. A client that gets a
-    /// truncated reply there cannot get the answer in another way.
+    /// truncated reply there cannot get the answer in another way. A reply to ANY is truncated nevertheless.
     fn refuse_too_long(&self, body: &mut Body<'_>, counters: &mut Counters) {
         let shortest = body.required.map_or(body.tail, |(tail, _)| tail);
         let opt_len = self.edns.map_or(0, |_| edns::OPT_LEN);
         let head_len = HEADER_LEN + self.question.name_len + QUESTION_REST;
-        if self.over_tcp && head_len + shortest.bytes.len() + opt_len > self.limit {
+        let is_too_long = head_len + shortest.bytes.len() + opt_len > self.limit;
+        if self.over_tcp && is_too_long && !truncates_over_tcp(self.question.qtype) {
             counters.without_room += 1;
             *body = Body::error(rcode::SERVFAIL, ExtendedError::Other);
         }

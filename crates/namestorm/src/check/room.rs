@@ -103,15 +103,24 @@ mod tests {
     /// Returns the number of records in each section of the reply to a query over TCP. The query's OPT record
     /// has these flags, and the reply must have NOERROR.
     fn counts(zone: &str, owner: &str, qtype: u16, flags: u8) -> [u16; 3] {
+        let (is_truncated, counts) = reply(zone, owner, qtype, flags, 0);
+        assert!(!is_truncated);
+        counts
+    }
+
+    /// Like [`counts`], for a reply that leaves this number of bytes free. Also returns whether it is truncated.
+    fn reply(zone: &str, owner: &str, qtype: u16, flags: u8, free: usize) -> (bool, [u16; 3]) {
         let answers = prepare_text(zone, Form::Wire).unwrap();
         let mut responder = Responder::new(Arc::new(answers));
         let mut query = vec![0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
         query.extend(name::parse(owner).unwrap());
         query.extend(qtype.to_be_bytes());
         query.extend([0, 1, 0, 0, 41, 4, 208, 0, 0, flags, 0, 0, 0]);
+        responder.begin_signed(true, free);
         let reply = responder.respond(&mut query, Transport::Tcp).unwrap();
-        assert!(reply.len() <= 65_535 && query[2] & 2 == 0 && query[3] == 0);
-        [6, 8, 10].map(|at| u16::from_be_bytes([query[at], query[at + 1]]))
+        assert!(reply.len() + free <= 65_535 && query[3] == 0);
+        let counts = [6, 8, 10].map(|at| u16::from_be_bytes([query[at], query[at + 1]]));
+        (query[2] & 2 != 0, counts)
     }
 
     /// Checks that `most` records are served at `owner`, and that one more is refused.
@@ -180,8 +189,8 @@ mod tests {
     fn several_rrsets_leave_room_for_proofs() {
         let longest = longest_below("w.example.org");
         // With the longer text there is room for the addresses, but not for the proof too.
-        for (last, expected) in [(100, [27, 2, 1]), (200, [26, 2, 1])] {
-            let text = format!(" {}", "y".repeat(255)).repeat(252);
+        for (count, last, expected) in [(250, 248, [27, 2, 1]), (251, 92, [26, 2, 1])] {
+            let text = format!(" {}", "y".repeat(255)).repeat(count);
             let text = format!("*.w TXT {}{text}\n", "y".repeat(last));
             let signed = signed(&(zone("*.w", 25, address) + &text), "A");
             assert_eq!(counts(&signed, &longest, 255, 0x80), expected);
@@ -198,6 +207,32 @@ mod tests {
                  w NSEC @ NS RRSIG NSEC\nw RRSIG NSEC 13 3 {times}\n"
             );
             assert_eq!(counts(&signed, &longest, 1, 0x80), [0, 3, glue_count + 1]);
+        }
+    }
+
+    /// RFC 8482, section 4.1: a reply to ANY need not have all RRsets.
+    #[test]
+    fn a_reply_to_any_leaves_room_for_a_signature() {
+        // A reply with both RRsets would leave 32 bytes free.
+        let text = format!(" {}", "y".repeat(255)).repeat(255);
+        let text = format!("any TXT {}{text}\n", "y".repeat(150));
+        let zone = zone("any", 1, address) + &text;
+        for flags in [0, 0x80] {
+            let any = reply(&zone, "any.example.org", 255, flags, 364);
+            assert_eq!(any, (false, [1, 0, 1]));
+        }
+    }
+
+    /// A name that exists never gets SERVFAIL, which other types get here.
+    #[test]
+    fn a_reply_to_any_without_room_for_its_only_rrset_is_truncated() {
+        let text = format!(" {}", "y".repeat(255)).repeat(254);
+        let last = "y".repeat(100);
+        let long = zone("*.w", 1, |_| format!("TXT {last}{text}"));
+        let signed = signed(&long, "TXT");
+        for (zone, flags, free) in [(&long, 0, 300), (&signed, 0x80, 0), (&signed, 0x80, 300)] {
+            let longest = longest_below("w.example.org");
+            assert_eq!(reply(zone, &longest, 255, flags, free), (true, [0, 0, 1]));
         }
     }
 }
