@@ -78,8 +78,8 @@ pub(crate) enum Proof {
 pub(crate) enum Excess {
     /// It is answered, because it has no limit.
     Answered(Exemption),
-    /// It gets a short reply. `is_signed` says whether it has a valid signature (TSIG).
-    Slipped { is_signed: bool },
+    /// It gets a short reply.
+    Slipped,
     /// It gets no reply.
     Dropped,
 }
@@ -137,17 +137,16 @@ impl RateLimiter {
         if client.is_loopback() || is_allowed {
             return Excess::Answered(Exemption::Client);
         }
-        let is_signed = match proof() {
+        match proof() {
             Some(Proof::Cookie) => return Excess::Answered(Exemption::Cookie),
             Some(Proof::Signature(number)) if self.exempts(number, now) => {
                 return Excess::Answered(Exemption::Signature);
             }
-            Some(Proof::Signature(_)) => true,
-            None => false,
-        };
+            Some(Proof::Signature(_)) | None => {}
+        }
         let key = self.key(client);
         if self.accounts.slips(key, self.slip) {
-            Excess::Slipped { is_signed }
+            Excess::Slipped
         } else {
             Excess::Dropped
         }

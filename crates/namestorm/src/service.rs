@@ -21,7 +21,7 @@ use crate::query::HEADER_LEN;
 use crate::query_log::QueryLogger;
 use crate::rate_limit::{Excess, Exemption, Proof, RateLimit, RateLimiter};
 use crate::respond::{Parts, Reply, Responder, Transport};
-use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict, may_be_signed};
+use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict, may_be_signed, take_off};
 use crate::udp_size::{MAX_UDP_SIZE, UdpSizes};
 use crate::zone_counts::QueryCounts;
 
@@ -217,9 +217,9 @@ impl Dns {
             && !limiter.admits(client, now)
         {
             match self.excess(client, datagram.payload(), now) {
-                Excess::Answered(_) => is_charged = false,
-                Excess::Slipped { is_signed } => return self.slip(datagram, transport, is_signed),
-                Excess::Dropped => return,
+                (Excess::Answered(_), _) => is_charged = false,
+                (Excess::Slipped, signed) => return self.slip(datagram, transport, signed),
+                (Excess::Dropped, _) => return,
             }
         }
         let (message, peer) = datagram.payload_and_peer();
@@ -272,10 +272,11 @@ impl Dns {
         }
     }
 
-    /// Decides about a query over the rate limit, and counts it unless it gets a short reply.
+    /// Decides about a query over the rate limit, and counts it unless it gets a short reply. Also returns the
+    /// query's length without its signature, if that is valid.
     #[cold]
     #[inline(never)]
-    fn excess(&mut self, client: IpAddr, message: &[u8], now: Instant) -> Excess {
+    fn excess(&mut self, client: IpAddr, message: &[u8], now: Instant) -> (Excess, Option<usize>) {
         let Self {
             responder,
             rate_limiter,
@@ -284,50 +285,55 @@ impl Dns {
             ..
         } = self;
         let Some(limiter) = rate_limiter else {
-            return Excess::Answered(Exemption::Client);
+            return (Excess::Answered(Exemption::Client), None);
         };
+        let mut signed = None;
         let excess = limiter.excess(client, now, || {
             if responder.has_valid_cookie(message, client) {
                 return Some(Proof::Cookie);
             }
             // Forged queries must not keep a secondary server from its questions.
-            let number = (!keys.is_empty() && may_be_signed(message))
-                .then(|| signing.signer.valid_signature(keys, message));
-            number.flatten().map(Proof::Signature)
+            if !keys.is_empty()
+                && may_be_signed(message)
+                && let Some((len, Verdict::Valid)) = signing.signer.check(keys, message)
+            {
+                signed = Some(len);
+            }
+            signed.map(|_| Proof::Signature(signing.signer.number()))
         });
         match excess {
             Excess::Answered(exemption) => responder.count_exempt(exemption),
-            Excess::Slipped { .. } => {}
+            Excess::Slipped => {}
             Excess::Dropped => responder.count_limited(),
         }
-        excess
+        (excess, signed)
     }
 
-    /// Sends a short reply to a query over the rate limit. If the query has a valid signature, the reply is
-    /// signed (RFC 8945, section 5.3). The reply's signature is no longer than that of the query.
+    /// Sends a short reply to a query over the rate limit. `signed` is the query's length without its signature,
+    /// if the signer has just found that valid. The reply then has a signature (RFC 8945, section 5.3), which is
+    /// no longer than that of the query.
     #[cold]
     #[inline(never)]
     fn slip<P: Port>(
         &mut self,
         mut datagram: Datagram<'_, P>,
         transport: Transport,
-        is_signed: bool,
+        signed: Option<usize>,
     ) {
         let Self {
             responder,
-            keys,
             signing,
             query_log,
             ..
         } = self;
         let (client, message) = (datagram.peer().ip(), datagram.payload_mut());
-        let signature = is_signed.then(|| signing.signer.receive(keys, message));
-        if let Some((len, Verdict::Valid)) = signature.flatten() {
+        if let Some(len) = signed {
             // The names in the query's signature may be compressed.
             if signing.signer.room() > message.len() - len {
                 responder.count_limited();
                 return;
             }
+            take_off(message, len);
             let signature = (len, Verdict::Valid);
             self.answer_signed(datagram, signature, |responder, message| {
                 responder.respond_limited(message, transport, client)

@@ -172,6 +172,15 @@ impl Signer {
         keys: &TsigKeys,
         message: &mut [u8],
     ) -> Option<(usize, Verdict)> {
+        let (len, verdict) = self.check(keys, message)?;
+        take_off(message, len);
+        Some((len, verdict))
+    }
+
+    /// Same as [`receive`](Self::receive), but leaves the signature in the message. [`take_off`] takes it off.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn check(&mut self, keys: &TsigKeys, message: &[u8]) -> Option<(usize, Verdict)> {
         let found = record::find(message, &mut self.names).transpose()?;
         self.signs = false;
         self.fault = None;
@@ -185,7 +194,6 @@ impl Signer {
         self.is_first = true;
         (self.query_time, _) = record.times();
         self.before.clear();
-        let at = record.at;
         let additional = record::additional_without(message);
         let checked = match &self.key {
             Some(key) => record.check(key, &self.names, [&[]; 2], message, additional),
@@ -201,33 +209,18 @@ impl Signer {
             self.before.extend(record.mac.iter().copied());
         }
         self.fault = fault.or_else(|| self.untimely(&record));
-        message[ADDITIONAL_AT..HEADER_LEN].copy_from_slice(&additional);
         let verdict = match self.fault {
             None => Verdict::Valid,
             Some(_) => Verdict::Refused(rcode::NOTAUTH),
         };
-        Some((at, verdict))
-    }
-
-    /// Returns the [number](Self::number) of a message's signature, if that is valid. Changes neither the
-    /// message nor the next reply.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn valid_signature(&mut self, keys: &TsigKeys, message: &[u8]) -> Option<u64> {
-        let record = record::find(message, &mut self.names).ok()??;
-        let key = keys.get(self.names.key.bytes());
-        let key = key.filter(|key| key.algorithm() == self.names.algorithm.bytes())?;
-        self.clock = keys.clock;
-        let additional = record::additional_without(message);
-        let fault = record.check(key, &self.names, [&[]; 2], message, additional);
-        let is_valid = fault == Ok(None) && self.untimely(&record).is_none();
-        is_valid.then(|| number(record.mac))
+        Some((record.at, verdict))
     }
 
     /// Returns a number that distinguishes the signature of the query from others. A message that is sent
     /// again has the same one.
     pub(crate) fn number(&self) -> u64 {
-        number(&self.before)
+        let start = self.before.first_chunk();
+        start.map_or(0, |start| u64::from_ne_bytes(*start))
     }
 
     /// Returns the fault of a signature that is too old, or from the future.
@@ -301,10 +294,12 @@ impl Signer {
     }
 }
 
-/// Returns the number of a signature with this code.
-fn number(mac: &[u8]) -> u64 {
-    mac.first_chunk()
-        .map_or(0, |start| u64::from_ne_bytes(*start))
+/// Takes the signature off a message that [`Signer::check`] has returned this length for.
+pub(crate) fn take_off(message: &mut [u8], len: usize) {
+    if len < message.len() {
+        let additional = record::additional_without(message);
+        message[ADDITIONAL_AT..HEADER_LEN].copy_from_slice(&additional);
+    }
 }
 
 /// Returns a time of day in seconds since 1970. A time before 1970 is 0.

@@ -1,6 +1,7 @@
 //! Tests signatures with shared secrets (RFC 8945) through the whole stack. The client makes and
 //! verifies signatures by itself.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -246,6 +247,34 @@ fn short_replies_over_the_rate_limit_to_signed_queries_are_signed() {
     let (signed, _) = signature().sign(&update);
     let replies = (0..9).filter_map(|_| client.ask(&signed));
     assert_eq!(replies.count(), 3, "those to a new signature");
+}
+
+thread_local! {
+    static LOOKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Returns the time of [`clock`], and counts the looks at it.
+fn counting_clock() -> SystemTime {
+    LOOKS.set(LOOKS.get() + 1);
+    clock()
+}
+
+#[test]
+fn the_signature_of_a_query_over_the_rate_limit_is_verified_once() {
+    let mut client = slipping_client(1);
+    let keys = TsigKeys::parse(KEY_FILE).unwrap();
+    let keys = Arc::new(keys.with_clock(counting_clock));
+    client.server.transports.set_tsig_keys(keys);
+    let query = Query::new(&name("ns.example.org"), 1).bytes();
+    let (signed, mac) = signature().sign(&query);
+    for _ in 0..4 {
+        verified(&client.ask(&signed).unwrap(), &mac);
+    }
+    let before = LOOKS.get();
+    let reply = verified(&client.ask(&signed).unwrap(), &mac);
+    assert_eq!(reply[2] & 2, 2, "a short reply");
+    // One look is for the signature of the query, and one for that of the reply.
+    assert_eq!(LOOKS.get() - before, 2);
 }
 
 /// The reply exceeds the query only by the server cookie.
