@@ -220,7 +220,7 @@ impl<'a> PartialHead<'a> {
 impl Reply {
     /// Writes the response with one part of the file. Returns the offset of its slot.
     #[inline]
-    pub(crate) fn write_part(&self, part: &Range<usize>, out: &mut Vec<u8>) -> usize {
+    pub(crate) fn write_with_part(&self, part: &Range<usize>, out: &mut Vec<u8>) -> usize {
         let head = PartialHead::of(self);
         let slot_at = head.write_single(part, out);
         out.extend_from_slice(&self.bytes[head.slice(part)]);
@@ -230,7 +230,7 @@ impl Reply {
     /// Makes the reply with one part of the file. Uses `buffer` for it.
     pub(crate) fn with_part(&self, part: &Range<usize>, buffer: &mut Vec<u8>) -> Self {
         buffer.clear();
-        let slot_at = self.write_part(part, buffer);
+        let slot_at = self.write_with_part(part, buffer);
         Self {
             bytes: buffer.as_slice().into(),
             slot_at: slot_at as u32,

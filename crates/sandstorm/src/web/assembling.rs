@@ -82,7 +82,7 @@ impl Core {
         let Self { site, slots, .. } = self;
         let reply = site.reply(answer.reply);
         conn.write_with(|out| {
-            let slot_at = reply.write_part(&part, out);
+            let slot_at = reply.write_with_part(&part, out);
             slots.write(stamp, &mut out[slot_at..][..SLOT_LEN]);
         })?;
         Ok((Status::PartialContent, part.len()))
