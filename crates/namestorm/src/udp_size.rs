@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use control::Prefix;
 use control::config::before_nth;
+use control::{Prefix, WrongWords};
 
 use crate::edns::{MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
 
@@ -24,24 +24,26 @@ pub struct UdpSize {
 }
 
 impl FromStr for UdpSize {
-    type Err = String;
+    type Err = WrongWords<String>;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut wrong = WrongWords::default();
         let (network, bytes) = match text.split_once('=') {
-            Some((network, bytes)) => (Some(network.trim().parse()?), bytes.trim()),
+            Some((network, bytes)) => (Some(network.trim()), bytes.trim()),
             None => (None, text),
         };
-        let bytes = bytes.parse().ok();
+        let network = network.and_then(|word| wrong.take(text, word, word.parse()));
         let range = MIN_UDP_MESSAGE as u16..=MAX_UDP_SIZE;
-        let bytes = bytes.filter(|bytes| range.contains(bytes));
-        let bytes = bytes.ok_or_else(|| {
+        let number = bytes.parse().ok().filter(|bytes| range.contains(bytes));
+        let number = number.ok_or_else(|| {
             format!(
                 "give a number of bytes from {} to {}, such as 1232, or 2001:db8::/32=1232 for a network",
                 range.start(),
                 range.end()
             )
-        })?;
-        Ok(Self { network, bytes })
+        });
+        let bytes = wrong.take(text, bytes, number);
+        wrong.finish(bytes.map(|bytes| Self { network, bytes }))
     }
 }
 
@@ -168,10 +170,9 @@ impl UdpSizes {
     pub(crate) fn of(&self, client: IpAddr) -> ClientSize {
         let mut networks = self.networks.iter();
         let found = networks.find(|(network, _)| network.contains(client));
-        found.map_or(self.others(), |(_, bytes)| ClientSize {
-            bytes: *bytes,
-            of_others: self.others,
-        })
+        let others = self.others();
+        let bytes = found.map_or(others.bytes, |(_, bytes)| *bytes);
+        ClientSize { bytes, ..others }
     }
 
     /// Describes the sizes for the start block, unless they are the defaults.
@@ -219,6 +220,15 @@ mod tests {
             "=512",
         ] {
             assert!(text.parse::<UdpSize>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_wrong_word_of_a_size_is_named() {
+        for (text, expected) in [("x=9999", &[0, 2][..]), ("x=512", &[0]), ("::/0= 9", &[6])] {
+            let wrong = text.parse::<UdpSize>().unwrap_err();
+            let places: Vec<_> = wrong.iter().map(|(at, _)| at).collect();
+            assert_eq!(places, expected, "{text}");
         }
     }
 

@@ -1,7 +1,6 @@
 //! What limits the length of replies, beside the client itself.
 
-use crate::edns::MAX_UDP_MESSAGE;
-use crate::udp_size::ClientSize;
+use crate::udp_size::{ClientSize, UdpSizes};
 
 /// The limits of the next reply.
 #[derive(Clone, Copy, Debug)]
@@ -13,12 +12,9 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            udp_size: ClientSize {
-                bytes: MAX_UDP_MESSAGE as u16,
-                of_others: MAX_UDP_MESSAGE as u16,
-            },
+            udp_size: UdpSizes::default().others(),
             signature_room: 0,
         }
     }
