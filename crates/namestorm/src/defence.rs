@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use control::config;
 use control::report::{count, counted};
 use control::units::number;
 use control::{OptionError, Prefix, Reloaded, StartError};
@@ -88,25 +87,19 @@ impl Default for DefenceArgs {
 }
 
 impl DefenceArgs {
-    /// Checks that the server can start with these options, and with those for its zones.
+    /// Checks that the server can start with these options, and with those for its zones. Returns lines about
+    /// the defence for the operator.
     ///
     /// # Errors
     /// If a file of the options cannot be read or lacks a key, if they have too many networks, or if they
     /// contradict each other.
-    pub fn check(&self, device: &Device, zones: &ZoneArgs) -> Result<(), StartError> {
-        Defence::from_args(self, device, zones.needed_keys()).map(drop)
-    }
-
-    /// Describes the defence of a server with these options for the operator. Returns no lines if they, or
-    /// others of the configuration file, are wrong.
-    pub(crate) fn describe(
+    pub fn check(
         &self,
         device: &Device,
         zones: &ZoneArgs,
-    ) -> Vec<(&'static str, String)> {
-        let defence = Defence::from_args(self, device, zones.needed_keys());
-        let defence = defence.ok().filter(|_| !config::file_is_wrong());
-        defence.map_or_else(Vec::new, |defence| defence.loaded())
+    ) -> Result<Vec<(&'static str, String)>, StartError> {
+        let defence = Defence::from_args(self, device, zones.needed_keys())?;
+        Ok(defence.loaded())
     }
 
     /// Returns the limit of replies on this device, if there is one.

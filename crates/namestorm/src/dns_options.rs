@@ -60,8 +60,9 @@ impl DnsOptions<'_> {
         say: &mut dyn FnMut(String),
     ) -> Result<Vec<(&'static str, String)>, StartError> {
         let zones = self.load_from(self.zones.clone().without_others(), say)?;
-        let defence = self.defence.describe(self.device, self.zones);
-        Ok([zones.loaded_zones(), defence].concat())
+        let defence = self.defence.check(self.device, self.zones).ok();
+        let defence = defence.filter(|_| !config::file_is_wrong());
+        Ok([zones.loaded_zones(), defence.unwrap_or_default()].concat())
     }
 
     fn load_from(

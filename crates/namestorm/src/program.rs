@@ -439,14 +439,9 @@ where
         let capabilities = port.capabilities();
         let mut dns = Dns::new(Arc::clone(&answers), self.mode);
         let mut over_tcp = DnsOverTcp::with_hook(answers, self.tcp.request_timeout, hook);
-        dns.set_identity(Arc::clone(&self.identity));
         if let Some(limit) = self.defence.rate_limit() {
             dns.set_rate_limit(limit, context.secret.words());
         }
-        over_tcp.set_identity(Arc::clone(&self.identity));
-        let udp_sizes = Arc::new(self.defence.udp_sizes().fitting(capabilities.mtu));
-        dns.set_udp_sizes(&udp_sizes);
-        over_tcp.set_udp_sizes(udp_sizes);
         over_tcp.set_transfer_clients(self.transfer_clients.clone());
         if let Some(log) = &self.query_log {
             dns.set_query_log(Some(log.sender(false)));
@@ -460,6 +455,9 @@ where
             &capabilities,
             context.secret.words(),
         );
+        server.set_identity(&self.identity);
+        let udp_sizes = self.defence.udp_sizes().fitting(capabilities.mtu);
+        server.set_udp_sizes(&Arc::new(udp_sizes));
         let (secrets, new_secrets) = self.defence.secrets().start(&context.bell);
         server.set_secrets(secrets);
         server.set_new_secrets(new_secrets);

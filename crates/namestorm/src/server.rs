@@ -16,12 +16,15 @@ use crate::answers::Answers;
 use crate::cookie::Cookies;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, NoHook};
+use crate::identity::Identity;
 use crate::prefetcher::Prefetcher;
+use crate::respond::Responder;
 use crate::secret_source::Secrets;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::tsig::TsigKeys;
 use crate::turnover::{NewAnswers, Turnover};
+use crate::udp_size::UdpSizes;
 use crate::zone_counts::QueryCounts;
 
 /// A DNS server that [`nmio::run`] can run. Each worker needs its own server.
@@ -99,7 +102,7 @@ impl<H: Hook> UdpAndTcp<H> {
             new_secrets: None,
             reports_answers: false,
         };
-        this.set_zone_counts(counts);
+        this.set_zone_counts(&counts);
         this
     }
 
@@ -113,10 +116,30 @@ impl<H: Hook> UdpAndTcp<H> {
         self.new_secrets = Some(mailbox);
     }
 
-    /// Sets the server cookies, for UDP and TCP. A query with a client cookie gets one.
-    pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
-        self.stack.app_mut().set_cookies(Arc::clone(&cookies));
-        self.udp.service_mut().set_cookies(cookies);
+    /// The responders for UDP and TCP.
+    fn responders(&mut self) -> [&mut Responder; 2] {
+        let over_udp = self.udp.service_mut().responder_mut();
+        [over_udp, self.stack.app_mut().responder_mut()]
+    }
+
+    /// Sets what the server says about itself.
+    pub fn set_identity(&mut self, identity: &Arc<Identity>) {
+        for responder in self.responders() {
+            responder.set_identity(Arc::clone(identity));
+        }
+    }
+
+    /// Sets the largest UDP message for each client. OPT records advertise it over TCP, too.
+    pub fn set_udp_sizes(&mut self, sizes: &Arc<UdpSizes>) {
+        self.stack.app_mut().set_udp_sizes(sizes);
+        self.udp.service_mut().set_udp_sizes(sizes);
+    }
+
+    /// Sets the server cookies. A query with a client cookie gets one.
+    pub fn set_cookies(&mut self, cookies: &Arc<Cookies>) {
+        for responder in self.responders() {
+            responder.set_cookies(Arc::clone(cookies));
+        }
     }
 
     /// Verifies the signatures of queries with these keys, over UDP and TCP.
@@ -125,15 +148,16 @@ impl<H: Hook> UdpAndTcp<H> {
         self.udp.service_mut().set_tsig_keys(keys);
     }
 
-    /// Counts queries of each zone in this table, over UDP and TCP.
-    pub(crate) fn set_zone_counts(&mut self, counts: QueryCounts) {
-        self.stack.app_mut().set_zone_counts(counts.clone());
-        self.udp.service_mut().set_zone_counts(counts);
+    /// Counts queries of each zone in this table.
+    pub(crate) fn set_zone_counts(&mut self, counts: &QueryCounts) {
+        for responder in self.responders() {
+            responder.set_zone_counts(counts.clone());
+        }
     }
 
     /// Uses these secrets.
     pub(crate) fn set_secrets(&mut self, secrets: Secrets) {
-        self.set_cookies(secrets.cookies);
+        self.set_cookies(&secrets.cookies);
         self.set_tsig_keys(secrets.keys);
     }
 
@@ -158,7 +182,7 @@ impl<H: Hook> UdpAndTcp<H> {
         self.stack.app_mut().set_answers(Arc::clone(answers));
         let dns = self.udp.service_mut();
         let residents = dns.set_answers(Arc::clone(answers));
-        if let Some(counts) = counts.clone() {
+        if let Some(counts) = counts {
             self.set_zone_counts(counts);
         }
         self.turnover.leave(residents, turn);

@@ -11,19 +11,16 @@ use nmio::{Instant, Port};
 use udpip::{Answer, AnswerCopies, Datagram, Service, Tail};
 
 use crate::answers::{AnswerId, Answers};
-use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::groups::ReplyCount;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, HookContext, NoHook};
-use crate::identity::Identity;
 use crate::query::HEADER_LEN;
 use crate::query_log::QueryLogger;
 use crate::rate_limit::{Excess, Exemption, Proof, RateLimit, RateLimiter};
 use crate::respond::{Parts, Reply, Responder, Transport};
 use crate::tsig::{MAX_SIGNATURE, Signer, TsigKeys, Verdict, may_be_signed, take_off};
 use crate::udp_size::{MAX_UDP_SIZE, UdpSizes};
-use crate::zone_counts::QueryCounts;
 
 /// How UDP replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,21 +108,6 @@ impl Dns {
         }
     }
 
-    /// Counts queries of each zone in this table.
-    pub(crate) fn set_zone_counts(&mut self, counts: QueryCounts) {
-        self.responder.set_zone_counts(counts);
-    }
-
-    /// Sets what the server says about itself.
-    pub fn set_identity(&mut self, identity: Arc<Identity>) {
-        self.responder.set_identity(identity);
-    }
-
-    /// Sets the server cookies. A query with a client cookie gets one.
-    pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
-        self.responder.set_cookies(cookies);
-    }
-
     /// Verifies the signatures of queries with these keys.
     pub fn set_tsig_keys(&mut self, keys: Arc<TsigKeys>) {
         self.keys = keys;
@@ -148,7 +130,7 @@ impl Dns {
     }
 
     /// Limits the length of the replies to each client.
-    pub fn set_udp_sizes(&mut self, sizes: &Arc<UdpSizes>) {
+    pub(crate) fn set_udp_sizes(&mut self, sizes: &Arc<UdpSizes>) {
         self.responder.set_udp_size(sizes.others());
         self.udp_sizes = sizes.differ().then(|| Arc::clone(sizes));
         self.notes_clients = self.udp_sizes.is_some() || self.query_log.is_some();
@@ -163,6 +145,11 @@ impl Dns {
     /// Returns the end of the query log, if there is one.
     pub(crate) fn query_log(&self) -> Option<&QueryLogger> {
         self.query_log.as_ref()
+    }
+
+    /// Returns the responder, for settings that do not depend on the transport.
+    pub(crate) fn responder_mut(&mut self) -> &mut Responder {
+        &mut self.responder
     }
 
     /// Returns the prepared answers.

@@ -17,18 +17,15 @@ use tcpip::{
 };
 
 use crate::answers::Answers;
-use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::groups::{ReplyCount, TransferCounts};
 use crate::hook::{Hook, HookContext, NoHook};
-use crate::identity::Identity;
 use crate::query_log::QueryLogger;
 use crate::respond::{Parts, Reply, Responder, TransferReply, Transport, asks_for_transfer};
 use crate::tail::MAX_TCP_MESSAGE;
 use crate::transfer::{LENGTH, Transfer, TransferClients, set_length};
 use crate::tsig::{Signer, TsigKeys, Verdict, may_be_signed};
 use crate::udp_size::UdpSizes;
-use crate::zone_counts::QueryCounts;
 
 /// The default for three times: how long a connection may be idle, how long a query may be
 /// incomplete, and [`Config::fin_wait`]. RFC 7766, section 6.2.3, suggests an idle period "on the
@@ -130,24 +127,14 @@ impl<H: Hook> DnsOverTcp<H> {
         }
     }
 
-    /// Counts queries of each zone in this table.
-    pub(crate) fn set_zone_counts(&mut self, counts: QueryCounts) {
-        self.responder.set_zone_counts(counts);
-    }
-
-    /// Sets what the server says about itself.
-    pub fn set_identity(&mut self, identity: Arc<Identity>) {
-        self.responder.set_identity(identity);
-    }
-
-    /// Sets the server cookies. A query with a client cookie gets one.
-    pub fn set_cookies(&mut self, cookies: Arc<Cookies>) {
-        self.responder.set_cookies(cookies);
+    /// Returns the responder, for settings that do not depend on the transport.
+    pub(crate) fn responder_mut(&mut self) -> &mut Responder {
+        &mut self.responder
     }
 
     /// Tells each client the largest message that it gets over UDP.
-    pub fn set_udp_sizes(&mut self, sizes: Arc<UdpSizes>) {
-        self.udp_sizes = sizes;
+    pub(crate) fn set_udp_sizes(&mut self, sizes: &Arc<UdpSizes>) {
+        self.udp_sizes = Arc::clone(sizes);
     }
 
     /// Sends zones to these clients, if they ask. The records of the zones must be

@@ -22,15 +22,15 @@ fn client(limit: &RateLimit, mode: ReplyMode, v6: bool) -> Client {
     let mut client = Client::new(&answers, mode, v6);
     let mut dns = Dns::new(Arc::clone(&answers), mode);
     dns.set_rate_limit(limit, [1, 2, 3, 4]);
-    let identity = Identity::new("a".repeat(128).parse().ok().as_ref(), None, None);
-    dns.set_identity(Arc::new(identity));
     let over_tcp = DnsOverTcp::with_hook(answers, IDLE_TIMEOUT, NoHook);
     let capabilities = client.sink.capabilities();
     let config = TcpSettings::default().stack;
     let mut transports =
         UdpAndTcp::with_hook(PORT, dns, over_tcp, &config, &capabilities, [5, 6, 7, 8]);
     let clock = || SystemTime::UNIX_EPOCH + Duration::from_secs(1_559_731_985);
-    transports.set_cookies(Arc::new(Cookies::new(&[[7; 16]], clock)));
+    transports.set_cookies(&Arc::new(Cookies::new(&[[7; 16]], clock)));
+    let identity = Identity::new("a".repeat(128).parse().ok().as_ref(), None, None);
+    transports.set_identity(&Arc::new(identity));
     let station = Station::new(Mac(SERVER_MAC), &SERVER);
     client.server = Server::new(Host::own(station, [0; 4]), transports);
     client

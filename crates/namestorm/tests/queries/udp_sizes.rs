@@ -37,13 +37,12 @@ fn client_of(zone: &str, sizes: &[&str], mode: ReplyMode, v6: bool) -> Client {
     let sizes: Vec<UdpSize> = sizes.iter().map(|size| size.parse().unwrap()).collect();
     let sizes = UdpSizes::new(&sizes).unwrap().fitting(capabilities.mtu);
     let sizes = Arc::new(sizes);
-    let mut dns = Dns::new(Arc::clone(&answers), mode);
-    dns.set_udp_sizes(&sizes);
-    let mut over_tcp = DnsOverTcp::with_hook(answers, IDLE_TIMEOUT, NoHook);
-    over_tcp.set_udp_sizes(sizes);
+    let dns = Dns::new(Arc::clone(&answers), mode);
+    let over_tcp = DnsOverTcp::with_hook(answers, IDLE_TIMEOUT, NoHook);
     let config = TcpSettings::default().stack;
-    let transports =
+    let mut transports =
         UdpAndTcp::with_hook(PORT, dns, over_tcp, &config, &capabilities, [5, 6, 7, 8]);
+    transports.set_udp_sizes(&sizes);
     let station = Station::new(Mac(SERVER_MAC), &SERVER);
     client.server = Server::new(Host::own(station, [0; 4]), transports);
     client

@@ -96,12 +96,12 @@ impl<H: Hook> Client<H> {
         hook: H,
         identity: &Identity,
     ) -> Self {
+        let dns = Dns::new(Arc::clone(answers), mode);
+        let over_tcp = DnsOverTcp::with_hook(Arc::clone(answers), IDLE_TIMEOUT, hook);
+        let mut this = Self::of_services(dns, over_tcp, v6);
         let identity = Arc::new(identity.clone());
-        let mut dns = Dns::new(Arc::clone(answers), mode);
-        dns.set_identity(Arc::clone(&identity));
-        let mut over_tcp = DnsOverTcp::with_hook(Arc::clone(answers), IDLE_TIMEOUT, hook);
-        over_tcp.set_identity(identity);
-        Self::of_services(dns, over_tcp, v6)
+        this.server.transports.set_identity(&identity);
+        this
     }
 
     /// Creates a client of a server with these services.
@@ -129,7 +129,7 @@ impl<H: Hook> Client<H> {
 
     /// Lets the server answer queries with a cookie with these cookies.
     pub(crate) fn set_cookies(&mut self, cookies: &Arc<Cookies>) {
-        self.server.transports.set_cookies(Arc::clone(cookies));
+        self.server.transports.set_cookies(cookies);
     }
 
     /// Passes a frame to the server. Returns the frame that the server sends, if any.
