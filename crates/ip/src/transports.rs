@@ -198,8 +198,7 @@ impl Host {
         for frame in batch.iter().rev().take(PREFETCHED_FRAMES) {
             prefetch(&**frame);
         }
-        let rest = batch.len().saturating_sub(inputs.remaining_capacity());
-        while batch.len() > rest
+        while !inputs.is_full()
             && let Some(frame) = batch.pop()
         {
             if let Some(at) = batch.len().checked_sub(PREFETCHED_FRAMES) {
