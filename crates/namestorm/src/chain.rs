@@ -26,7 +26,7 @@ use ip::Sum;
 use udpip::Tail;
 
 use self::places::{Move, NamePlace, Names};
-use crate::answers::{Answer, Answers, Foreseen, Resolution, Search, ZoneAnswers};
+use crate::answers::{Answer, Answers, Resolution, Search, ZoneAnswers};
 use crate::body::{Body, first_rrset, records_len};
 use crate::counters::Counters;
 use crate::edns::{ExtendedError, OPT_LEN};
@@ -179,7 +179,7 @@ pub(crate) fn follow<'a, 'z>(
         if qtype == CNAME || qtype == ANY {
             return chain.end(rcode::NOERROR);
         }
-        search.foreseen = Foreseen::NONE;
+        search.foreseen.clear();
         let name = chain.name.bytes();
         key.set(answers.hashing(), name);
         // The client must also query a target outside our zones separately.

@@ -18,7 +18,7 @@ use ip::{Input, MAX_INPUTS};
 
 use self::parsed_question::ParsedQuestion;
 use self::searches::{Missing, Scratch};
-use crate::answers::{Answers, Foreseen};
+use crate::answers::Answers;
 use crate::edns;
 use crate::hashed_question::HashedQuestion;
 use crate::query::NameBuf;
@@ -79,7 +79,7 @@ impl Prefetcher {
             let question = &mut parsed.question;
             let result = question.parse(message, answers, &mut self.expanded);
             parsed.is_complete = result.is_ok() && !question.question.is_compressed;
-            question.foreseen = Foreseen::NONE;
+            question.foreseen.clear();
         }
         if answers.has_many_zones() {
             fetch_zones(answers, questions);
@@ -170,6 +170,7 @@ mod tests {
     use testkit::{Route, SERVER, SERVER_MAC};
 
     use super::*;
+    use crate::answers::Foreseen;
     use crate::key::Form;
     use crate::{name, prepare_text};
 

@@ -54,6 +54,13 @@ impl Foreseen {
         encloser: None,
         covering: None,
     };
+
+    /// Forgets what was found. This takes fewer instructions than a copy of [`NONE`](Self::NONE).
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.encloser = None;
+        self.covering = None;
+    }
 }
 
 impl Search {
