@@ -26,7 +26,7 @@ use self::good_zone::GoodZone;
 pub(crate) use self::read_again::ReadAgain;
 use self::reading::{ReadZone, read_all, read_zone};
 pub(crate) use self::reading::{example, has_www};
-pub(crate) use self::unserved::{UnservedFile, summary};
+pub(crate) use self::unserved::{UnservedFile, faulty_files, summary};
 
 use crate::answers::{Answers, Size, ZoneAnswers};
 use crate::groups::GroupLabels;
@@ -358,6 +358,21 @@ impl ZoneFiles {
     /// Returns the files that are not served.
     pub(crate) fn unserved(&self) -> &Arc<[UnservedFile]> {
         &self.unserved
+    }
+
+    /// Says why the zone named `apex` cannot be served. `name` is the name as the operator wrote it. Only files
+    /// with errors count that have this zone, or whose zone is unknown.
+    pub(crate) fn why_missing(&self, name: &str, apex: &[u8]) -> String {
+        let wrong = || self.stale.iter().chain(self.unserved.iter());
+        let has = |one: &[u8]| one.eq_ignore_ascii_case(apex);
+        let is_it = |file: &&UnservedFile| file.apex().is_some_and(has);
+        if let Some(file) = wrong().find(is_it) {
+            let (zone, error) = (name::Shown(apex), file.error());
+            return format!("{zone} cannot be loaded: {error}");
+        }
+        let why = faulty_files(wrong().filter(|file| file.name().is_none()));
+        let why = why.map_or(String::new(), |why| format!("; {why}"));
+        format!("{name:?} is no zone; the command zones lists them{why}")
     }
 
     /// Returns name and type of an example query.

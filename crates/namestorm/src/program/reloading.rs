@@ -14,7 +14,7 @@ use crate::hook::Hook;
 use crate::name::Name;
 use crate::turnover::NewAnswers;
 use crate::zone_args::NoZones;
-use crate::zone_files::{ReadAgain, UnservedFile, ZoneFiles};
+use crate::zone_files::{ReadAgain, UnservedFile, ZoneFiles, faulty_files};
 
 impl<H, F> Namestorm<H, F>
 where
@@ -183,9 +183,7 @@ where
         if let Some((name, apex)) = only
             && self.position(&files, apex).is_none()
         {
-            let why = faulty_files(stale.iter().chain(files.unserved().iter()));
-            let why = why.map_or(String::new(), |why| format!("; {why}"));
-            return Err(format!("{name:?} is no zone; the command zones lists them{why}").into());
+            return Err(files.why_missing(name, apex).into());
         }
         // If no other zone has changed, nothing is reloaded.
         if (given.strict && !(stale.is_empty() && unserved.is_empty()))
@@ -251,18 +249,6 @@ where
 )]
 fn warn(line: String) {
     tracing::warn!("{line}");
-}
-
-/// Describes the files with errors, or else the first that holds a zone of another file.
-fn faulty_files<'f>(files: impl IntoIterator<Item = &'f UnservedFile>) -> Option<String> {
-    let (twice, broken): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_duplicate());
-    let Some(first) = broken.first() else {
-        return twice.first().map(ToString::to_string);
-    };
-    let (number, why) = (count(broken.len() as u64), first.error());
-    Some(format!(
-        "zones with errors: {number}; the first error is {why}"
-    ))
 }
 
 #[cfg(test)]
@@ -555,7 +541,21 @@ mod tests {
         assert_eq!(kept(Some("a.test")), None);
         write("new.test.zone", GOOD);
         assert_eq!(kept(Some("new.test")), None);
-        assert!(program.reload(Some("broken.test")).is_err());
+        // A failed reload tells of errors in this zone, or in files that may hold it.
+        let error = |only| program.reload(Some(only)).unwrap_err().to_string();
+        let told = error("Broken.test");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let expected = format!(
+            "broken.test. cannot be loaded: {}:1",
+            path("broken.test.zone")
+        );
+        assert!(told.starts_with(&expected), "{told}");
+        let none = "\"none.test\" is no zone; the command zones lists them";
+        assert_eq!(error("none.test"), none);
+        write("no..name.zone", "nonsense\n");
+        let (told, file) = (error("none.test"), path("no..name.zone"));
+        let expected = format!("{none}; zones with errors: 1; the first error is {file}:1");
+        assert!(told.starts_with(&expected), "{told}");
     }
 
     /// Ends the thread of NOTIFY when it is dropped, also after a failure.

@@ -145,3 +145,17 @@ pub(crate) fn summary(unserved: &[UnservedFile]) -> String {
         .collect();
     parts.join(", ")
 }
+
+/// Describes the files with errors, or else the first that holds a zone of another file.
+pub(crate) fn faulty_files<'f>(
+    files: impl IntoIterator<Item = &'f UnservedFile>,
+) -> Option<String> {
+    let (twice, broken): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_duplicate());
+    let Some(first) = broken.first() else {
+        return twice.first().map(ToString::to_string);
+    };
+    let (number, why) = (count(broken.len() as u64), first.error());
+    Some(format!(
+        "zones with errors: {number}; the first error is {why}"
+    ))
+}
