@@ -3,6 +3,7 @@
 //! A problem that makes correct answers impossible is an error, and the zone is not served. A
 //! problem that is probably a mistake, but does not prevent correct answers, is a warning.
 
+mod ascii;
 mod dots;
 mod listed;
 mod problems;
@@ -12,6 +13,7 @@ mod zonemd;
 
 use std::collections::HashMap;
 
+use self::problems::Problems;
 use crate::dnssec::{self, Chain};
 use crate::name::{self, Shown};
 use crate::report::Report;
@@ -26,15 +28,18 @@ pub(crate) fn check(zone: &Zone, report: &mut Report) {
     check_signed(zone, report);
     zonemd::check(zone, report);
     let mut targets = Targets::default();
+    let mut not_ascii = Problems::default();
     for name in zone.names() {
         check_types(name, report);
         check_hidden(name, report);
         dots::check(name, report);
+        ascii::check(name, &mut not_ascii);
         for rrset in name.rrsets() {
             check_rrset(name, rrset, report);
             check_targets(name, rrset, &mut targets, report);
         }
     }
+    not_ascii.warn(ascii::REMEDY, report);
 }
 
 /// Checks that the apex has one SOA record and at least one NS record (RFC 1035, section 5.2; RFC
