@@ -182,6 +182,24 @@ fn every_key_of_the_example_can_be_set() {
     assert_eq!(values(again), values(keys));
 }
 
+/// Without the quotes, the file that `config show` prints would be wrong.
+#[test]
+fn a_text_of_digits_is_shown_in_quotes() {
+    let line = "config show --web 8 --zone 3 --nsid 7 --query-log 2 --workers 1";
+    let (status, shown) = run(PROGRAM, line);
+    assert_eq!(status, 0, "{shown}");
+    let expected = [
+        "root = \"8\"",
+        "zones = [\"3\"]",
+        "nsid = \"7\"",
+        "query-log = \"2\"",
+        "workers = 1",
+    ];
+    for one in expected {
+        assert!(shown.contains(&format!("{one} ")), "{one}: {shown}");
+    }
+}
+
 /// Checks that run after parsing know only options. Their messages name the key and its place.
 #[test]
 fn a_later_check_names_the_key_and_its_place() {

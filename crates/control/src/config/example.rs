@@ -152,11 +152,23 @@ fn value(key: &Key<'_>) -> String {
     if let Some(default) = key.arg.get_default_values().first() {
         return format!("{name} = {}", toml_value(&default.to_string_lossy()));
     }
+    format!("{name} = {}  # an example", example_of(key))
+}
+
+/// The value of a key that has no default, in TOML. It is empty if there is no example.
+fn example_of(key: &Key<'_>) -> &'static str {
     let id = match (key.arg.get_id().as_str(), key.section.name) {
         ("port", "dns") => "dns-port",
         (id, _) => id,
     };
     let found = EXAMPLES.iter().find(|(of, _)| *of == id);
-    let example = found.map_or("", |(_, value)| value);
-    format!("{name} = {example}  # an example")
+    found.map_or("", |(_, value)| value)
+}
+
+/// Whether a number in the place of a key's value is a mistake, because the example is a text of another kind.
+/// Nothing is known of the options of other programs.
+pub(super) fn is_text(key: &Key<'_>) -> bool {
+    let example = example_of(key).trim_start_matches(['[', '"']);
+    let is_text = example.starts_with(|first: char| !first.is_ascii_digit());
+    is_text && key.section.name != "program"
 }

@@ -10,6 +10,7 @@ use nmio::WrongWords;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use super::example::is_text;
 use super::keys::{Key, SECTIONS, Section, is_of_another, keys};
 use super::position::{Position, TextLines};
 use super::problem::{Problems, nearest};
@@ -543,20 +544,24 @@ impl<'c> Reader<'_, 'c> {
 /// Returns one value of a key as a word of a command line, or what is wrong with it.
 fn word(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<String, String> {
     let name = key.name();
+    let is_text = is_text(key);
     let text = match value.get_ref() {
         DeValue::Boolean(is_set) if key.is_flag() => is_set.to_string(),
         _ if key.is_flag() => return Err(format!("{name} must be true or false")),
         DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) if number.radix() == 10 => number.as_str().replace('_', ""),
-        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Integer(number) if number.radix() == 10 && !is_text => {
+            number.as_str().replace('_', "")
+        }
+        DeValue::Float(number) if !is_text => number.as_str().to_owned(),
         _ => {
             let values = key.arg.get_possible_values();
             let values: Vec<_> = values
                 .iter()
                 .map(|value| toml_value(value.get_name()))
                 .collect();
+            let number = if is_text { "" } else { " or a decimal number" };
             return Err(if values.is_empty() {
-                format!("{name} must be a text in quotes or a decimal number")
+                format!("{name} must be a text in quotes{number}")
             } else {
                 format!("{name} must be one of {}", values.join(", "))
             });

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::example::is_text;
 use super::file::Setting;
 use super::keys::{Key, SECTIONS, keys};
 use super::merge::Parsed;
 use super::origin::Origins;
-use super::value::toml_value;
+use super::value::{toml_text, toml_value};
 
 /// Width of a key with its value, so that the origins stand in a column.
 const WIDTH: usize = 40;
@@ -168,9 +169,10 @@ impl Origins {
         if key.is_flag() {
             return Some(self.matches.get_flag(id).to_string());
         }
+        let in_toml = if is_text(key) { toml_text } else { toml_value };
         let values = self.matches.get_raw(id)?;
         let texts: Vec<_> = values
-            .map(|value| toml_value(&value.to_string_lossy()))
+            .map(|value| in_toml(&value.to_string_lossy()))
             .collect();
         Some(match &texts[..] {
             [one] if !key.is_list() => one.clone(),

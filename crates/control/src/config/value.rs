@@ -6,6 +6,11 @@ pub(super) fn toml_value(text: &str) -> String {
     if is_number {
         text.to_owned()
     } else {
-        toml::Value::String(text.to_owned()).to_string()
+        toml_text(text)
     }
+}
+
+/// Returns a text in quotes.
+pub(super) fn toml_text(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
 }
