@@ -193,6 +193,10 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         [self.first.files(), self.second.files()].concat()
     }
 
+    fn secret_files(&self) -> Vec<PathBuf> {
+        [self.first.secret_files(), self.second.secret_files()].concat()
+    }
+
     fn can_reload(&self) -> bool {
         self.first.can_reload() || self.second.can_reload()
     }

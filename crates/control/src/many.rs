@@ -230,6 +230,11 @@ impl<A: Program> Program for Many<A> {
         files.collect()
     }
 
+    fn secret_files(&self) -> Vec<PathBuf> {
+        let files = self.0.iter().flat_map(|site| site.program.secret_files());
+        files.collect()
+    }
+
     fn can_reload(&self) -> bool {
         self.0.iter().any(|site| site.program.can_reload())
     }

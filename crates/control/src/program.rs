@@ -133,6 +133,13 @@ pub trait Program: Sync {
         Vec::new()
     }
 
+    /// Returns the files that a reload must read again, but that are not served, such as a file with keys.
+    /// A warning at start says which of them the server's user cannot read. Called before privileges are
+    /// dropped.
+    fn secret_files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Returns true if [`reload`](Self::reload) can read the content again. It is false by default.
     fn can_reload(&self) -> bool {
         false

@@ -498,8 +498,12 @@ where
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let secrets = self.defence.secrets().files().map(PathBuf::from);
-        self.files.iter().cloned().chain(secrets).collect()
+        self.files.clone()
+    }
+
+    fn secret_files(&self) -> Vec<PathBuf> {
+        let secrets = self.defence.secrets().files();
+        secrets.map(PathBuf::from).collect()
     }
 
     fn watched(&self) -> Vec<Watched> {

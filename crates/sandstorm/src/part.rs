@@ -274,22 +274,21 @@ impl ProgramPart {
     }
 
     /// Returns the files with users and with the key of entity tags.
-    fn secret_files(&self) -> Vec<PathBuf> {
+    pub(crate) fn secret_files(&self) -> Vec<PathBuf> {
         let site = self.site();
         let realms = site.settings().realms.iter();
         let files = realms.map(|realm| realm.file.clone());
         files.chain(site.settings().tag_key.clone()).collect()
     }
 
-    /// Returns the files that were loaded.
+    /// Returns the files that are served, and those with rules.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let site = self.site();
         let folder = self.loading().folder.clone();
         let below = |path: &[u8]| folder.join(OsStr::from_bytes(path));
         let rules = RULES.map(|name| folder.join(name));
         let rules = rules.into_iter().filter(|path| path.exists());
-        let files = site.file_paths().map(below).chain(rules);
-        files.chain(self.secret_files()).collect()
+        site.file_paths().map(below).chain(rules).collect()
     }
 
     /// Returns the folder, and its place in the one that contains it, because a new folder may take

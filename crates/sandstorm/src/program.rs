@@ -493,6 +493,16 @@ where
         files
     }
 
+    /// Several sites may share such a file.
+    fn secret_files(&self) -> Vec<PathBuf> {
+        let parts = self.parts.now();
+        let files = parts.iter().flat_map(|one| one.part.secret_files());
+        let mut files: Vec<_> = files.collect();
+        files.sort();
+        files.dedup();
+        files
+    }
+
     fn watched(&self) -> Vec<Watched> {
         let parts = self.parts.all().into_iter();
         parts.flat_map(|one| one.part.watched()).collect()

@@ -125,6 +125,21 @@ fn the_start_block_reports_the_loaded_files() {
 }
 
 #[test]
+fn files_with_secrets_are_not_among_the_served_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(folder.path().join("index.html"), "text").unwrap();
+    std::fs::write(key.path(), "x".repeat(16)).unwrap();
+    let mut settings = crate::Settings::default();
+    settings.set_etag_key(key.path());
+    let limits = Limits::default();
+    let site = Site::load_with(folder.path(), &limits, &settings, |_| {}).unwrap();
+    let program = Sandstorm::new(site, folder.path(), Config::default());
+    assert_eq!(program.files(), [folder.path().join("index.html")]);
+    assert_eq!(program.secret_files(), [key.path()]);
+}
+
+#[test]
 fn a_redirected_host_keeps_path_and_query_also_after_a_reload() {
     let (folder, program) = sandstorm(SendMode::MemCopy, 100);
     let hosts = [

@@ -15,11 +15,14 @@ pub(super) struct Unreadable<'a> {
     count: usize,
 }
 
-/// Warns of those of `files` that the calling thread may not read with its current privileges. `user`
-/// is its new user.
-pub(super) fn warn(files: &[PathBuf], user: &str) {
-    if let Some(files) = Unreadable::among(files) {
+/// Warns of the files that the calling thread may not read with its current privileges: those that are
+/// `served`, and those with `secrets`. `user` is its new user.
+pub(super) fn warn(served: &[PathBuf], secrets: &[PathBuf], user: &str) {
+    if let Some(files) = Unreadable::among(served) {
         tracing::warn!("{}", files.warning(user));
+    }
+    if let Some(files) = Unreadable::among(secrets) {
+        tracing::warn!("{}", files.warning_of_secrets(user));
     }
 }
 
@@ -43,7 +46,7 @@ impl<'a> Unreadable<'a> {
         (found.count > 0).then_some(found)
     }
 
-    /// Returns a warning for the operator. `user` is the new user.
+    /// Returns a warning for the operator, if these files are served. `user` is the new user.
     fn warning(&self, user: &str) -> String {
         format!(
             "these files are served, although the server's user cannot read them: {self}; the server \
@@ -51,6 +54,15 @@ impl<'a> Unreadable<'a> {
              keeps in memory can be sent; move private \
              files to a place that is not served; make the others readable with chmod, or name another \
              user with --user"
+        )
+    }
+
+    /// Returns a warning for the operator, if these files hold secrets.
+    fn warning_of_secrets(&self, user: &str) -> String {
+        format!(
+            "the server's user cannot read {self}, so reloads will fail; the server read this with the \
+             privileges of its start, its user is now {user}; let the group of this user read it, with \
+             chgrp and chmod g+r"
         )
     }
 }
@@ -105,6 +117,20 @@ mod tests {
         ] {
             assert!(warning.contains(words), "{words}: {warning}");
         }
+    }
+
+    #[test]
+    fn the_warning_about_secrets_says_that_reloads_fail() {
+        let file = PathBuf::from("/etc/key");
+        let found = Unreadable {
+            named: vec![&file],
+            count: 1,
+        };
+        let warning = found.warning_of_secrets("nobody");
+        let start = "the server's user cannot read /etc/key, so reloads will fail;";
+        assert!(warning.starts_with(start), "{warning}");
+        assert!(warning.contains("its user is now nobody"), "{warning}");
+        assert!(!warning.contains("served"), "{warning}");
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub(crate) struct Table {
     stored: Vec<PathBuf>,
     /// Files that the content was read from, which the server's user should be able to read again.
     files: Vec<PathBuf>,
+    /// Files that each reload must read again, although they are not served.
+    secrets: Vec<PathBuf>,
     /// What the helper does while the server runs, and at the end.
     helper: HelperTasks,
     /// Whether the server runs inside another program, where only workers drop privileges.
@@ -86,6 +88,7 @@ impl Table {
             writable: Vec::new(),
             stored: Vec::new(),
             files,
+            secrets: Vec::new(),
             helper: HelperTasks::default(),
             is_embedded: false,
         }
@@ -116,6 +119,12 @@ impl Table {
             stored: folders,
             ..self
         }
+    }
+
+    /// Also names the files that each reload must read again, although they are not served.
+    #[must_use]
+    pub(crate) fn with_secrets_of(self, secrets: Vec<PathBuf>) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Returns the kind of the reload thread.
@@ -212,10 +221,11 @@ impl Table {
         }
     }
 
-    /// Returns the files that a thread of this kind should be able to read again.
-    pub(super) fn to_read_again(&self, kind: Kind) -> &[PathBuf] {
+    /// Returns the files that a thread of this kind should be able to read again: those that are served, and
+    /// those with secrets.
+    pub(super) fn to_read_again(&self, kind: Kind) -> [&[PathBuf]; 2] {
         match kind {
-            Kind::Reload | Kind::StoringReload => &self.files,
+            Kind::Reload | Kind::StoringReload => [&self.files, &self.secrets],
             Kind::Worker
             | Kind::Control
             | Kind::Read
@@ -225,7 +235,7 @@ impl Table {
             | Kind::Watch
             | Kind::Helper
             | Kind::FollowingHelper
-            | Kind::ReopeningHelper => &[],
+            | Kind::ReopeningHelper => [&[], &[]],
         }
     }
 
@@ -250,8 +260,9 @@ mod tests {
 
     #[test]
     fn only_threads_that_read_content_may_read_files() {
-        let [folder, file] = ["pages", "pages/index"].map(PathBuf::from);
-        let table = Table::for_server(vec![folder.clone()], vec![file.clone()]);
+        let [folder, file, key] = ["pages", "pages/index", "key"].map(PathBuf::from);
+        let table = Table::for_server(vec![folder.clone()], vec![file.clone()])
+            .with_secrets_of(vec![key.clone()]);
         assert_eq!(
             table.describe_file_access(),
             "read access to content below pages"
@@ -259,7 +270,7 @@ mod tests {
         for kind in [Kind::Reload, Kind::Read, Kind::Watch] {
             assert_eq!(table.readable(kind), std::slice::from_ref(&folder));
         }
-        assert_eq!(table.to_read_again(Kind::Reload), [file]);
+        assert_eq!(table.to_read_again(Kind::Reload), [&[file][..], &[key]]);
         let configured = table.clone().with_configuration_in(vec!["etc".into()]);
         let with_file = [folder.clone(), "etc".into()];
         assert_eq!(configured.readable(Kind::Reload), with_file);
@@ -286,7 +297,7 @@ mod tests {
             assert!(table.stored(kind).is_empty(), "{kind:?}");
             assert!(table.readable(kind).is_empty(), "{kind:?}");
             assert_eq!(table.writable(kind).is_empty(), kind != Kind::Log);
-            assert!(table.to_read_again(kind).is_empty(), "{kind:?}");
+            assert!(table.to_read_again(kind).concat().is_empty(), "{kind:?}");
         }
     }
 }
