@@ -483,3 +483,27 @@ fn a_wrong_element_hides_no_mistake_of_the_sites_before_it() {
         ],
     );
 }
+
+/// What a section or a key in a wrong place says is unknown, but the keys of the first site are known.
+#[test]
+fn a_misspelt_section_hides_no_mistake_of_the_first_site() {
+    for (file, misspelt) in [
+        (
+            "[[web]]\nroot = \"none\"\n[web2]\nport = 81\n",
+            "f:3:2: there is no section web2",
+        ),
+        (
+            "[web2]\n[[web]]\nroot = \"none\"\n",
+            "f:1:2: there is no section web2",
+        ),
+        (
+            "root = \"www\"\n[[web]]\nroot = \"none\"\n",
+            "f:1:1: root belongs to the section [[web]]",
+        ),
+    ] {
+        let folder = content(&format!("{file}[[dns]]\nzones = [\"a.test.zone\"]\n"));
+        let (status, told) = check(&folder);
+        assert_eq!(status, 1, "{told}");
+        says(&told, &[misspelt, "there is no folder none"]);
+    }
+}

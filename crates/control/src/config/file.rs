@@ -208,7 +208,10 @@ fn parse(text: &str, purpose: Purpose<'_>) -> Result<(File, Problems), Problems>
         headers: Vec::new(),
         problems,
     };
-    for (name, value) in table.get_ref() {
+    let mut sections: Vec<_> = table.get_ref().iter().collect();
+    // What is lost by an unknown section depends on the known ones.
+    sections.sort_by_key(|(name, _)| Section::named(name.get_ref()).is_none());
+    for (name, value) in sections {
         reader.section(name, value);
     }
     reader.missing_sections(table.get_ref(), text.len());
@@ -257,10 +260,18 @@ impl<'c> Reader<'_, 'c> {
         }));
     }
 
+    /// Same as [`lose`](Self::lose) for the first tables, but not for keys that they have themselves.
+    fn lose_unset(&mut self, span: &Range<usize>, keys: impl Fn(&Key<'_>) -> bool) {
+        let set = self.settings[0].iter().filter(|one| !one.is_own);
+        let set: Vec<_> = set.map(|one| one.id.clone()).collect();
+        let is_set = |key: &Key<'_>| set.iter().any(|id| key.arg.get_id() == &**id);
+        self.lose(span, 0, |key| keys(key) && !is_set(key));
+    }
+
     /// Reports a section that is written in another way, and whose keys are lost.
     fn wrong_form(&mut self, section: Section, span: Range<usize>, to: usize) {
         self.lose(&span, to, |key| key.section == section);
-        self.fail(span, wrong_form(section));
+        self.fail(span, section.right_form());
     }
 
     /// Notes that a key or all keys of a section have other values elsewhere in the file.
@@ -303,8 +314,7 @@ impl<'c> Reader<'_, 'c> {
     }
 
     fn section(&mut self, name: &Name<'_>, value: &Spanned<DeValue<'_>>) {
-        let word = name.get_ref().as_ref();
-        let Some(section) = SECTIONS.into_iter().find(|section| section.name == word) else {
+        let Some(section) = Section::named(name.get_ref()) else {
             return self.unknown_section(name, value.get_ref());
         };
         if !self.keys.iter().any(|key| key.section == section) {
@@ -345,7 +355,7 @@ impl<'c> Reader<'_, 'c> {
                             ),
                         ),
                         _ if is_read => self.wrong_form(section, span, to),
-                        _ => self.fail(span, wrong_form(section)),
+                        _ => self.fail(span, section.right_form()),
                     }
                 }
             }
@@ -358,7 +368,7 @@ impl<'c> Reader<'_, 'c> {
         let shown = word.escape_debug();
         let message = match self.nearest_key(word) {
             Some(key) if key == word || !is_section(value) => {
-                self.lose(&span, 0, |one| one.name() == key);
+                self.lose_unset(&span, |one| one.name() == key);
                 if key == word {
                     self.belongs(word)
                 } else {
@@ -373,7 +383,7 @@ impl<'c> Reader<'_, 'c> {
                     || format!("sections are {}", self.headers().join(", ")),
                     |near| format!("did you mean {}?", near.header()),
                 );
-                self.lose(&span, 0, |key| Some(&key.section) == near);
+                self.lose_unset(&span, |key| Some(&key.section) == near);
                 format!("there is no section {shown}; {hint}")
             }
         };
@@ -651,12 +661,6 @@ fn is_section(value: &DeValue<'_>) -> bool {
         DeValue::Array(list) => list.iter().any(|one| is_table(one.get_ref())),
         value => is_table(value),
     }
-}
-
-fn wrong_form(section: Section) -> String {
-    let brackets = if section.is_list { "double" } else { "single" };
-    let header = section.header();
-    format!("write {header}, in {brackets} brackets, on a line of its own, and its keys below it")
 }
 
 #[cfg(test)]

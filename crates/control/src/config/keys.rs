@@ -51,6 +51,20 @@ const fn list(name: &'static str, heading: &'static str) -> Section {
 }
 
 impl Section {
+    /// Returns the section with this name, if there is one.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        SECTIONS.into_iter().find(|section| section.name == name)
+    }
+
+    /// Says how the section is written in a file.
+    pub(super) fn right_form(&self) -> String {
+        let brackets = if self.is_list { "double" } else { "single" };
+        let header = self.header();
+        format!(
+            "write {header}, in {brackets} brackets, on a line of its own, and its keys below it"
+        )
+    }
+
     /// The section's header as it is written in a file.
     pub(super) fn header(&self) -> String {
         if self.is_list {
