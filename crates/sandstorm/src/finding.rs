@@ -5,7 +5,7 @@ use control::report;
 /// What is probably a mistake.
 #[derive(Debug)]
 pub(crate) enum Finding {
-    /// A rule or an error page leads to a path that no page has.
+    /// A rule leads to a path that no page has, so it does not hold.
     NoTarget {
         /// The decoded path.
         path: Box<[u8]>,
@@ -32,6 +32,20 @@ pub enum Warning {
         page: String,
         /// The path that needs a password.
         realm: String,
+    },
+    /// A rule or an option sends a page with the status of an error, but there is no such page.
+    #[error(
+        "{rule:?} leads to {page}, but there is no such file, so clients get a page of the server{}; add \
+         the file, or name another one",
+        if *replaces_files { ", and no 404.html is used either" } else { "" }
+    )]
+    NoErrorPage {
+        /// The start of the rule's text.
+        rule: String,
+        /// The percent-encoded path of the page.
+        page: String,
+        /// Whether the page would be in the place of all files `404.html`.
+        replaces_files: bool,
     },
     /// A redirect leads back to its own path, or to longer and longer ones.
     #[error("{rule:?} leads in a circle, or on and on, so it does not hold; write another target")]

@@ -105,6 +105,59 @@ fn an_extension_may_follow_a_placeholder() {
 }
 
 #[test]
+fn a_rule_for_a_missing_page_is_reported() {
+    let folder = folder(&[
+        ("a", "a"),
+        ("_redirects", "/x /none 200\n/y /none 404\n/a /none 403!\n"),
+    ]);
+    let mut settings = Settings::default();
+    settings.add_error_page(crate::Status::Gone, b"/gone.html");
+    settings.add_error_page(crate::Status::NotFound, b"/none.html");
+    let (mut skipped, mut warnings) = (Vec::new(), Vec::new());
+    let site = Site::load_with(
+        folder.path(),
+        &Limits::default(),
+        &settings,
+        |one| match one {
+            Progress::Skipped(one) => skipped.push(one.to_string()),
+            Progress::Warning { warning, .. } => warnings.push(warning.to_string()),
+            Progress::Loaded(_) => {}
+        },
+    );
+    let site = site.unwrap();
+    assert_eq!(status(&site, "/x"), "404");
+    assert_eq!(
+        status(&site, "/a"),
+        "403",
+        "the file stays hidden without the page"
+    );
+    // Only the rewrite does not hold.
+    let [one] = &skipped[..] else {
+        panic!("{skipped:?}");
+    };
+    assert!(one.contains("is what \"/x /none 200\" leads to"), "{one}");
+    assert_eq!(site.totals().skipped, 1);
+    let named = |rule: &str, page: &str, also: &str| {
+        format!(
+            "{rule:?} leads to {page}, but there is no such file, so clients get a page of the server\
+             {also}; add the file, or name another one"
+        )
+    };
+    warnings.sort();
+    let expected = [
+        named("/a /none 403!", "/none", ""),
+        named("/y /none 404", "/none", ""),
+        named(
+            "error page 404",
+            "/none.html",
+            ", and no 404.html is used either",
+        ),
+        named("error page 410", "/gone.html", ""),
+    ];
+    assert_eq!(warnings, expected);
+}
+
+#[test]
 fn a_redirect_that_only_leads_to_itself_is_reported() {
     for rule in [
         "/en/ /en/",
@@ -195,7 +248,7 @@ fn a_rewrite_leads_to_the_file_although_a_rule_redirects_from_its_path() {
         assert!(response.ends_with(end), "{path}: {response}");
     }
     assert!(
-        skipped[1].contains("moved\" is what \"/to-moved"),
+        skipped[0].contains("moved\" is what \"/to-moved"),
         "{skipped:?}"
     );
 }

@@ -157,32 +157,6 @@ fn a_coded_file_that_is_damaged_is_not_used() {
 }
 
 #[test]
-fn a_rule_for_a_missing_page_is_reported() {
-    let folder = folder(&[
-        ("a", "a"),
-        ("_redirects", "/x /none 200\n/y /none 404\n/a /none 403!\n"),
-    ]);
-    let mut settings = Settings::default();
-    settings.add_error_page(crate::Status::Gone, b"/gone.html");
-    let (site, skipped) = load_with_messages(folder.path(), &settings);
-    assert_eq!(status(&site, "/x"), "404");
-    assert_eq!(
-        status(&site, "/a"),
-        "403",
-        "the file stays hidden without the page"
-    );
-    assert_eq!(skipped.len(), 4, "{skipped:?}");
-    assert!(
-        skipped[0].contains("is what \"/x /none 200\" leads to"),
-        "{skipped:?}"
-    );
-    assert!(
-        skipped[3].contains("gone.html\" is what \"error page 410\" leads to"),
-        "{skipped:?}"
-    );
-}
-
-#[test]
 fn a_rule_that_is_forced_holds_for_every_path_to_a_file() {
     let folder = folder(&[
         ("open/page.html", "open"),

@@ -124,7 +124,7 @@ pub enum Reason {
         /// The column of the first such character, from 1.
         column: usize,
     },
-    /// A rule or an error page leads to a file that does not exist.
+    /// A rule leads to a file that does not exist, so it does not hold.
     #[error("is what {rule:?} leads to, but there is no such file; add the file, or mend the rule")]
     NoTarget {
         /// The start of the rule's text.

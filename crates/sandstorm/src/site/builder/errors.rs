@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Builder, paths_of};
-use crate::finding::{Finding, Report, Warning, no_target};
+use crate::finding::{Finding, Report, Warning};
 use crate::reply::{Reply, error_page, status_page};
 use crate::site::page::{ReplyId, Variants};
 use crate::site::{ErrorPage, SHARED, Site, encoded};
@@ -40,7 +40,11 @@ impl Builder {
             let made = path.and_then(|path| self.make_error_page(status, path, ""));
             let rule = format!("error page {}", status.digits());
             if let (Some((_, path)), None) = (named, &made) {
-                report(no_target(path, &rule));
+                report(Finding::Warning(Warning::NoErrorPage {
+                    rule: rule.clone(),
+                    page: encoded(path),
+                    replaces_files: status == Status::NotFound,
+                }));
             }
             if let Some(path) = path {
                 self.report_open_error_page(path, &rule, report);
