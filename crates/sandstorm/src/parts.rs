@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use control::report;
 
+use crate::fields::Fields;
 use crate::hosts::HostName;
 use crate::known_sites::HostedId;
 use crate::known_sites::KnownSites;
 use crate::part::{ProgramPart, locked};
 use crate::redirect_host::RedirectHost;
-use crate::settings::Settings;
 use crate::site::{Member, Site};
 
 /// A part, and what leads to it.
@@ -33,24 +33,20 @@ pub(crate) struct Redirecting {
 }
 
 impl Redirecting {
-    /// Makes the sites of such hosts. Their responses have the fields of all responses of `settings`.
-    pub(crate) fn all(hosts: &[RedirectHost], settings: &Settings) -> Vec<Self> {
-        Self::all_after(&[], hosts, settings)
+    /// Makes the sites of such hosts. All their responses have these fields.
+    pub(crate) fn all(hosts: &[RedirectHost], fields: &Fields) -> Vec<Self> {
+        Self::all_after(&[], hosts, fields)
     }
 
     /// Same as [`all`](Self::all), but keeps the sites of hosts that `before` sends to the same place.
-    pub(crate) fn all_after(
-        before: &[Self],
-        hosts: &[RedirectHost],
-        settings: &Settings,
-    ) -> Vec<Self> {
+    pub(crate) fn all_after(before: &[Self], hosts: &[RedirectHost], fields: &Fields) -> Vec<Self> {
         let known = before.iter().map(|one| (one.host.host_and_place(), one));
         let known: HashMap<_, _> = known.collect();
         let one = |host: &RedirectHost| match known.get(&host.host_and_place()) {
             Some(&kept) => kept.clone(),
             None => Self {
                 host: host.clone(),
-                site: host.site(settings),
+                site: host.site(fields),
             },
         };
         hosts.iter().map(one).collect()
@@ -210,14 +206,13 @@ impl ProgramParts {
         locked(&self.lists).next.clone()
     }
 
-    /// Gives to the hosts whose requests are sent elsewhere the fields that all responses of their part have
-    /// now.
+    /// Gives to the hosts whose requests are sent elsewhere the fields that redirects of their part have now.
     pub(crate) fn renew_redirecting(&self) {
         let mut lists = locked(&self.lists);
         let has_other_fields = |one: &Served| {
-            let site = one.part.site();
+            let fields = one.part.site().fields_everywhere();
             let mut redirecting = one.redirecting.iter();
-            redirecting.any(|one| one.site.fields() != site.fields())
+            redirecting.any(|one| *one.site.fields() != fields)
         };
         if !lists.now.iter().any(has_other_fields) {
             return;
@@ -225,7 +220,7 @@ impl ProgramParts {
         let mut all = lists.now.to_vec();
         for one in all.iter_mut().filter(|one| has_other_fields(one)) {
             let hosts: Vec<_> = one.redirecting.iter().map(|one| one.host.clone()).collect();
-            one.redirecting = Redirecting::all(&hosts, one.part.site().settings());
+            one.redirecting = Redirecting::all(&hosts, &one.part.site().fields_everywhere());
         }
         lists.now = all.into();
     }
@@ -317,6 +312,7 @@ mod tests {
     use super::*;
     use crate::limits::Limits;
     use crate::loading::Loading;
+    use crate::settings::Settings;
 
     fn loading(folder: &str) -> Loading {
         Loading {
@@ -355,7 +351,7 @@ mod tests {
 
     fn redirecting(before: &[Redirecting], all: &[&str]) -> Vec<Redirecting> {
         let hosts: Vec<_> = all.iter().map(|one| one.parse().unwrap()).collect();
-        Redirecting::all_after(before, &hosts, &Settings::default())
+        Redirecting::all_after(before, &hosts, &Fields::new())
     }
 
     #[test]

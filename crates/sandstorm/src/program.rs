@@ -215,7 +215,7 @@ impl<C> Sandstorm<SiteOnly, MakeSiteOnly, C> {
     pub(crate) fn with_redirect_hosts(mut self, hosts: &[RedirectHost]) -> Self {
         if !hosts.is_empty() {
             self.parts.change(|one| {
-                one.redirecting = Redirecting::all(hosts, one.part.site().settings());
+                one.redirecting = Redirecting::all(hosts, &one.part.site().fields_everywhere());
             });
             self.set_site();
         }

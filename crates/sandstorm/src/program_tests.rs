@@ -191,7 +191,7 @@ fn a_redirected_host_keeps_path_and_query_also_after_a_reload() {
 
 #[test]
 fn redirected_hosts_have_the_fields_that_a_reload_gives_to_all_responses() {
-    let (_folder, program) = sandstorm(SendMode::MemCopy, 100);
+    let (folder, program) = sandstorm(SendMode::MemCopy, 100);
     let hosts = ["a.test=https://b.test"].map(|text| text.parse().unwrap());
     let program = program
         .with_reloads(Limits::default(), false)
@@ -211,6 +211,22 @@ fn redirected_hosts_have_the_fields_that_a_reload_gives_to_all_responses() {
     part.set_next(next);
     program.reload(None).unwrap();
     assert!(has_field("a.test") && has_field("c.test"));
+    // Rules about all paths hold for redirects, too.
+    let rules = folder.path().join("_headers");
+    for (text, is_expected) in [("/*\n  ! X-Frame-Options\n", false), ("", true)] {
+        std::fs::write(&rules, text).unwrap();
+        program.reload(None).unwrap();
+        assert_eq!(has_field("a.test"), is_expected, "{text}");
+    }
+    std::fs::write(&rules, "/*\n  X-A: b\n").unwrap();
+    let site = Site::load(folder.path(), &Limits::default(), |_| {}).unwrap();
+    let program =
+        Sandstorm::new(site, folder.path(), Config::default()).with_redirect_hosts(&hosts);
+    let request = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let Step::Answer(answer) = Session::default().next(&program.site(), request) else {
+        panic!("the request is complete");
+    };
+    assert!(answer.of(&program.site()).has_field("x-a"));
 }
 
 #[test]

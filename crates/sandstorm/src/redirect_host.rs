@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use control::WrongWords;
 
+use crate::fields::Fields;
 use crate::head::field_buffer;
 use crate::host::is_host;
 use crate::hosts::{HostName, NotAHost, is_reachable, without_port};
@@ -87,10 +88,10 @@ impl RedirectHost {
         (&self.host, &self.to)
     }
 
-    /// Makes the site for this host. Its responses have the fields of all responses of `settings`.
-    pub(crate) fn site(&self, settings: &Settings) -> Arc<Site> {
+    /// Makes the site for this host. All its responses have these fields.
+    pub(crate) fn site(&self, fields: &Fields) -> Arc<Site> {
         let settings = Settings {
-            fields: settings.fields.clone(),
+            fields: fields.clone(),
             redirects: vec![self.rule.clone()],
             redirects_to_own_host: self.to.contains(char::from(OWN_HOST)),
             ..Settings::default()
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn path_and_query_stay_and_no_path_leads_to_another_host() {
         let one: RedirectHost = "www.a.test=https://a.test".parse().unwrap();
-        let site = one.site(&Settings::default());
+        let site = one.site(&Fields::new());
         for (target, to) in [
             ("/", "/"),
             ("/a%2Fb/c?d=%2F", "/a%2Fb/c?d=%2F"),
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn the_host_of_the_request_may_stay() {
         let one: RedirectHost = "*.a.test=https://*:8443".parse().unwrap();
-        let site = one.site(&Settings::default());
+        let site = one.site(&Fields::new());
         let to = |host: &str, target: &str| {
             let mut locations = ["", "\r\n"].into_iter().flat_map(|before| {
                 [0, 1, 2].map(|minor| {

@@ -542,6 +542,12 @@ impl Site {
         &self.settings.fields
     }
 
+    /// The fields of the server's own responses, which are about no file.
+    pub(crate) fn fields_everywhere(&self) -> Fields {
+        let common = self.headers.common_for_everything(&self.settings.fields);
+        common.replaced_by(&self.headers.for_everything())
+    }
+
     /// How the folder became this site.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings

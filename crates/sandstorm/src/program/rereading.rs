@@ -114,7 +114,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         let id = known.number_of(&name);
         let name = self.parts.keep_name(name);
         let log = self.access_logs.index_of(source.log());
-        let redirecting = Redirecting::all(source.redirect_hosts(), &loading.settings);
+        let redirecting = Redirecting::all(source.redirect_hosts(), &loading.settings.fields);
         let served = Served {
             part: Arc::new(ProgramPart::to_be_loaded(number, name, log, &loading)),
             hosts: source.hosts().to_vec(),
@@ -127,11 +127,11 @@ impl<A, F, C> Sandstorm<A, F, C> {
 
 /// Returns a part with the hosts of a changed file, also those that are sent elsewhere.
 fn with_next_hosts(one: &Served, source: &SiteSource<'_>) -> Served {
-    let settings = one.part.loading().settings.clone();
+    let fields = one.part.site().fields_everywhere();
     let redirect_hosts = source.redirect_hosts();
     Served {
         hosts: source.hosts().to_vec(),
-        redirecting: Redirecting::all_after(&one.redirecting, redirect_hosts, &settings),
+        redirecting: Redirecting::all_after(&one.redirecting, redirect_hosts, &fields),
         ..one.clone()
     }
 }

@@ -144,7 +144,7 @@ impl Builder {
             checks_codings: false,
             coded: Vec::new(),
         };
-        builder.everywhere = builder.fields_everywhere();
+        builder.everywhere = builder.site.fields_everywhere();
         for status in SHARED {
             let pages = status_page(status, &builder.site.settings.fields);
             builder.add(pages);
@@ -166,7 +166,7 @@ impl Builder {
             checks_codings: false,
             coded: Vec::new(),
         };
-        builder.everywhere = builder.fields_everywhere();
+        builder.everywhere = builder.site.fields_everywhere();
         builder
     }
 
@@ -197,16 +197,7 @@ impl Builder {
         headers.extend(&self.site.settings.headers);
         self.site.error_rules = headers.for_errors();
         self.site.headers = headers;
-        self.everywhere = self.fields_everywhere();
-    }
-
-    /// Returns the fields of the server's own responses, which are about no file.
-    fn fields_everywhere(&self) -> Fields {
-        let Site {
-            headers, settings, ..
-        } = &self.site;
-        let common = headers.common_for_everything(&settings.fields);
-        common.replaced_by(&headers.for_everything())
+        self.everywhere = self.site.fields_everywhere();
     }
 
     /// Adds a part of the site that only these users may see.
