@@ -96,12 +96,14 @@ impl Hosts {
     }
 
     /// Finds the site for the host of a request, which may have a port. A host leads to the site with
-    /// its name, or else to the site with the longest name that it is below.
+    /// its name, or else to the site with the longest name that it is below. A name with nothing before a dot is
+    /// below none.
     pub(crate) fn find(&self, host: &[u8]) -> Option<usize> {
         let name = without_port(host);
         let name = name.strip_suffix(b".").unwrap_or(name);
         let mut lower = ArrayVec::new();
-        if write_lower(name, &mut lower).is_none() {
+        let is_short = write_lower(name, &mut lower).is_some();
+        if !is_short || lower.split(|b| *b == b'.').any(<[u8]>::is_empty) {
             return self.default;
         }
         let whole = self.names.get(&*lower);
@@ -240,6 +242,10 @@ mod tests {
             ("test", None),
             ("", None),
             (".", None),
+            (".a.test", None),
+            (".b.a.test:80", None),
+            ("x..a.test", None),
+            ("a.test..", None),
         ] {
             assert_eq!(hosts.find(name.as_bytes()), site, "{name}");
         }
