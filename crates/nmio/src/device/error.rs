@@ -379,6 +379,17 @@ pub enum DeviceError {
         /// The interface that already has the address.
         interface: String,
     },
+    /// This host's end of a new link would get an address that this host already has.
+    #[error(
+        "{interface} already has address {address}, which this host would get at its end of the new link, \
+         too; choose one in another network with --address"
+    )]
+    HostEndTaken {
+        /// The IP address.
+        address: IpAddr,
+        /// The interface that already has the address.
+        interface: String,
+    },
     /// The same address is given twice with `--address`.
     #[error("--address {address} is given twice; leave one out")]
     DuplicateAddress {

@@ -32,7 +32,7 @@ pub(super) struct Addressing {
 
 impl Addressing {
     /// Plans the addresses of a link. Fails if this host already has one of the configured
-    /// addresses. If none are configured, chooses networks that this host does not use.
+    /// addresses, or one that its own end would get. If none are configured, chooses networks that this host does not use.
     pub(super) fn new(config: &InterfaceConfig) -> Result<Self, DeviceError> {
         let in_use = interface_addresses()?;
         refuse_taken(&config.own_addresses, &in_use)?;
@@ -57,6 +57,12 @@ impl Addressing {
                 address: own.address,
                 prefix: own.prefix,
             })?;
+            if let Some(used) = in_use.iter().find(|used| used.address == address) {
+                return Err(DeviceError::HostEndTaken {
+                    address,
+                    interface: used.interface.clone(),
+                });
+            }
             client.push(AddressPrefix {
                 address,
                 prefix: own.prefix,
@@ -231,6 +237,20 @@ mod tests {
             prefix("198.18.4.2/30"),
             "a larger network around it"
         );
+    }
+
+    /// Otherwise packets to the server could leave through another interface.
+    #[test]
+    fn an_address_that_this_host_has_is_not_given_to_another_link() {
+        let own = [prefix("192.0.2.1/24")];
+        let error = Addressing::plan(&own, &[in_use("192.0.2.2/24")]).unwrap_err();
+        let told = error.to_string();
+        assert!(
+            told.starts_with("eth0 already has address 192.0.2.2, "),
+            "{told}"
+        );
+        let others = [in_use("192.0.2.3/24"), in_use("198.51.100.2/24")];
+        assert!(Addressing::plan(&own, &others).is_ok());
     }
 
     #[test]
