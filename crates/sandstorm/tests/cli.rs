@@ -115,6 +115,37 @@ fn a_folder_that_is_not_on_the_command_line_is_not_refused() {
     assert!(!told.contains("cannot be on the command line"), "{told}");
 }
 
+/// The device is opened after the content was read.
+#[test]
+fn the_log_says_which_compressed_files_are_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &[u8]| std::fs::write(folder.path().join(name), text).unwrap();
+    write("a.txt", b"text");
+    write("a.txt.gz", b"longer text");
+    write("b.txt", b"longer text");
+    write("b.txt.gz", b"text");
+    write("_headers", b"/b.txt\n  Content-Encoding: x\n");
+    let serve = format!(
+        "serve {} --log info --device xdp:none0",
+        folder.path().display()
+    );
+    expect(
+        PROGRAM,
+        &[
+            (
+                &serve,
+                1,
+                "/a.txt.gz is sent only under its own name, because it is not shorter than the file",
+            ),
+            (
+                &serve,
+                1,
+                "/b.txt.gz is sent only under its own name, because it is beside a file to which a rule",
+            ),
+        ],
+    );
+}
+
 #[test]
 fn keys_of_the_dns_server_in_a_shared_file_are_skipped() {
     let file = tempfile::NamedTempFile::new().unwrap();

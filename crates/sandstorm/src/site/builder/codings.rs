@@ -59,19 +59,20 @@ impl Builder {
             return;
         };
         let realms = &site.realm_files;
-        if realms.get(&plain.first) != realms.get(&coded.first) {
-            return;
-        }
         let (plain_reply, coded_reply) = (site.reply(plain.first), site.reply(coded.first));
-        if coded_reply.body_len() >= plain_reply.body_len()
-            || plain_reply.has_field("content-encoding")
-        {
-            return;
-        }
         let refuse = |why: &str| {
             let path = String::from_utf8_lossy(path);
             tracing::info!("{path} is sent only under its own name, because it {why}");
         };
+        if realms.get(&plain.first) != realms.get(&coded.first) {
+            return refuse("needs another password than the file beside it");
+        }
+        if plain_reply.has_field("content-encoding") {
+            return refuse("is beside a file to which a rule gives a Content-Encoding");
+        }
+        if coded_reply.body_len() >= plain_reply.body_len() {
+            return refuse("is not shorter than the file without this coding");
+        }
         if coded_reply.disk().is_some() && plain_reply.disk().is_none() {
             return refuse("is not kept in memory, but the file beside it is");
         }
