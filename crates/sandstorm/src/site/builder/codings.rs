@@ -39,6 +39,9 @@ impl Builder {
             let by_first = variants.map(|variants| (variants.plain.first.0, variants));
             (site, by_first.collect())
         });
+        if let Some((previous, _)) = &previous {
+            self.note_same_content(previous);
+        }
         let mut forms = Forms::new();
         for path in std::mem::take(&mut self.coded) {
             self.add_form_beside(&path, &mut forms, &previous);
@@ -47,6 +50,38 @@ impl Builder {
             self.add_made_forms(&coder, &mut forms, &previous);
         }
         self.set_forms(forms);
+    }
+
+    /// Notes the pages that were made anew with the content that they have in the `previous` site, such as lists
+    /// whose fields have changed. They keep their coded forms.
+    fn note_same_content(&mut self, previous: &Site) {
+        let page = |site: &Site, page: &Page| match page {
+            Page::File(file) => Some(*file),
+            Page::Negotiated(index) => Some(site.variants[*index as usize].plain),
+            _ => None,
+        };
+        let site = &self.site;
+        for (own, old) in [
+            (&site.pages, &previous.pages),
+            (&site.aliases, &previous.aliases),
+        ] {
+            for (path, own) in own {
+                let (Some(own), Some(old)) = (page(site, own), old.get(path)) else {
+                    continue;
+                };
+                let is_new = self.origins[own.first.index()] == NEW;
+                let Some(old) = page(previous, old).filter(|_| is_new) else {
+                    continue;
+                };
+                let [reply, before] = [site.reply(own.first), previous.reply(old.first)];
+                let are_in_memory = reply.disk().is_none() && before.disk().is_none();
+                // Tags tell whether the key is the same.
+                let is_same = are_in_memory && own.tag == old.tag && reply.body() == before.body();
+                if is_same {
+                    self.made_again.entry(own.first.0).or_insert(old.first.0);
+                }
+            }
+        }
     }
 
     /// Adds the content of the file at `path`, if it is a coded form of the file beside it.

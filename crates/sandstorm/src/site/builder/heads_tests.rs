@@ -214,3 +214,28 @@ fn files_on_the_disk_keep_their_tags() {
         }
     }
 }
+
+#[test]
+fn lists_with_other_heads_keep_their_coded_forms() {
+    let folder = tempfile::tempdir().unwrap();
+    for n in 0..50 {
+        fs::write(folder.path().join(format!("file-{n}.bin")), "").unwrap();
+    }
+    let limits = crate::limits::Limits::default();
+    let coder = Arc::new(Coder::open(Effort::Fast, None, u64::MAX).unwrap());
+    let mut settings = Settings {
+        coder: Some(Arc::clone(&coder)),
+        listings: true,
+        ..Settings::default()
+    };
+    let site = Site::load_with(folder.path(), &limits, &settings, |_| {}).unwrap();
+    let site = finished(site, &coder);
+    assert!(site.totals.coded > 0);
+    settings.add_security_headers().unwrap();
+    let next = site.load_next_beside(0, folder.path(), (&limits, &settings), |_| {});
+    let next = next.unwrap().site;
+    assert_eq!(next.totals.coded, site.totals.coded);
+    assert!(next.uncoded.is_empty());
+    let page = next.file_at(b"/").unwrap();
+    assert!(next.has_forms(b"/") && next.reply(page.first).has_field("x-frame-options"));
+}
