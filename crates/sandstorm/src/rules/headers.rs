@@ -370,7 +370,7 @@ pub(crate) fn parse_headers(text: &str) -> (Vec<HeaderRule>, Vec<LineError>) {
         let mut wrong = WrongWords::default();
         if is_indented {
             reader.field(whole, text, &mut wrong);
-        } else if let Err(why) = reader.path(line, text) {
+        } else if let Err(why) = reader.path((line, whole), text) {
             wrong.add(whole, text, why);
         }
         let errors = LineError::of_line((line, whole), 0, &wrong);
@@ -397,8 +397,8 @@ enum Block {
     /// The path is wrong.
     Skipped,
     Rule {
-        /// The line of the path.
-        line: usize,
+        /// The line and the column of the path.
+        place: (usize, usize),
         rule: HeaderRule,
         /// Set if the path is followed by a line, even by a wrong one.
         has_lines: bool,
@@ -420,8 +420,9 @@ impl Reader {
         }
     }
 
-    /// Takes a line that is not indented.
-    fn path(&mut self, line: usize, text: &str) -> Result<(), RuleError> {
+    /// Takes a line that is not indented by spaces or tabs, with its number. `text` is the line without the
+    /// space around it.
+    fn path(&mut self, (line, whole): (usize, &str), text: &str) -> Result<(), RuleError> {
         let text = without_comment(text).trim_ascii();
         // The lines below a field that lacks its indentation still belong to the path above it.
         let is_url = text.contains("://");
@@ -434,8 +435,9 @@ impl Reader {
         if self.rules.len() == MAX_HEADER_RULES {
             return Err(RuleError::TooManyHeaderRules);
         }
+        let indentation = whole.len() - whole.trim_ascii_start().len();
         self.block = Block::Rule {
-            line,
+            place: (line, indentation + 1),
             rule: HeaderRule::new(pattern),
             has_lines: false,
         };
@@ -445,14 +447,13 @@ impl Reader {
     /// Adds the current rule to the finished ones.
     fn finish_rule(&mut self) {
         if let Block::Rule {
-            line,
+            place: (line, column),
             rule,
             has_lines,
         } = std::mem::take(&mut self.block)
         {
             if !has_lines {
-                // A path is not indented.
-                let (column, why) = (1, RuleError::NoFields);
+                let why = RuleError::NoFields;
                 self.errors.push(LineError { line, column, why });
             } else if !rule.is_empty() {
                 self.rules.push(rule);

@@ -261,3 +261,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_path_without_fields_is_reported_at_its_own_column() {
+    for (text, at) in [("/a\n/b\n  A: b\n", 1), ("\r/a\n", 2), ("\u{c}\r/a", 3)] {
+        let (_, errors) = parse_headers(text);
+        let [error] = &errors[..] else {
+            panic!("{text:?}: {errors:?}");
+        };
+        assert_eq!((error.line, error.column), (1, at), "{text:?}");
+        assert_eq!(error.why, RuleError::NoFields, "{text:?}");
+    }
+}
