@@ -205,7 +205,7 @@ mod tests {
         /// matches.
         #[test]
         fn a_star_matches_as_a_search_does(
-            start in "/[a/]{0,3}",
+            start in "/(a[a/]{0,2})?",
             end in "[a./]{0,3}[a.]",
             path in "/[a./]{0,9}",
             other in "/?[/:*%a2. -é]{0,24}",
@@ -214,7 +214,6 @@ mod tests {
                 (0..=path.len()).any(|len| path[..len] == start && path[len..].ends_with(&end))
             };
             let expected = is_match(&path) || path.strip_suffix('/').is_some_and(is_match);
-            prop_assume!(!start.starts_with("//"));
             prop_assert_eq!(matches(&format!("{start}*{end}"), &path), expected);
             if let Ok(pattern) = FieldPattern::parse(&other) {
                 pattern.matches(path.as_bytes());
