@@ -112,8 +112,8 @@ impl RealmPath {
     }
 
     /// Returns the path of the page that this may be, and the other paths that lead to it. These are its folder,
-    /// and its clean URL if the site has such. Lists may replace a missing index, so
-    /// the name of the one in JSON leads to it too.
+    /// and its clean URL if the site has such. Lists may replace a missing index, so the name of the one in JSON
+    /// leads to it too.
     pub(crate) fn page_and_names(
         &self,
         has_clean_urls: bool,

@@ -31,8 +31,9 @@ pub(super) struct Addressing {
 }
 
 impl Addressing {
-    /// Plans the addresses of a link. Fails if this host already has one of the configured
-    /// addresses, or one that its own end would get. If none are configured, chooses networks that this host does not use.
+    /// Plans the addresses of a link. Fails if this host already has one of the configured addresses, or
+    /// one that its own end would get. If none are configured, chooses networks that this host does
+    /// not use.
     pub(super) fn new(config: &InterfaceConfig) -> Result<Self, DeviceError> {
         let in_use = interface_addresses()?;
         refuse_taken(&config.own_addresses, &in_use)?;
