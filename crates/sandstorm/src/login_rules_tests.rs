@@ -198,6 +198,24 @@ fn a_list_of_a_protected_index_needs_its_password() {
     }
 }
 
+/// A list of one part does not show the names of another part.
+#[test]
+fn a_list_in_json_with_a_password_of_its_own_leaves_out_what_needs_another_one() {
+    for (parts, is_shown) in [
+        (&["/listed"][..], true),
+        (&["/listed", "/listed/index.json"], false),
+    ] {
+        let mut world = world(&site_of(parts, &[LISTED]), SiteOnly);
+        let [(status, list)] =
+            &exchange(&mut world, &[get("/listed/index.json", "ali:sesame")])[..]
+        else {
+            panic!("one response");
+        };
+        assert_eq!(*status, 200, "{list}");
+        assert_eq!(list.contains("x.txt"), is_shown, "{list}");
+    }
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_protected_file_is_neither_the_form_nor_the_error_page_of_open_ones() {

@@ -327,7 +327,7 @@ impl Builder {
     /// Adds pages that list the entries of `folder`, unless it has an index. The path of the folder
     /// has slashes at both ends. The time of its last change is in seconds since 1970.
     ///
-    /// Entries that need a password are listed only if the pages need the same one.
+    /// Entries that need a password are listed only if the page needs the same one.
     pub(crate) fn add_listing(
         &mut self,
         folder: &[u8],
@@ -338,23 +338,23 @@ impl Builder {
             return;
         }
         let realm = self.realm_of_path(&[folder, INDEX].concat());
-        entries.retain(|entry| {
-            let needed = self.realm_of_path(&[folder, &*entry.name].concat());
-            needed.is_none() || needed == realm
-        });
-        let entries = &*entries;
+        self.keep_listed(folder, realm, &mut entries);
         let newest = entries
             .iter()
             .map(|entry| entry.modified)
             .fold(modified, i64::max);
         let modified = time_of(newest);
         let index = [folder, INDEX].concat();
-        let html = self.make_content(&index, modified, listing::html(folder, entries).as_bytes());
+        let html = self.make_content(&index, modified, listing::html(folder, &entries).as_bytes());
         self.note_realm(&index, html.first);
         self.add_index(folder, Page::File(html));
+        let part = self.part_of_json_list(folder);
+        if self.realm_of_path(&part) != realm {
+            self.keep_listed(folder, None, &mut entries);
+        }
         let path = [folder, LISTING_JSON].concat();
-        let json = self.make_content(&path, modified, listing::json(folder, entries).as_bytes());
-        self.note_realm_of_json(folder, json.first);
+        let json = self.make_content(&path, modified, listing::json(folder, &entries).as_bytes());
+        self.note_realm(&part, json.first);
         self.site.aliases.insert(path.into(), Page::File(json));
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{Builder, INDEX, LISTING_JSON};
-use crate::finding::{Finding, Report, Warning, no_target};
+use crate::finding::{Finding, Report, Warning};
+use crate::listing::ListingEntry;
 use crate::login::{Realm, RealmPath};
 use crate::reply::challenge;
 use crate::rules::Pattern;
@@ -29,7 +30,11 @@ impl Builder {
             let more = format!("WWW-Authenticate: {value}\r\n");
             let page = named.and_then(|(_, path)| self.add_error_page(STATUS, path, &more));
             if let (Some((_, path)), None) = (named, page) {
-                report(no_target(path, "error page 401"));
+                report(Finding::Warning(Warning::NoErrorPage {
+                    rule: "error page 401".to_owned(),
+                    page: encoded(path),
+                    replaces_files: false,
+                }));
             }
             let first = page.unwrap_or_else(|| self.add(challenge(&value, &fields)));
             self.site.realms.push(Realm::new(path, users, first));
@@ -53,26 +58,40 @@ impl Builder {
     }
 
     /// Returns true if a folder is at the clean URL of a page, and the folder's index needs a password of its own.
-    /// That is neither the one of the page nor the one of the folder's path. The page hides the redirect to this
-    /// folder. Otherwise the redirect would tell that there is an index.
-    pub(super) fn is_beside_closed_folder(&self, page: &[u8], clean: &[u8]) -> bool {
-        let is_redirect = matches!(self.site.pages.get(clean), Some(Page::Redirect { .. }));
+    /// That is neither the one of the page nor the one of the folder's path. The redirect to the folder would tell
+    /// that there is an index.
+    pub(super) fn is_beside_closed_index(&self, page: &[u8], clean: &[u8]) -> bool {
+        if !matches!(self.site.pages.get(clean), Some(Page::Redirect { .. })) {
+            return false;
+        }
         let index = self.realm_of_path(&[clean, b"/", INDEX].concat());
         let others = [self.realm_of_path(page), self.realm_of_path(clean)];
-        is_redirect && index.is_some() && !others.contains(&index)
+        index.is_some() && !others.contains(&index)
     }
 
-    /// Notes the part of the list of a folder in JSON. It is that of the list in HTML, unless the list in JSON is
-    /// a part of its own.
-    pub(super) fn note_realm_of_json(&mut self, folder: &[u8], first: ReplyId) {
+    /// Keeps the entries of a folder that need no password, or that of this part.
+    pub(super) fn keep_listed(
+        &self,
+        folder: &[u8],
+        realm: Option<u16>,
+        entries: &mut Vec<ListingEntry>,
+    ) {
+        entries.retain(|entry| {
+            let needed = self.realm_of_path(&[folder, &*entry.name].concat());
+            needed.is_none() || needed == realm
+        });
+    }
+
+    /// Returns a path of the part that the list of a folder in JSON belongs to. It is the part of the list in
+    /// HTML, unless the list in JSON is a part of its own.
+    pub(super) fn part_of_json_list(&self, folder: &[u8]) -> Vec<u8> {
         let path = [folder, LISTING_JSON].concat();
         let has_own = self.users.iter().any(|(realm, _)| realm.is_at(&path));
-        let path = if has_own {
+        if has_own {
             path
         } else {
             [folder, INDEX].concat()
-        };
-        self.note_realm(&path, first);
+        }
     }
 
     /// Notes the other paths that lead to a part with a single page. They belong to the part, so nobody learns
@@ -183,7 +202,7 @@ impl Builder {
         }
     }
 
-    /// Whether the page at `path` needs the password of its `folder`, or none as the folder does.
+    /// Returns true if a page and its folder belong to the same part, or both to none.
     pub(super) fn has_password_of(&self, folder: &[u8], path: &[u8]) -> bool {
         self.realm_of_page(path) == self.realm_of_path(folder)
     }

@@ -40,7 +40,7 @@ impl Builder {
         let clean = pages.filter_map(|(path, page)| {
             let clean = path.strip_suffix(PAGE_SUFFIX)?;
             let is_free =
-                !self.site.pages.contains_key(clean) || self.is_beside_closed_folder(path, clean);
+                !self.site.pages.contains_key(clean) || self.is_beside_closed_index(path, clean);
             (is_free && !clean.ends_with(b"/")).then(|| (Box::from(clean), *page))
         });
         for (clean, page) in clean.collect::<Vec<(Box<[u8]>, _)>>() {
