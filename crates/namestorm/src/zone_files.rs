@@ -367,8 +367,7 @@ impl ZoneFiles {
         let has = |one: &[u8]| one.eq_ignore_ascii_case(apex);
         let is_it = |file: &&UnservedFile| file.apex().is_some_and(has);
         if let Some(file) = wrong().find(is_it) {
-            let (zone, error) = (name::Shown(apex), file.error());
-            return format!("{zone} cannot be loaded: {error}");
+            return file.cannot_be_loaded(apex);
         }
         let why = faulty_files(wrong().filter(|file| file.name().is_none()));
         let why = why.map_or(String::new(), |why| format!("; {why}"));

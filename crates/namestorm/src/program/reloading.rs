@@ -117,9 +117,13 @@ where
         let read = known.read_one(at, &mut warn).map_err(|file| {
             self.note(|inventory| inventory.note_stale_file(&file));
             known.note_tried([&*file]);
-            faulty_files([&*file]).unwrap_or_default()
+            file.cannot_be_loaded(apex)
         })?;
-        Ok(read.map(|read| self.serve_again(read, known)).is_some())
+        let Some(read) = read else {
+            return Ok(false);
+        };
+        self.serve_again(read, known);
+        Ok(true)
     }
 
     /// Returns the number in `files` of the zone named `apex`.
@@ -242,7 +246,7 @@ where
     }
 }
 
-/// Logs what a person should mend.
+/// Logs a finding about a zone.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "it is passed to functions that give a `String`"

@@ -8,7 +8,7 @@ use crate::key::Hashing;
 use crate::load::ReadFile;
 
 /// An index of zones by the paths of their files. It takes 8 bytes for each file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ByPath {
     /// The lower half of the hash of each path, in order, with the number of a zone that has the file.
     entries: Box<[(u32, u32)]>,

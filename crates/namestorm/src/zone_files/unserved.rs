@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use control::report::count;
 
 use crate::load::{Broken, ZoneSpec};
-use crate::name;
+use crate::name::Shown;
 use crate::report::Finding;
 
 /// A file on the command line that is not served, with the reason.
@@ -36,7 +36,7 @@ impl fmt::Display for UnservedFile {
         let file = self.spec.file.display();
         match &self.reason {
             Reason::Broken(apex) => {
-                let zone = name::Shown(apex);
+                let zone = Shown(apex);
                 write!(f, "{file}: not loaded; queries for {zone} get SERVFAIL")
             }
             Reason::Nameless => write!(
@@ -45,7 +45,7 @@ impl fmt::Display for UnservedFile {
                  unknown: give ORIGIN=FILE"
             ),
             Reason::Duplicate { apex, by } => {
-                let zone = name::Shown(apex);
+                let zone = Shown(apex);
                 write!(
                     f,
                     "{file}: not loaded; {by} holds the zone {zone} too: give it only once"
@@ -114,6 +114,11 @@ impl UnservedFile {
             Some(error) => error.to_string(),
             None => self.to_string(),
         }
+    }
+
+    /// Says why the zone named `apex`, whose file this is, cannot be loaded.
+    pub(crate) fn cannot_be_loaded(&self, apex: &[u8]) -> String {
+        format!("{} cannot be loaded: {}", Shown(apex), self.error())
     }
 
     /// Returns true if the same zone is served from another file.

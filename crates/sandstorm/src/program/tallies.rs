@@ -37,8 +37,8 @@ pub(super) const MEANINGS: Meanings = &[
         "logins given up",
         "Requests whose credentials could not be checked in time",
     ),
-    ("logins right", "Checks of credentials that were right"),
-    ("logins wrong", "Checks of credentials that were wrong"),
+    ("logins right", "Checks that found the credentials right"),
+    ("logins wrong", "Checks that found the credentials wrong"),
     (
         "request",
         "Time from a request until the client has acknowledged the whole response",
