@@ -98,7 +98,8 @@ pub struct LoopConfig {
     /// default is the paper's 80 µs.
     pub flush_interval: Duration,
     /// Maximum number of frames handled between two readings of the clock: 1 to [`MAX_BATCH`], by
-    /// default 64.
+    /// default 64. Above 256, the port needs more frames: see
+    /// [`MemoryPlan::with_batch`](crate::device::MemoryPlan::with_batch).
     pub batch: usize,
     /// How an idle loop waits, by default [`Wait::Adaptive`].
     pub wait: Wait,

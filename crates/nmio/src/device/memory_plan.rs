@@ -5,7 +5,7 @@ use std::ops::Add;
 
 use super::error::DeviceError;
 use crate::frame::PoolLayout;
-use crate::port::USUAL_BATCH;
+use crate::port::{MAX_BATCH, USUAL_BATCH};
 use crate::sys;
 
 /// Numbers of frames that a port needs in addition to the frames for its rings and a batch of 256.
@@ -35,8 +35,9 @@ impl MemoryPlan {
     /// ones change nothing.
     #[must_use]
     pub fn with_batch(self, batch: usize) -> Self {
+        let added = (batch.min(MAX_BATCH) as u32).saturating_sub(USUAL_BATCH);
         Self {
-            scratch_frames: self.scratch_frames + (batch as u32).saturating_sub(USUAL_BATCH),
+            scratch_frames: self.scratch_frames.saturating_add(added),
             ..self
         }
     }
@@ -85,10 +86,13 @@ mod tests {
         };
         assert_eq!(plan.with_batch(64), plan);
         assert_eq!(plan.with_batch(256), plan);
-        let larger = plan.with_batch(crate::MAX_BATCH);
-        assert_eq!(
-            (larger.resident_frames, larger.scratch_frames),
-            (5, 64 + 768)
-        );
+        // No batch is larger than the largest one.
+        for batch in [MAX_BATCH, usize::MAX] {
+            let larger = plan.with_batch(batch);
+            assert_eq!(
+                (larger.resident_frames, larger.scratch_frames),
+                (5, 64 + 768)
+            );
+        }
     }
 }
