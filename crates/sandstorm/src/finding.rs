@@ -33,10 +33,12 @@ pub enum Warning {
         /// The path that needs a password.
         realm: String,
     },
-    /// A rule or an option sends a page with the status of an error, but there is no such page.
+    /// A rule or an option sends a page with the status of an error, but there is no such page, or it cannot
+    /// be sent.
     #[error(
-        "{rule:?} leads to {page}, but there is no such file, so clients get a page of the server{}; add \
-         the file, or name another one",
+        "{rule:?} leads to {page}, but {}, so clients get a page of the server{}; add or correct the file, \
+         or name another one",
+        if *is_there { "this file is longer than 16 MiB or cannot be read" } else { "there is no such file" },
         if *replaces_files { ", and no 404.html is used either" } else { "" }
     )]
     NoErrorPage {
@@ -44,6 +46,8 @@ pub enum Warning {
         rule: String,
         /// The percent-encoded path of the page.
         page: String,
+        /// Whether there is such a file.
+        is_there: bool,
         /// Whether the page would be in the place of all files `404.html`.
         replaces_files: bool,
     },

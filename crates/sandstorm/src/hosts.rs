@@ -102,8 +102,8 @@ impl Hosts {
         let name = without_port(host);
         let name = name.strip_suffix(b".").unwrap_or(name);
         let mut lower = ArrayVec::new();
-        let is_short = write_lower(name, &mut lower).is_some();
-        if !is_short || lower.split(|b| *b == b'.').any(<[u8]>::is_empty) {
+        let fits = write_lower(name, &mut lower).is_some();
+        if !fits || lower.split(|b| *b == b'.').any(<[u8]>::is_empty) {
             return self.default;
         }
         let whole = self.names.get(&*lower);

@@ -108,11 +108,18 @@ fn an_extension_may_follow_a_placeholder() {
 fn a_rule_for_a_missing_page_is_reported() {
     let folder = folder(&[
         ("a", "a"),
+        ("404.html", "own page"),
+        ("sub/404.html", "own page"),
         ("_redirects", "/x /none 200\n/y /none 404\n/a /none 403!\n"),
     ]);
+    let users = tempfile::NamedTempFile::new().unwrap();
     let mut settings = Settings::default();
+    fs::write(&users, USERS).unwrap();
+    let realm = format!("/sub={}", users.path().display());
+    settings.add_basic_auth(&realm).unwrap();
     settings.add_error_page(crate::Status::Gone, b"/gone.html");
     settings.add_error_page(crate::Status::NotFound, b"/none.html");
+    settings.add_error_page(crate::Status::Unauthorized, b"/login.html");
     let (mut skipped, mut warnings) = (Vec::new(), Vec::new());
     let site = Site::load_with(
         folder.path(),
@@ -131,6 +138,9 @@ fn a_rule_for_a_missing_page_is_reported() {
         "403",
         "the file stays hidden without the page"
     );
+    let response = get(&site, "/x", "");
+    assert!(!response.ends_with("own page"), "{response}");
+    assert_eq!(status(&site, "/sub/"), "401");
     // Only the rewrite does not hold.
     let [one] = &skipped[..] else {
         panic!("{skipped:?}");
@@ -140,13 +150,14 @@ fn a_rule_for_a_missing_page_is_reported() {
     let named = |rule: &str, page: &str, also: &str| {
         format!(
             "{rule:?} leads to {page}, but there is no such file, so clients get a page of the server\
-             {also}; add the file, or name another one"
+             {also}; add or correct the file, or name another one"
         )
     };
     warnings.sort();
     let expected = [
         named("/a /none 403!", "/none", ""),
         named("/y /none 404", "/none", ""),
+        named("error page 401", "/login.html", ""),
         named(
             "error page 404",
             "/none.html",

@@ -274,21 +274,27 @@ impl ProgramPart {
     }
 
     /// Returns the files with users and with the key of entity tags.
-    pub(crate) fn secret_files(&self) -> Vec<PathBuf> {
+    fn secret_files(&self) -> Vec<PathBuf> {
         let site = self.site();
         let realms = site.settings().realms.iter();
         let files = realms.map(|realm| realm.file.clone());
         files.chain(site.settings().tag_key.clone()).collect()
     }
 
-    /// Returns the files that are served, and those with rules.
+    /// Returns the files that are not served, but that each reload reads: those with rules, users or a key.
+    pub(crate) fn files_to_reload(&self) -> Vec<PathBuf> {
+        let folder = self.loading().folder.clone();
+        let rules = RULES.map(|name| folder.join(name));
+        let rules = rules.into_iter().filter(|path| path.exists());
+        rules.chain(self.secret_files()).collect()
+    }
+
+    /// Returns the files that are served.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let site = self.site();
         let folder = self.loading().folder.clone();
         let below = |path: &[u8]| folder.join(OsStr::from_bytes(path));
-        let rules = RULES.map(|name| folder.join(name));
-        let rules = rules.into_iter().filter(|path| path.exists());
-        site.file_paths().map(below).chain(rules).collect()
+        site.file_paths().map(below).collect()
     }
 
     /// Returns the folder, and its place in the one that contains it, because a new folder may take

@@ -210,6 +210,9 @@ impl ProgramParts {
     pub(crate) fn renew_redirecting(&self) {
         let mut lists = locked(&self.lists);
         let has_other_fields = |one: &Served| {
+            if one.redirecting.is_empty() {
+                return false;
+            }
             let fields = one.part.site().fields_everywhere();
             let mut redirecting = one.redirecting.iter();
             redirecting.any(|one| *one.site.fields() != fields)

@@ -55,31 +55,30 @@ impl Builder {
     /// Notes the pages that were made anew with the content that they have in the `previous` site, such as lists
     /// whose fields have changed. They keep their coded forms.
     fn note_same_content(&mut self, previous: &Site) {
+        if previous.variants.is_empty() {
+            return;
+        }
         let page = |site: &Site, page: &Page| match page {
             Page::File(file) => Some(*file),
             Page::Negotiated(index) => Some(site.variants[*index as usize].plain),
             _ => None,
         };
         let site = &self.site;
-        for (own, old) in [
-            (&site.pages, &previous.pages),
-            (&site.aliases, &previous.aliases),
-        ] {
-            for (path, own) in own {
-                let (Some(own), Some(old)) = (page(site, own), old.get(path)) else {
-                    continue;
-                };
-                let is_new = self.origins[own.first.index()] == NEW;
-                let Some(old) = page(previous, old).filter(|_| is_new) else {
-                    continue;
-                };
-                let [reply, before] = [site.reply(own.first), previous.reply(old.first)];
-                let are_in_memory = reply.disk().is_none() && before.disk().is_none();
-                // Tags tell whether the key is the same.
-                let is_same = are_in_memory && own.tag == old.tag && reply.body() == before.body();
-                if is_same {
-                    self.made_again.entry(own.first.0).or_insert(old.first.0);
-                }
+        for (path, own) in &site.pages {
+            let is_new = |own: &FilePage| self.origins[own.first.index()] == NEW;
+            let Some(own) = page(site, own).filter(is_new) else {
+                continue;
+            };
+            let old = previous.pages.get(path);
+            let Some(old) = old.and_then(|old| page(previous, old)) else {
+                continue;
+            };
+            let [reply, before] = [site.reply(own.first), previous.reply(old.first)];
+            let are_in_memory = reply.disk().is_none() && before.disk().is_none();
+            // With another key, the same bytes have another tag.
+            let is_same = are_in_memory && own.tag == old.tag && reply.body() == before.body();
+            if is_same {
+                self.made_again.entry(own.first.0).or_insert(old.first.0);
             }
         }
     }

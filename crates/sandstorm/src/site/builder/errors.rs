@@ -40,11 +40,7 @@ impl Builder {
             let made = path.and_then(|path| self.make_error_page(status, path, ""));
             let rule = format!("error page {}", status.digits());
             if let (Some((_, path)), None) = (named, &made) {
-                report(Finding::Warning(Warning::NoErrorPage {
-                    rule: rule.clone(),
-                    page: encoded(path),
-                    replaces_files: status == Status::NotFound,
-                }));
+                self.report_no_error_page(path, &rule, status == Status::NotFound, report);
             }
             if let Some(path) = path {
                 self.report_open_error_page(path, &rule, report);
@@ -84,7 +80,7 @@ impl Builder {
         for path in paths {
             let folder = &path[..path.len() + 1 - NOT_FOUND_PAGE.len()];
             let realm = self.realm_of_page(&path);
-            if self.has_password_of(folder, &path)
+            if realm == self.realm_of_path(folder)
                 && self.is_short_page(&path, report)
                 && let Some(page) = self.add_error_page(Status::NotFound, &path, "")
             {
@@ -154,6 +150,22 @@ impl Builder {
         };
         let replies = error_replies(&self.site, &page, page.file)?;
         Some((page, replies))
+    }
+
+    /// Reports that the page at `path`, to which `rule` leads, cannot be sent for errors.
+    pub(super) fn report_no_error_page(
+        &self,
+        path: &[u8],
+        rule: &str,
+        replaces_files: bool,
+        report: &mut Report<'_>,
+    ) {
+        report(Finding::Warning(Warning::NoErrorPage {
+            rule: rule.to_owned(),
+            page: encoded(path),
+            is_there: self.site.file_at(path).is_some(),
+            replaces_files,
+        }));
     }
 
     /// Lets the pages for errors have the coded forms of their files.

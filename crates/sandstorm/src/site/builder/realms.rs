@@ -30,11 +30,7 @@ impl Builder {
             let more = format!("WWW-Authenticate: {value}\r\n");
             let page = named.and_then(|(_, path)| self.add_error_page(STATUS, path, &more));
             if let (Some((_, path)), None) = (named, page) {
-                report(Finding::Warning(Warning::NoErrorPage {
-                    rule: "error page 401".to_owned(),
-                    page: encoded(path),
-                    replaces_files: false,
-                }));
+                self.report_no_error_page(path, "error page 401", false, report);
             }
             let first = page.unwrap_or_else(|| self.add(challenge(&value, &fields)));
             self.site.realms.push(Realm::new(path, users, first));

@@ -9,7 +9,7 @@ use crate::reply::open_redirect;
 use crate::rules::{Action, Captures, Redirect};
 use crate::site::page::Page;
 use crate::site::rule_index::{WITHOUT_SLASH, rule_of};
-use crate::site::{PathRule, QueryRule, Site, encoded};
+use crate::site::{PathRule, QueryRule, Site};
 use crate::status::{Status, StatusCode};
 
 /// What the paths of a rule lead to.
@@ -249,11 +249,7 @@ impl Builder {
                 let status = own_status(code);
                 let page = self.error_of(status, target, errors);
                 if page.is_none() {
-                    report(Finding::Warning(Warning::NoErrorPage {
-                        rule: rule.text.to_string(),
-                        page: encoded(target),
-                        replaces_files: false,
-                    }));
+                    self.report_no_error_page(target, &rule.text, false, report);
                 }
                 self.report_open_page(target, &rule.from, &rule.text, report);
                 // Without its page, the rule still keeps the file from clients.
