@@ -193,8 +193,8 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         [self.first.files(), self.second.files()].concat()
     }
 
-    fn secret_files(&self) -> Vec<PathBuf> {
-        [self.first.secret_files(), self.second.secret_files()].concat()
+    fn files_to_reload(&self) -> Vec<PathBuf> {
+        [self.first.files_to_reload(), self.second.files_to_reload()].concat()
     }
 
     fn can_reload(&self) -> bool {

@@ -230,8 +230,11 @@ impl<A: Program> Program for Many<A> {
         files.collect()
     }
 
-    fn secret_files(&self) -> Vec<PathBuf> {
-        let files = self.0.iter().flat_map(|site| site.program.secret_files());
+    fn files_to_reload(&self) -> Vec<PathBuf> {
+        let files = self
+            .0
+            .iter()
+            .flat_map(|site| site.program.files_to_reload());
         files.collect()
     }
 

@@ -167,8 +167,8 @@ impl Privileges {
     /// Warns of files that the calling thread of this `kind` should be able to read again, but may not.
     /// `dropped` is what it has dropped.
     pub(crate) fn warn_of_unreadable(&self, kind: Kind, dropped: &Dropped) {
-        let [served, secrets] = self.table.to_read_again(kind);
-        reading::warn(served, secrets, &dropped.user);
+        let [served, to_reload] = self.table.to_read_again(kind);
+        reading::warn(served, to_reload, &dropped.user);
     }
 
     /// Returns the user that the threads become, if it is another one.

@@ -136,7 +136,7 @@ pub trait Program: Sync {
     /// Returns the files that a reload must read again, but that are not served, such as a file with keys.
     /// A warning at start says which of them the server's user cannot read. Called before privileges are
     /// dropped.
-    fn secret_files(&self) -> Vec<PathBuf> {
+    fn files_to_reload(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 

@@ -501,7 +501,7 @@ where
         self.files.clone()
     }
 
-    fn secret_files(&self) -> Vec<PathBuf> {
+    fn files_to_reload(&self) -> Vec<PathBuf> {
         let secrets = self.defence.secrets().files();
         secrets.map(PathBuf::from).collect()
     }

@@ -494,9 +494,9 @@ where
     }
 
     /// Several sites may share such a file.
-    fn secret_files(&self) -> Vec<PathBuf> {
+    fn files_to_reload(&self) -> Vec<PathBuf> {
         let parts = self.parts.now();
-        let files = parts.iter().flat_map(|one| one.part.secret_files());
+        let files = parts.iter().flat_map(|one| one.part.files_to_reload());
         let mut files: Vec<_> = files.collect();
         files.sort();
         files.dedup();

@@ -136,7 +136,7 @@ fn files_with_secrets_are_not_among_the_served_ones() {
     let site = Site::load_with(folder.path(), &limits, &settings, |_| {}).unwrap();
     let program = Sandstorm::new(site, folder.path(), Config::default());
     assert_eq!(program.files(), [folder.path().join("index.html")]);
-    assert_eq!(program.secret_files(), [key.path()]);
+    assert_eq!(program.files_to_reload(), [key.path()]);
 }
 
 #[test]

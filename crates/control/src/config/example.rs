@@ -165,8 +165,8 @@ fn example_of(key: &Key<'_>) -> &'static str {
     found.map_or("", |(_, value)| value)
 }
 
-/// Whether a number in the place of a key's value is a mistake, because the example is a text of another kind.
-/// Nothing is known of the options of other programs.
+/// Returns true if the key takes only texts, so that a number is a mistake. The example tells this: it does not
+/// begin with a digit. Nothing is known of the options of other programs.
 pub(super) fn is_text(key: &Key<'_>) -> bool {
     let example = example_of(key).trim_start_matches(['[', '"']);
     let is_text = example.starts_with(|first: char| !first.is_ascii_digit());

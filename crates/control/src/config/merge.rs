@@ -181,8 +181,10 @@ impl Line {
                 break;
             };
             let message = last.render().to_string();
-            // The hint at the help follows an empty line.
-            let what = message.split("\n\n").next().unwrap_or_default();
+            // The hint at the help follows the last empty line.
+            let what = message
+                .rsplit_once("\n\n")
+                .map_or(&*message, |(what, _)| what);
             before.push(what.to_owned());
             last = next;
         }
@@ -319,9 +321,13 @@ fn place_of_value(words: &[OsString], error: &clap::Error) -> Option<Range<usize
         Some(at..at + 1)
     } else if let Some(at) = words.windows(2).position(is_in_two) {
         Some(at..at + 2)
+    } else if option.starts_with('-') {
+        None
     } else {
-        let at = words.iter().position(|word| *word == *value)?;
-        (!option.starts_with('-')).then_some(at..at + 1)
+        // The same word elsewhere may be the value of an option.
+        let mut equal = (0..words.len()).filter(|at| words[*at] == *value);
+        let (first, other) = (equal.next()?, equal.next());
+        other.is_none().then_some(first..first + 1)
     }
 }
 
@@ -451,17 +457,23 @@ mod tests {
         ports: Vec<u16>,
         #[arg(long, value_parser = number::<u16>(1..=9))]
         workers: Option<u16>,
+        #[arg(long, value_parser = ["block", "spin"])]
+        wait: Option<String>,
         #[arg(long)]
         strict: bool,
     }
 
-    /// The first words of the errors about a line.
-    fn wrong_values(line: &str) -> Vec<String> {
-        let line = Line {
+    fn line(words: &str) -> Line {
+        Line {
             command: prepared(Cli::command()),
-            words: line.split(' ').map(OsString::from).collect(),
+            words: words.split(' ').map(OsString::from).collect(),
             has_sites: false,
-        };
+        }
+    }
+
+    /// The first words of the errors about a line.
+    fn wrong_values(words: &str) -> Vec<String> {
+        let line = line(words);
         let first = line.command.clone().try_get_matches_from(&line.words);
         let (before, last) = line.wrong_values(first.unwrap_err());
         let last = last.render().to_string();
@@ -482,8 +494,21 @@ mod tests {
         assert_eq!(wrong_values("web a 1 --workers=0"), expected);
         let both = ["a", "b"].map(|value| wrong(value, "[PORTS]..."));
         assert_eq!(wrong_values("web --strict a b 3"), both);
+        // The first of two equal words may be the value of an option.
+        assert_eq!(wrong_values("web 1 a a --workers 0"), expected[..1]);
         // What follows an unknown option may be its value.
         let unknown = "error: unexpected argument '--none' found";
         assert_eq!(wrong_values("web --none a"), [unknown]);
+    }
+
+    #[test]
+    fn each_wrong_value_has_its_tip() {
+        let line = line("web --wait spinn --workers 0");
+        let first = line.command.clone().try_get_matches_from(&line.words);
+        let (before, _) = line.wrong_values(first.unwrap_err());
+        assert!(
+            before[0].ends_with("tip: a similar value exists: 'spin'"),
+            "{before:?}"
+        );
     }
 }

@@ -227,6 +227,25 @@ fn a_handle_reads_live_counts_and_stops_the_server() {
 }
 
 #[test]
+fn a_worker_has_the_frames_of_its_largest_batch() {
+    if !enter_namespace() {
+        return;
+    }
+    let [usual, more] = [64, 1_024].map(|batch| {
+        let args = ServeArgs {
+            batch,
+            ..ServeArgs::on("tap:frames".parse().unwrap())
+        };
+        let server = serving(embed(args, probe(Fault::None)));
+        let frames = server.handle().snapshot().workers()[0].levels().frames;
+        server.handle().stop();
+        ended(server).unwrap();
+        frames
+    });
+    assert_eq!(more - usual, 1_024 - 256);
+}
+
+#[test]
 fn facts_describe_the_device() {
     if !enter_namespace() {
         return;

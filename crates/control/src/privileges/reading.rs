@@ -15,14 +15,14 @@ pub(super) struct Unreadable<'a> {
     count: usize,
 }
 
-/// Warns of the files that the calling thread may not read with its current privileges: those that are
-/// `served`, and those with `secrets`. `user` is its new user.
-pub(super) fn warn(served: &[PathBuf], secrets: &[PathBuf], user: &str) {
+/// Warns of the files that the calling thread may not read with its current privileges. They are
+/// `served`, or only read `to_reload`. `user` is its new user.
+pub(super) fn warn(served: &[PathBuf], to_reload: &[PathBuf], user: &str) {
     if let Some(files) = Unreadable::among(served) {
         tracing::warn!("{}", files.warning(user));
     }
-    if let Some(files) = Unreadable::among(secrets) {
-        tracing::warn!("{}", files.warning_of_secrets(user));
+    if let Some(files) = Unreadable::among(to_reload) {
+        tracing::warn!("{}", files.warning_of_reloads(user));
     }
 }
 
@@ -57,12 +57,12 @@ impl<'a> Unreadable<'a> {
         )
     }
 
-    /// Returns a warning for the operator, if these files hold secrets.
-    fn warning_of_secrets(&self, user: &str) -> String {
+    /// Returns a warning for the operator, if these files are not served, but each reload reads them.
+    fn warning_of_reloads(&self, user: &str) -> String {
         format!(
-            "the server's user cannot read {self}, so reloads will fail; the server read this with the \
-             privileges of its start, its user is now {user}; let the group of this user read it, with \
-             chgrp and chmod g+r"
+            "reloads will fail, because the server's user cannot read these files: {self}; the server read \
+             them with the privileges of its start, its user is now {user}; let the group of this user read \
+             them, with chgrp and chmod g+r"
         )
     }
 }
@@ -87,6 +87,13 @@ mod tests {
 
     use super::*;
 
+    fn one(file: &Path) -> Unreadable<'_> {
+        Unreadable {
+            named: vec![file],
+            count: 1,
+        }
+    }
+
     #[test]
     fn a_few_files_are_named_and_all_are_counted() {
         let paths = ["a", "b", "c", "d", "e"].map(PathBuf::from);
@@ -103,11 +110,7 @@ mod tests {
     #[test]
     fn the_warning_says_that_the_files_are_served() {
         let file = PathBuf::from("/www/key.pem");
-        let found = Unreadable {
-            named: vec![&file],
-            count: 1,
-        };
-        let warning = found.warning("nobody");
+        let warning = one(&file).warning("nobody");
         for words in [
             "these files are served, although the server's user cannot read them: /www/key.pem;",
             "its user is now nobody, and only what it keeps in memory",
@@ -120,14 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn the_warning_about_secrets_says_that_reloads_fail() {
+    fn the_warning_about_reloads_says_that_they_fail() {
         let file = PathBuf::from("/etc/key");
-        let found = Unreadable {
-            named: vec![&file],
-            count: 1,
-        };
-        let warning = found.warning_of_secrets("nobody");
-        let start = "the server's user cannot read /etc/key, so reloads will fail;";
+        let warning = one(&file).warning_of_reloads("nobody");
+        let start =
+            "reloads will fail, because the server's user cannot read these files: /etc/key;";
         assert!(warning.starts_with(start), "{warning}");
         assert!(warning.contains("its user is now nobody"), "{warning}");
         assert!(!warning.contains("served"), "{warning}");

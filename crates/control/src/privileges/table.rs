@@ -71,7 +71,7 @@ pub(crate) struct Table {
     /// Files that the content was read from, which the server's user should be able to read again.
     files: Vec<PathBuf>,
     /// Files that each reload must read again, although they are not served.
-    secrets: Vec<PathBuf>,
+    to_reload: Vec<PathBuf>,
     /// What the helper does while the server runs, and at the end.
     helper: HelperTasks,
     /// Whether the server runs inside another program, where only workers drop privileges.
@@ -88,7 +88,7 @@ impl Table {
             writable: Vec::new(),
             stored: Vec::new(),
             files,
-            secrets: Vec::new(),
+            to_reload: Vec::new(),
             helper: HelperTasks::default(),
             is_embedded: false,
         }
@@ -123,8 +123,8 @@ impl Table {
 
     /// Also names the files that each reload must read again, although they are not served.
     #[must_use]
-    pub(crate) fn with_secrets_of(self, secrets: Vec<PathBuf>) -> Self {
-        Self { secrets, ..self }
+    pub(crate) fn with_files_to_reload(self, to_reload: Vec<PathBuf>) -> Self {
+        Self { to_reload, ..self }
     }
 
     /// Returns the kind of the reload thread.
@@ -222,10 +222,10 @@ impl Table {
     }
 
     /// Returns the files that a thread of this kind should be able to read again: those that are served, and
-    /// those with secrets.
+    /// those that each reload reads.
     pub(super) fn to_read_again(&self, kind: Kind) -> [&[PathBuf]; 2] {
         match kind {
-            Kind::Reload | Kind::StoringReload => [&self.files, &self.secrets],
+            Kind::Reload | Kind::StoringReload => [&self.files, &self.to_reload],
             Kind::Worker
             | Kind::Control
             | Kind::Read
@@ -262,7 +262,7 @@ mod tests {
     fn only_threads_that_read_content_may_read_files() {
         let [folder, file, key] = ["pages", "pages/index", "key"].map(PathBuf::from);
         let table = Table::for_server(vec![folder.clone()], vec![file.clone()])
-            .with_secrets_of(vec![key.clone()]);
+            .with_files_to_reload(vec![key.clone()]);
         assert_eq!(
             table.describe_file_access(),
             "read access to content below pages"
