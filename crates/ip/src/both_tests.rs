@@ -12,7 +12,9 @@ fn received(both: &mut Both<RecordingTransport, RecordingTransport>, bytes: &[u8
     logs(both)
 }
 
-fn logs(both: &mut Both<RecordingTransport, RecordingTransport>) -> [String; 2] {
+fn logs<const I: bool>(
+    both: &mut Both<RecordingTransport<I>, RecordingTransport<I>>,
+) -> [String; 2] {
     [&mut both.0, &mut both.1].map(|one| std::mem::take(&mut one.log))
 }
 
@@ -159,9 +161,14 @@ fn a_batch_is_prefetched_before_its_first_packet_is_handled() {
 
 #[test]
 fn a_large_batch_is_prefetched_and_handled_in_parts_from_the_oldest_packet_on() {
+    handle_large_batch::<true>();
+    handle_large_batch::<false>();
+}
+
+fn handle_large_batch<const INTERCEPTS: bool>() {
     let both = Both(
-        RecordingTransport::on(PROTOCOL_TCP, 80),
-        RecordingTransport::on(PROTOCOL_UDP, 53),
+        RecordingTransport::<INTERCEPTS>::of(PROTOCOL_TCP, 80),
+        RecordingTransport::<INTERCEPTS>::of(PROTOCOL_UDP, 53),
     );
     let mut server = crate::Server::new(host(), both);
     server.transports.0.prefetches = true;

@@ -50,7 +50,7 @@ impl<T> Server<T> {
     /// Takes the oldest packets from the end of a batch. Lets the transports prefetch the memory that
     /// these packets need, and then handles them.
     ///
-    /// In a function of its own, so that the loop over the parts takes no register.
+    /// This is a separate function, so that the loop over the parts takes no register.
     #[inline(never)]
     fn handle_part<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
     where

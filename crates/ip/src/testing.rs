@@ -147,9 +147,9 @@ pub(crate) fn with_extensions(mut bytes: Vec<u8>, extensions: &[(u8, &[u8])]) ->
 
 /// A transport that serves one port over one protocol. Logs a letter for each call that handles or
 /// prefetches something. If the call is about a batch, the letter is followed by the batch's length
-/// or the packet's index.
+/// or the packet's index. `INTERCEPTS` is that of [`Transports`].
 #[derive(Default)]
-pub(crate) struct RecordingTransport {
+pub(crate) struct RecordingTransport<const INTERCEPTS: bool = true> {
     pub(crate) protocol: u8,
     pub(crate) port: u16,
     pub(crate) declines: bool,
@@ -163,6 +163,12 @@ pub(crate) struct RecordingTransport {
 
 impl RecordingTransport {
     pub(crate) fn on(protocol: u8, port: u16) -> Self {
+        Self::of(protocol, port)
+    }
+}
+
+impl<const INTERCEPTS: bool> RecordingTransport<INTERCEPTS> {
+    pub(crate) fn of(protocol: u8, port: u16) -> Self {
         Self {
             protocol,
             port,
@@ -177,8 +183,8 @@ impl RecordingTransport {
     }
 }
 
-impl<P: Port> Transports<P> for RecordingTransport {
-    const INTERCEPTS: bool = true;
+impl<const INTERCEPTS: bool, P: Port> Transports<P> for RecordingTransport<INTERCEPTS> {
+    const INTERCEPTS: bool = INTERCEPTS;
 
     fn intercept(&mut self, _: &mut P, frame: Frame, _: Instant) -> Option<Frame> {
         self.log += if self.intercepts { "f" } else { "" };

@@ -61,19 +61,20 @@ pub trait Transports<P: Port> {
         false
     }
 
-    /// Returns true if [`prefetch_batch`](Self::prefetch_batch) should be called before a batch of
-    /// `len` packets is handled.
+    /// Returns true if [`prefetch_batch`](Self::prefetch_batch) should be called before the packets of a batch
+    /// of `len` frames are handled.
     #[inline(always)]
     fn wants_prefetch(&self, _len: usize) -> bool {
         false
     }
 
-    /// Prefetches into the cache the memory that will be read while the batch is handled.
+    /// Prefetches into the cache the memory that will be read while these packets are handled. They are a
+    /// part of a batch, with at most [`MAX_INPUTS`] packets.
     #[inline(always)]
     fn prefetch_batch(&mut self, _batch: &[Input]) {}
 
     /// Like [`handle_udp`](Self::handle_udp), for the datagram at `index` of the prefetched
-    /// batch.
+    /// packets.
     #[inline(always)]
     fn handle_prefetched_udp(
         &mut self,

@@ -1,4 +1,4 @@
-//! Prefetches the memory that the queries of a whole batch will need.
+//! Prefetches the memory that the queries of many packets will need.
 //!
 //! With many names, a lookup causes two cache misses: one for the slot of the index, one for the
 //! answer. With many zones, there are three more before them: the slot of the zone, the zone, and its
@@ -30,12 +30,12 @@ const MIN_PREFETCHED: usize = 2 << 20;
 /// Offset of the last byte of ARCOUNT in a message.
 const ARCOUNT_AT: usize = 11;
 
-/// The prefetcher of one worker, with the questions of the current batch.
+/// The prefetcher of one worker, with the questions of the current packets.
 #[derive(Debug)]
 pub(crate) struct Prefetcher {
     is_worthwhile: bool,
     expanded: NameBuf,
-    /// The parsed questions, indexed by the packet's position in the batch.
+    /// The parsed questions, indexed by the packet's position among them.
     questions: Box<[ParsedQuestion]>,
     scratch: Scratch,
 }
@@ -55,7 +55,7 @@ impl Prefetcher {
         }
     }
 
-    /// Prefetches from other answers. The questions of the last batch are no longer valid.
+    /// Prefetches from other answers. The questions of the last packets are no longer valid.
     pub(crate) fn set_answers(&mut self, answers: &Answers) {
         self.is_worthwhile = answers.size().memory >= MIN_PREFETCHED;
     }
@@ -66,7 +66,7 @@ impl Prefetcher {
         self.is_worthwhile && len > 1
     }
 
-    /// Parses the questions of a batch, and prefetches what the queries will read: their zones, slots
+    /// Parses the questions of packets, and prefetches what the queries will read: their zones, slots
     /// and answers.
     #[inline(always)]
     pub(crate) fn fetch(&mut self, answers: &Answers, inputs: &[Input]) {
@@ -110,7 +110,7 @@ impl Prefetcher {
         }
     }
 
-    /// Returns the parsed question of the packet at this position in the batch, if the question is
+    /// Returns the parsed question of the packet at this position, if the question is
     /// complete and not compressed.
     #[inline(always)]
     pub(crate) fn question(&mut self, position: usize) -> Option<&mut HashedQuestion> {

@@ -72,8 +72,7 @@ use shared_pool::shared_pool;
 pub use simulated::{SimulatedConfig, SimulatedKernel};
 use slot_copies::SlotCopies;
 
-/// Number of frames besides those in the rings: for a batch, and for callers that hold more than
-/// one.
+/// Number of frames besides those in the rings: for a batch of 256, and for callers that hold more.
 const PORT_FRAMES: u32 = USUAL_BATCH + 256;
 /// Alignment of frames that are not in netmap's memory, in bytes: one cache line.
 const CACHE_LINE: usize = 64;

@@ -28,7 +28,7 @@ use crate::super_segment::SuperSegment;
 use crate::sys::{self, Gather};
 use crate::vnet::{self, FINISHED};
 
-/// Number of spare frames, for callers that hold more than one batch.
+/// Number of spare frames, for callers that hold more than a batch of 256.
 const RESERVE: u32 = 256;
 /// Size of the Ethernet header with one 802.1Q tag, in bytes.
 const LINK_HEADER: usize = 18;

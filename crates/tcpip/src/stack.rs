@@ -71,7 +71,7 @@ struct Refusal {
 /// Number of fractional bits in [`Stack::pace`].
 const PACE_BITS: u32 = 20;
 
-/// Returns the value of [`Stack::pace`] for a rate in bytes per second.
+/// Returns the value of [`Stack::pace`] for a rate in bytes per second, which is not 0.
 const fn pace_of(rate: u32) -> u64 {
     (1_000 << PACE_BITS) / rate as u64
 }

@@ -2,7 +2,7 @@
 //!
 //! A name without a prepared answer is searched for its closest encloser. An alias or a DNAME there leads
 //! to another name. In a signed zone, the reply needs the record that covers the name. Each memory
-//! access of such a search depends on the one before. So all searches of a batch go one step, then all
+//! access of such a search depends on the one before. So all searches go one step, then all
 //! of them go the next one. What they find is kept for the answers.
 
 use std::ops::Range;
@@ -25,19 +25,19 @@ use crate::tail::QUESTION_AT;
 /// Maximum number of aliases and DNAMEs that are followed in advance. Longer chains are rare.
 const MAX_FOLLOWED: usize = 4;
 
-/// Scratch space of the searches of a batch.
+/// Scratch space of searches.
 #[derive(Debug)]
 pub(super) struct Scratch {
     /// The sort keys of names that need proofs.
     sort_keys: Vec<u8>,
-    /// The names that aliases and DNAMEs lead to, indexed by the packet's position in the batch.
+    /// The names that aliases and DNAMEs lead to, indexed by the packet's position.
     targets: Box<[Target]>,
 }
 
 /// A packet whose question has no prepared answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
-    /// The packet's position in the batch.
+    /// The packet's position among those prefetched.
     pub(super) packet: usize,
     /// Whether the client may want signatures and proofs.
     pub(super) is_signed: bool,
@@ -52,7 +52,7 @@ struct Target {
 
 /// A search for what the reply to a query needs.
 struct Search<'z> {
-    /// The packet's position in the batch.
+    /// The packet's position among those prefetched.
     packet: usize,
     /// Whether the client may want signatures and proofs.
     is_signed: bool,

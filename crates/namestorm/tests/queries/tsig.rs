@@ -260,7 +260,7 @@ fn counting_clock() -> SystemTime {
 }
 
 #[test]
-fn the_signature_of_a_query_over_the_rate_limit_is_verified_once() {
+fn the_signature_of_a_query_with_a_short_reply_is_verified_once() {
     let mut client = slipping_client(1);
     let keys = TsigKeys::parse(KEY_FILE).unwrap();
     let keys = Arc::new(keys.with_clock(counting_clock));

@@ -14,7 +14,7 @@ pub struct MemoryPlan {
     /// Maximum number of resident packets, which stay in the port's memory.
     pub resident_frames: u32,
     /// Maximum number of frames that upper layers hold at the same time, for example for
-    /// out-of-order segments.
+    /// out-of-order segments. [`with_batch`](Self::with_batch) adds those of large batches.
     pub scratch_frames: u32,
 }
 
@@ -43,7 +43,7 @@ impl MemoryPlan {
     }
 
     /// Returns the memory layout of a port. The port itself needs `port_frames` frames, for its
-    /// rings and one batch. Frames start `stride` bytes apart and hold `capacity` bytes each.
+    /// rings and a batch of 256. Frames start `stride` bytes apart and hold `capacity` bytes each.
     ///
     /// # Errors
     /// [`DeviceError::Memory`] if this host does not have enough memory.

@@ -15,7 +15,7 @@ pub(super) struct DeviceDrops {
 }
 
 impl DeviceDrops {
-    /// Starts with this count. What has been dropped before is not lost.
+    /// Starts with this count. Drops before it are not counted as lost.
     pub(super) fn new(count: Option<u64>) -> Self {
         Self {
             known: count,

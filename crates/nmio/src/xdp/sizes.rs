@@ -18,7 +18,7 @@ pub(super) const TX_RING: u32 = 2048;
 const MAX_IN_FLIGHT: u32 = TX_RING - Refusals::MAX_TRIES.next_multiple_of(64);
 /// Number of slots in the completion ring, which must hold all descriptors in flight.
 pub(super) const COMPLETION_RING: u32 = TX_RING;
-/// Number of spare frames, for callers that hold more than one batch.
+/// Number of spare frames, for callers that hold more than a batch of 256.
 const RESERVE: u32 = 256;
 /// Size in bytes of a chunk for small MTUs, for example 1,500 bytes.
 const SMALL_CHUNK: u32 = 2048;

@@ -111,7 +111,8 @@ fn is_of_netmap(former: &[Queue], now: &[Queue]) -> bool {
 }
 
 /// Returns true if one of the queueing disciplines `now` is an `mq` with a number of netmap, and the
-/// administrator has put none below it.
+/// administrator has put none below it. One that an administrator gives such a number while the server runs
+/// looks the same.
 fn is_left_on_queues(queue: &Queue, now: &[Queue]) -> bool {
     queue.kind == LEFT_ON_QUEUES
         && queue.is_root()
