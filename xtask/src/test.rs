@@ -141,7 +141,7 @@ fn check_sources(tests: &mut Tests) -> Result<()> {
     tests.step("figures that README quotes", figures);
     tests.optional(
         "licences, duplicates and sources of dependencies",
-        shell::missing(&["cargo-deny"]),
+        without(cargo("deny --version"), "cargo-deny"),
         cargo("deny --offline check licenses bans sources"),
     );
     let mut book = Command::new("mdbook");
@@ -181,7 +181,7 @@ fn gentle(command: &Command) -> Command {
     gentle
 }
 
-/// Returns `tool` if `probe` fails, a command that needs this tool.
+/// Returns `tool` if the command `probe`, which needs it, fails.
 fn without(mut probe: Command, tool: &str) -> Option<&str> {
     (!shell::succeeds(&mut probe)).then_some(tool)
 }

@@ -20,6 +20,8 @@ const STRIDE: usize = 7919;
 const QUERIES: usize = 65_536;
 /// Number of resident packets that fit into the port's memory.
 const RESIDENTS: u32 = 16_384;
+/// Number of frames for received queries and for replies. The largest batch has 64 queries.
+const FRAMES: u32 = 512;
 /// Response code of a successful reply (RFC 1035, section 4.1.1).
 const NOERROR: usize = 0;
 /// Response code for a name that does not exist (RFC 1035, section 4.1.1).
@@ -163,7 +165,7 @@ struct Setup {
 
 impl Setup {
     fn new(zone: &Zone, mode: ReplyMode, queries: Vec<Vec<u8>>, rcode: usize) -> Self {
-        let sink = Sink::new(1500, 2 * nmio::MAX_BATCH as u32, RESIDENTS);
+        let sink = Sink::new(1500, FRAMES, RESIDENTS);
         let host = crate::host();
         let capabilities = sink.capabilities();
         Self {

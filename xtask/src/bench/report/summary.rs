@@ -154,11 +154,22 @@ mod tests {
         let page = std::fs::read_to_string(shell::repository().join("benches/RESULTS.md")).unwrap();
         let block = quotes::block(&page, quotes::SUMMARY).unwrap();
         let rows = block.lines().filter(|line| line.starts_with("| "));
-        for row in rows.skip(2) {
-            let is_own =
-                |one: &Summary| row.starts_with(&format!("| {} | {} |", one.what, one.load));
+        let rows: Vec<_> = rows.skip(2).collect();
+        let is_of =
+            |row: &str, one: &Summary| row.starts_with(&format!("| {} | {} |", one.what, one.load));
+        for row in &rows {
             let is_memory = row.contains("open connections, bytes of memory");
-            assert!(is_memory || SUMMARY.iter().any(is_own), "{row}");
+            assert!(
+                is_memory || SUMMARY.iter().any(|one| is_of(row, one)),
+                "{row}"
+            );
+        }
+        for one in SUMMARY {
+            assert!(
+                rows.iter().any(|row| is_of(row, one)),
+                "no row {}",
+                one.what
+            );
         }
     }
 }
