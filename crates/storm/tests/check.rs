@@ -486,7 +486,7 @@ fn a_wrong_element_hides_no_mistake_of_the_sites_before_it() {
 
 /// What a section or a key in a wrong place says is unknown, but the keys of the first site are known.
 #[test]
-fn a_misspelt_section_hides_no_mistake_of_the_first_site() {
+fn a_misspelt_section_or_key_hides_no_mistake_of_the_first_site() {
     for (file, misspelt) in [
         (
             "[[web]]\nroot = \"none\"\n[web2]\nport = 81\n",
@@ -499,6 +499,10 @@ fn a_misspelt_section_hides_no_mistake_of_the_first_site() {
         (
             "root = \"www\"\n[[web]]\nroot = \"none\"\n",
             "f:1:1: root belongs to the section [[web]]",
+        ),
+        (
+            "[[web]]\nroot = \"none\"\nrooot = \"www\"\n",
+            "f:3:1: [[web]] has no key rooot; root is set already, so leave rooot out",
         ),
     ] {
         let folder = content(&format!("{file}[[dns]]\nzones = [\"a.test.zone\"]\n"));

@@ -250,7 +250,7 @@ impl<'t, 'c> Reader<'t, 'c> {
             let word = name.get_ref().as_ref();
             let Some(key) = keys.iter().find(|key| key.name() == word) else {
                 if !is_of_another(section, word) {
-                    self.unknown_key(section, name, to);
+                    self.unknown_key((section, table), name, to);
                 }
                 continue;
             };
@@ -267,13 +267,21 @@ impl<'t, 'c> Reader<'t, 'c> {
         }
     }
 
-    fn unknown_key(&mut self, section: Section, name: &Name<'_>, to: usize) {
+    /// Reports a key that the section does not have. It stands in a table that has set some keys of the section.
+    fn unknown_key(
+        &mut self,
+        (section, table): (Section, &DeTable<'_>),
+        name: &Name<'_>,
+        to: usize,
+    ) {
         let (word, span) = (name.get_ref().as_ref(), name.span());
         let (header, shown) = (section.header(), word.escape_debug());
-        let elsewhere = self.keys.nearest(word);
         let here: Vec<_> = self.keys.within(section).iter().map(Key::name).collect();
-        let near = nearest(word, here.iter().map(String::as_str));
-        let message = match (elsewhere, near) {
+        let unset = here
+            .iter()
+            .filter(|name| !table.contains_key(name.as_str()));
+        let near = nearest(word, unset.map(String::as_str));
+        let message = match (self.keys.nearest(word), near) {
             (Some(key), _) if key == word => {
                 self.lose(&span, to, |one| one.name() == key);
                 self.keys.belongs(word)
@@ -281,6 +289,9 @@ impl<'t, 'c> Reader<'t, 'c> {
             (_, Some(near)) => {
                 self.lose(&span, to, |key| key.is_in(section) && key.name() == near);
                 format!("{header} has no key {shown}; did you mean {near}?")
+            }
+            (Some(key), None) if here.contains(&key) => {
+                format!("{header} has no key {shown}; {key} is set already, so leave {shown} out")
             }
             (Some(key), None) => {
                 self.lose(&span, to, |one| one.name() == key);
