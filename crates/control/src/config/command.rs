@@ -21,7 +21,6 @@ fn prepare(command: Command, path: &str) -> Command {
         let path = format!("{path} {}", inner.get_name());
         prepare(inner, &path)
     });
-    let command = command.mut_args(with_negative_number);
     let has_file = command.get_arguments().any(|arg| arg.get_id() == "config");
     if !has_file {
         return command;
@@ -37,16 +36,6 @@ fn prepare(command: Command, path: &str) -> Command {
     match usage(&command, path) {
         Some(usage) => command.override_usage(usage),
         None => command,
-    }
-}
-
-/// Lets an option take a negative number behind it, so that its own check can say what it takes.
-fn with_negative_number(arg: Arg) -> Arg {
-    let has_value = !arg.is_positional() && arg.get_action().takes_values();
-    if has_value {
-        arg.allow_negative_numbers(true)
-    } else {
-        arg
     }
 }
 
@@ -104,8 +93,6 @@ mod tests {
         root: String,
         #[arg(long)]
         strict: bool,
-        #[arg(long, value_parser = crate::units::number::<u8>(0..=9))]
-        depth: Option<u8>,
     }
 
     fn strict(line: &str) -> bool {
@@ -124,25 +111,6 @@ mod tests {
             ("web --strict=false d", false),
         ] {
             assert_eq!(strict(line), expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_negative_number_gets_the_message_of_its_option() {
-        use clap::CommandFactory as _;
-        let message = |line: &str| {
-            let outcome = prepared(Cli::command()).try_get_matches_from(line.split(' '));
-            outcome.unwrap_err().to_string()
-        };
-        let told = message("web d --depth -1");
-        assert!(
-            told.contains("'-1' for '--depth <DEPTH>': give a whole number from 0 to 9"),
-            "{told}"
-        );
-        // Other places have no number.
-        for line in ["web -1", "web d --strict -1"] {
-            let told = message(line);
-            assert!(told.contains("unexpected argument '-1'"), "{told}");
         }
     }
 

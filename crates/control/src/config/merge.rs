@@ -113,17 +113,12 @@ fn parse_process<T: FromArgMatches>(
     checks_rest: bool,
 ) -> Parsed<T> {
     let name = command.get_name().to_owned();
-    let words: Vec<_> = std::env::args_os().collect();
     let say = |message| {
         tell(format_args!(
             "{name}: the configuration is wrong\n{message}"
         ));
     };
-    let line = Arc::new(Line {
-        command: prepared(command),
-        words,
-        has_sites,
-    });
+    let line = Arc::new(Line::new(command, std::env::args_os(), has_sites));
     let is_check = line.is_check();
     let parsed = line.parse().and_then(|(parsed, mistakes)| match mistakes {
         Some(message) if !(is_check && checks_rest) => Err(Wrong::File(message)),
@@ -158,6 +153,15 @@ pub(super) struct Line {
 }
 
 impl Line {
+    fn new(command: Command, words: impl IntoIterator<Item = OsString>, has_sites: bool) -> Self {
+        let (command, words) = (prepared(command), words.into_iter().collect());
+        Self {
+            words: with_joined_numbers(&command, words),
+            command,
+            has_sites,
+        }
+    }
+
     /// Whether the command is `check`.
     fn is_check(&self) -> bool {
         self.words.get(1).is_some_and(|word| word == "check")
@@ -302,6 +306,46 @@ fn is_about_value(error: &clap::Error) -> bool {
     )
 }
 
+/// Returns the innermost subcommand of these words, and the number of words up to and including its name.
+fn innermost<'c>(command: &'c Command, words: &[OsString]) -> (&'c Command, usize) {
+    let (mut inner, mut depth) = (command, 1);
+    while let Some(found) = words
+        .get(depth)
+        .and_then(|word| inner.find_subcommand(word))
+    {
+        (inner, depth) = (found, depth + 1);
+    }
+    (inner, depth)
+}
+
+/// Joins an option and a negative number behind it, such as `-1s`. Its own check can then say what the option takes.
+/// Otherwise the number would be an unknown option.
+fn with_joined_numbers(command: &Command, words: Vec<OsString>) -> Vec<OsString> {
+    let (inner, _) = innermost(command, &words);
+    let args = inner.get_arguments();
+    let takers = args.filter(|arg| arg.get_action().takes_values() && !arg.is_require_equals_set());
+    let takers: Vec<_> = takers.filter_map(Arg::get_long).collect();
+    let takes_value = |word: &OsString| {
+        let name = word.to_str().and_then(|word| word.strip_prefix("--"));
+        name.is_some_and(|name| takers.contains(&name))
+    };
+    let mut joined: Vec<OsString> = Vec::new();
+    for word in words {
+        let is_negative = matches!(word.as_bytes(), [b'-', b'0'..=b'9' | b'.', ..]);
+        match joined
+            .last_mut()
+            .filter(|before| is_negative && takes_value(before))
+        {
+            Some(option) => {
+                option.push("=");
+                option.push(word);
+            }
+            None => joined.push(word),
+        }
+    }
+    joined
+}
+
 /// Returns which of these words are the value that an error is about, and its option.
 fn place_of_value(words: &[OsString], error: &clap::Error) -> Option<Range<usize>> {
     if !is_about_value(error) {
@@ -346,13 +390,7 @@ struct FirstLook {
 
 impl FirstLook {
     fn new(command: &Command, words: &[OsString]) -> Self {
-        let (mut inner, mut depth) = (command, 1);
-        while let Some(found) = words
-            .get(depth)
-            .and_then(|word| inner.find_subcommand(word))
-        {
-            (inner, depth) = (found, depth + 1);
-        }
+        let (inner, depth) = innermost(command, words);
         let command = inner.clone();
         let lenient = command.clone().no_binary_name(true).ignore_errors(true);
         let options = words.get(depth..).unwrap_or_default();
@@ -464,11 +502,7 @@ mod tests {
     }
 
     fn line(words: &str) -> Line {
-        Line {
-            command: prepared(Cli::command()),
-            words: words.split(' ').map(OsString::from).collect(),
-            has_sites: false,
-        }
+        Line::new(Cli::command(), words.split(' ').map(OsString::from), false)
     }
 
     /// The first words of the errors about a line.
@@ -499,6 +533,25 @@ mod tests {
         // What follows an unknown option may be its value.
         let unknown = "error: unexpected argument '--none' found";
         assert_eq!(wrong_values("web --none a"), [unknown]);
+    }
+
+    #[test]
+    fn a_negative_number_gets_the_message_of_its_option() {
+        for number in ["-1", "-1s", "-.5", "-1=2"] {
+            let expected = format!(
+                "error: invalid value '{number}' for '--workers <WORKERS>': give a whole number from 1 to 9"
+            );
+            let line = format!("web --workers {number} 2");
+            assert_eq!(wrong_values(&line), [expected], "{line}");
+        }
+        // Other places have no number.
+        for line in ["web -1s", "web --strict -1s", "web --wait=spin -1s"] {
+            let unexpected = "error: unexpected argument '-1' found";
+            assert_eq!(wrong_values(line), [unexpected], "{line}");
+        }
+        // What is no number is an option.
+        let unexpected = "error: unexpected argument '-s' found";
+        assert_eq!(wrong_values("web --workers -s"), [unexpected]);
     }
 
     #[test]
