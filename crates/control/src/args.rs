@@ -8,14 +8,17 @@ use clap::{Args, Command, CommandFactory as _, Parser, ValueEnum};
 use nmio::device::{AddressPrefix, Device, DeviceError, InterfaceConfig, Transport};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, PcapError, Wait};
 
-use crate::config::{self, ConfigArgs, before, before_nth, with_places};
+use crate::config::{self, ConfigArgs, before, before_nth, is_wrong, with_places};
+use crate::confined::look_at_files;
+use crate::content_files::ContentFiles;
 use crate::endpoint::EndpointArgs;
 use crate::error::Error;
 pub use crate::log::{LogFormat, LogLevel};
 use crate::port_conflicts::wrong_ports;
-use crate::privileges::{Plan, Sandbox, UserSpec};
+use crate::privileges::{Plan, Sandbox, Table, UserSpec};
 use crate::program::{PortOwner, StartError};
 use crate::report::Lines;
+use crate::system::CONFINES_EACH_THREAD;
 use crate::units::{by_word, microseconds, number, seconds};
 use crate::writable::check_file;
 
@@ -229,11 +232,12 @@ impl ServeArgs {
     /// Checks the options as far as that needs no device: the user must exist, ports must differ, and
     /// addresses and queues must be possible. `owners` has the ports of the programs. Returns all errors,
     /// each a message for the operator, and facts as lines. Warns of sockets that cannot be made, because a
-    /// server does without.
+    /// server does without. Also warns of `files` that the server's user could not read.
     pub fn check(
         &self,
         program: &'static str,
         owners: &[PortOwner],
+        files: ContentFiles,
     ) -> Vec<Result<Lines, StartError>> {
         let lines = self.endpoints.check();
         let user = match &self.user {
@@ -247,10 +251,34 @@ impl ServeArgs {
             Some(PcapError::Create { path, source }.into())
         });
         let interface = interface.into_iter().map(Into::into);
-        let errors = user.into_iter().chain(wrong_ports(owners));
+        let refused = self.look_at_files(program, files).err();
+        let errors = user.into_iter().chain(refused);
+        let errors = errors.chain(wrong_ports(owners));
         let errors = errors.chain(interface).chain(capture);
         let errors = errors.map(|error| Err(self.message(&error).into()));
         std::iter::once(Ok(lines)).chain(errors).collect()
+    }
+
+    /// Warns of files that the server's user cannot read, in the same words as a server at its start. Nothing is
+    /// said if this process may not become the user.
+    ///
+    /// # Errors
+    /// If the system refuses what is necessary to find out.
+    fn look_at_files(&self, program: &str, files: ContentFiles) -> Result<(), Error> {
+        // Elsewhere a server reads nothing again, and a thread has no user of its own.
+        if !CONFINES_EACH_THREAD || is_wrong(0, "user") {
+            return Ok(());
+        }
+        // Another check reports an unknown user. The same user has just read the files, as far as it can.
+        let plan = Plan::new(program, self.user.as_ref(), Sandbox::Off);
+        let Some(plan) = plan.ok().filter(|plan| !plan.keeps_user()) else {
+            return Ok(());
+        };
+        let privileges = plan.privileges(Table::for_server(Vec::new(), files))?;
+        match look_at_files(program, &privileges) {
+            Err(Error::User { .. }) => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// Returns the message about an error for the operator. It names the place in the configuration file

@@ -12,6 +12,7 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 
 use crate::args::{ServeArgs, with_usage};
+use crate::content_files::ContentFiles;
 use crate::named::Named;
 use crate::place::Place;
 use crate::port_args::{PortArgs, long_option, port_arg, port_of};
@@ -189,12 +190,10 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         [self.first.read_paths(), self.second.read_paths()].concat()
     }
 
-    fn files(&self) -> Vec<PathBuf> {
-        [self.first.files(), self.second.files()].concat()
-    }
-
-    fn files_to_reload(&self) -> Vec<PathBuf> {
-        [self.first.files_to_reload(), self.second.files_to_reload()].concat()
+    fn files(&self) -> ContentFiles {
+        let mut files = self.first.files();
+        files.add(self.second.files());
+        files
     }
 
     fn can_reload(&self) -> bool {

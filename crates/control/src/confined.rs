@@ -1,11 +1,25 @@
 //! A thread beside the workers, which drops its privileges before it works.
 
 use std::sync::mpsc::{Receiver, channel};
-use std::thread::{Builder, Scope};
+use std::thread::{self, Builder, Scope};
 
 use crate::error::Error;
 use crate::privileges::{Dropped, Kind, Privileges};
 use crate::system;
+
+/// Warns of content that a server with these privileges cannot read again, as its reload thread does. A thread
+/// of its own drops the privileges for that.
+///
+/// # Errors
+/// If the system refuses the thread, or if it cannot drop the privileges.
+pub(crate) fn look_at_files(program: &str, privileges: &Privileges) -> Result<(), Error> {
+    thread::scope(|scope| {
+        let (name, kind) = (format!("{program}-look"), privileges.reload_kind());
+        let thread = Confined::start(scope, name, kind, privileges, || {})?;
+        thread.dropped()?;
+        Ok(())
+    })
+}
 
 /// The control thread's side of a thread that drops its privileges before it works.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 
 use crate::config::before;
+use crate::content_files::ContentFiles;
 use crate::place::Place;
 use crate::port_owner::{PORT_KEY, PORT_OPTION};
 use crate::program::{
@@ -225,17 +226,12 @@ impl<A: Program> Program for Many<A> {
         paths.collect()
     }
 
-    fn files(&self) -> Vec<PathBuf> {
-        let files = self.0.iter().flat_map(|site| site.program.files());
-        files.collect()
-    }
-
-    fn files_to_reload(&self) -> Vec<PathBuf> {
-        let files = self
-            .0
-            .iter()
-            .flat_map(|site| site.program.files_to_reload());
-        files.collect()
+    fn files(&self) -> ContentFiles {
+        let mut files = ContentFiles::default();
+        for site in &self.0 {
+            files.add(site.program.files());
+        }
+        files
     }
 
     fn can_reload(&self) -> bool {

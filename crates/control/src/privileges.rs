@@ -65,6 +65,11 @@ impl Plan {
         })
     }
 
+    /// Returns true if the threads keep the user who starts the server, because that is not root.
+    pub(crate) fn keeps_user(&self) -> bool {
+        self.user == NewUser::Same
+    }
+
     /// Prepares everything that the threads of this process need to drop their privileges. `table`
     /// lists what they may do afterwards.
     ///
@@ -132,7 +137,7 @@ impl Privileges {
                     user: NewUser::Same,
                     sandbox: Sandbox::Off,
                 },
-                table: Table::for_server(Vec::new(), Vec::new()),
+                table: Table::for_server(Vec::new(), crate::content_files::ContentFiles::default()),
                 limits: None,
             });
         &PRIVILEGES
@@ -167,8 +172,9 @@ impl Privileges {
     /// Warns of files that the calling thread of this `kind` should be able to read again, but may not.
     /// `dropped` is what it has dropped.
     pub(crate) fn warn_of_unreadable(&self, kind: Kind, dropped: &Dropped) {
-        let [served, to_reload] = self.table.to_read_again(kind);
-        reading::warn(served, to_reload, &dropped.user);
+        if let Some(files) = self.table.to_read_again(kind) {
+            reading::warn(files, &dropped.user);
+        }
     }
 
     /// Returns the user that the threads become, if it is another one.

@@ -12,6 +12,7 @@ use ip::Transports;
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Bell, Instant, Port};
 
+use crate::content_files::ContentFiles;
 pub use crate::error::StartError;
 use crate::place::Place;
 use crate::port_owner::PORT_OPTION;
@@ -126,18 +127,11 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// Returns the files that the content was read from. A warning at start says which of them the
-    /// server's user cannot read, because they are served anyway. Called before privileges are
-    /// dropped.
-    fn files(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    /// Returns the files that a reload must read again, but that are not served, such as a file with keys.
-    /// A warning at start says which of them the server's user cannot read. Called before privileges are
-    /// dropped.
-    fn files_to_reload(&self) -> Vec<PathBuf> {
-        Vec::new()
+    /// Returns the files that the content was read from. Warnings at start say which of them the
+    /// server's user cannot read: some are served anyway, and others make each reload fail. Called before
+    /// privileges are dropped.
+    fn files(&self) -> ContentFiles {
+        ContentFiles::default()
     }
 
     /// Returns true if [`reload`](Self::reload) can read the content again. It is false by default.

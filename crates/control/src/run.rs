@@ -310,7 +310,6 @@ fn table<P: Program>(program: &P) -> Table {
         .with_configuration_in(config::folders())
         .with_logs_in(folders.collect())
         .with_store_in(program.stored_paths())
-        .with_files_to_reload(program.files_to_reload())
 }
 
 /// The state of the other threads when they have been told to end.

@@ -102,6 +102,12 @@ impl DefenceArgs {
         Ok(defence.loaded())
     }
 
+    /// Returns the files with secrets that the options name.
+    pub(crate) fn secret_files(&self) -> impl Iterator<Item = PathBuf> {
+        let files = [&self.cookie_secret, &self.tsig_keys];
+        files.into_iter().flatten().cloned()
+    }
+
     /// Returns the limit of replies on this device, if there is one.
     fn limit(&self, device: &Device) -> Result<Option<RateLimit>, StartError> {
         if self.rate_limit_allowed.len() > MAX_ALLOWED {

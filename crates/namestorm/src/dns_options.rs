@@ -1,12 +1,13 @@
 //! The options of a DNS server, as the command lines of several programs have them.
 
-use control::{ConnectionArgs, Named as _, PortOwner, StartError, config};
+use control::{ConnectionArgs, ContentFiles, Named as _, PortOwner, StartError, config};
 use nmio::device::{Device, Transport};
 
 use crate::defence::DefenceArgs;
 use crate::hook::NoHook;
 use crate::identity::IdentityArgs;
 use crate::key::Form;
+use crate::load::ZoneSpec;
 use crate::program::Namestorm;
 use crate::query_log::QueryLogArgs;
 use crate::service::ReplyMode;
@@ -43,7 +44,9 @@ impl DnsOptions<'_> {
     /// # Errors
     /// As for [`Namestorm::load_from`], [`Namestorm::with_query_log`] and [`Namestorm::with_defence`].
     pub fn load(&self, say: &mut dyn FnMut(String)) -> Result<Namestorm, StartError> {
-        let program = self.load_from(self.zones.clone(), say)?;
+        let zones = self.zones.clone();
+        let program = Namestorm::load_from(zones, self.hash, self.strict, say)?;
+        let program = program.with_mode(self.mode);
         let program = program.with_query_log(self.query_log)?;
         let program = program.with_identity(self.identity);
         let program = program.with_defence(self.defence, self.device)?;
@@ -51,27 +54,33 @@ impl DnsOptions<'_> {
     }
 
     /// Loads only the zones, for a check that is separate from the check of the other options. Passes findings
-    /// to `say`. Returns lines about the zones, and about the defence unless something about it is wrong.
+    /// to `say`, and adds the files that the options name to `files`. Returns lines about the zones, and about
+    /// the defence unless something about it is wrong.
     ///
     /// # Errors
     /// As for [`Namestorm::load_from`].
     pub fn check_zones(
         &self,
         say: &mut dyn FnMut(String),
+        files: &mut ContentFiles,
     ) -> Result<Vec<(&'static str, String)>, StartError> {
-        let zones = self.load_from(self.zones.clone().without_others(), say)?;
+        let zones = self.zones.clone().without_others();
+        let found = zones.found();
+        files.add(self.files(&found.0));
+        let zones = Namestorm::load_found((zones, found), self.hash, self.strict, say)?;
+        let zones = zones.with_mode(self.mode);
         let defence = self.defence.check(self.device, self.zones).ok();
         let defence = defence.filter(|_| !config::file_is_wrong());
         Ok([zones.loaded_zones(), defence.unwrap_or_default()].concat())
     }
 
-    fn load_from(
-        &self,
-        zones: ZoneArgs,
-        say: &mut dyn FnMut(String),
-    ) -> Result<Namestorm, StartError> {
-        let program = Namestorm::load_from(zones, self.hash, self.strict, say)?;
-        Ok(program.with_mode(self.mode))
+    /// Returns the files of these zones and those with secrets, also if they are wrong. The server's user should be
+    /// able to read them.
+    pub fn files(&self, zones: &[ZoneSpec]) -> ContentFiles {
+        ContentFiles {
+            served: zones.iter().map(|zone| zone.file.clone()).collect(),
+            to_reload: self.defence.secret_files().collect(),
+        }
     }
 
     /// Returns what is wrong with the options, except with the zones themselves. `program` is the name

@@ -32,6 +32,9 @@ enum Command {
     Serve(Box<Serve>),
     /// Check zone files and print their size. The exit status is 1 if a zone has an error or is
     /// given twice, or if the configuration file is wrong.
+    ///
+    /// Warnings are printed at any level of `--log`. If root runs this command, it warns of files that the
+    /// server's user cannot read.
     Check(Box<Check>),
     /// Print configuration files.
     #[command(subcommand)]
@@ -124,13 +127,14 @@ impl Serve {
 
 /// Checks the zones, and adds a line about each good one. The error is a message for the operator.
 fn check(
+    (specs, wrong): (&[ZoneSpec], Vec<NoZones>),
     zones: &ZoneArgs,
     say: &mut dyn FnMut(String),
     lines: &mut Vec<(String, String)>,
 ) -> Result<(), StartError> {
-    let ((zones, wrong), clients) = (zones.found(), zones.transfer_clients());
+    let clients = zones.transfer_clients();
     let keeps_records = clients.is_ok_and(|clients| !clients.is_empty());
-    let checked = namestorm::check(&zones, keeps_records, say, &mut |zone, size| {
+    let checked = namestorm::check(specs, keeps_records, say, &mut |zone, size| {
         lines.push((zone, size));
     });
     NoZones::tell(wrong, say)?;
@@ -165,12 +169,15 @@ fn main() -> ExitCode {
             let network = &args.serve.network;
             log::init_for_check(network.log, network.log_format);
             let mut lines = Vec::new();
-            let checked = check(&zones, &mut say, &mut lines);
+            let (specs, wrong) = zones.found();
+            let checked = check((&specs, wrong), &zones, &mut say, &mut lines);
             let found = checked.err().into_iter();
-            let found = found.chain(args.serve.options(&zones).check("namestorm"));
+            let options = args.serve.options(&zones);
+            let found = found.chain(options.check("namestorm"));
             let owner = namestorm::port_owner("--port", network.port);
             let named = |(label, value): (&str, String)| (label.to_owned(), value);
-            let of_network = network.check("namestorm", &[owner]).into_iter();
+            let files = options.files(&specs);
+            let of_network = network.check("namestorm", &[owner], files).into_iter();
             let of_network = of_network.map(|one| Ok(one?.into_iter().map(named).collect()));
             let found = found.map(Err).chain(of_network);
             config::print_check("namestorm", [Ok(lines)].into_iter().chain(found))

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use control::report::{bytes, count, counted};
 use control::{
-    ContentList, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program, Readers,
-    RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, progress, tally_tcp,
-    tally_udp,
+    ContentFiles, ContentList, Counted, Handover, Listening, Named, NewWorker, PreparedPackets,
+    Program, Readers, RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext,
+    progress, tally_tcp, tally_udp,
 };
 use nmio::Port;
 use nmio::device::{Device, MemoryPlan, Transport};
@@ -135,7 +135,17 @@ impl Namestorm {
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<Self, StartError> {
-        let (specs, wrong) = zones.found();
+        let found = zones.found();
+        Self::load_found((zones, found), form, strict, say)
+    }
+
+    /// Same as [`load_from`](Self::load_from), with what [`ZoneArgs::found`] has returned.
+    pub(crate) fn load_found(
+        (zones, (specs, wrong)): (ZoneArgs, (Vec<ZoneSpec>, Vec<NoZones>)),
+        form: Form,
+        strict: bool,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Self, StartError> {
         let transfer_clients = zones.transfer_clients()?;
         let keeps_records = !transfer_clients.is_empty();
         let notifier = Notifier::open(&zones.secondaries()?)?;
@@ -497,13 +507,12 @@ where
         folders
     }
 
-    fn files(&self) -> Vec<PathBuf> {
-        self.files.clone()
-    }
-
-    fn files_to_reload(&self) -> Vec<PathBuf> {
+    fn files(&self) -> ContentFiles {
         let secrets = self.defence.secrets().files();
-        secrets.map(PathBuf::from).collect()
+        ContentFiles {
+            served: self.files.clone(),
+            to_reload: secrets.map(PathBuf::from).collect(),
+        }
     }
 
     fn watched(&self) -> Vec<Watched> {

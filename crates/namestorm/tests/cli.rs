@@ -1,7 +1,8 @@
 //! Tests the command line of the finished program.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::{Command, Stdio};
 
 use testkit::cli::expect;
@@ -14,10 +15,17 @@ $ORIGIN example.
 @ 60 NS ns.example.net.
 ";
 
-/// Checks a good zone file. Returns the exit status, and the text on standard error.
+/// Checks a good zone file, which everybody may read. Returns the exit status, and the text on standard output and
+/// standard error.
 fn check_one(out: impl Into<Stdio>) -> (Option<i32>, String) {
+    check_with_mode(0o644, out)
+}
+
+/// Same as [`check_one`], for a file with this mode.
+fn check_with_mode(mode: u32, out: impl Into<Stdio>) -> (Option<i32>, String) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), ZONE).unwrap();
+    std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
     let output = Command::new(PROGRAM)
         .arg("check")
         .arg(file.path())
@@ -158,4 +166,15 @@ fn a_check_reports_errors_in_zones_and_in_options() {
             (command, 1, "two sizes for all clients"),
         ],
     );
+}
+
+#[test]
+fn a_check_as_root_names_a_zone_that_the_servers_user_cannot_read() {
+    let (status, text) = check_with_mode(0o600, Stdio::piped());
+    assert_eq!(status, Some(0), "{text}");
+    let is_told = text.contains("although the server's user cannot read them: ");
+    // The user of another check stays the same, and has made the file.
+    let own = tempfile::NamedTempFile::new().unwrap();
+    let is_root = own.as_file().metadata().unwrap().uid() == 0;
+    assert_eq!(is_told, is_root, "{text}");
 }

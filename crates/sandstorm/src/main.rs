@@ -41,6 +41,9 @@ enum Command {
     Serve(Box<Serve>),
     /// Load the folder as `serve` would, and report everything that is wrong with it or with the
     /// configuration file. The exit status is 1 if the server would not start.
+    ///
+    /// Warnings are printed at any level of `--log`. If root runs this command, it warns of files that the
+    /// server's user cannot read.
     Check(Box<Serve>),
     /// Print configuration files.
     #[command(subcommand)]

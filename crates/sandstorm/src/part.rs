@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use control::{StartError, Watched, report};
+use control::{ContentFiles, StartError, Watched, report};
 
 use crate::background::Background;
 use crate::improving::Done;
@@ -281,20 +281,18 @@ impl ProgramPart {
         files.chain(site.settings().tag_key.clone()).collect()
     }
 
-    /// Returns the files that are not served, but that each reload reads: those with rules, users or a key.
-    pub(crate) fn files_to_reload(&self) -> Vec<PathBuf> {
-        let folder = self.loading().folder.clone();
-        let rules = RULES.map(|name| folder.join(name));
-        let rules = rules.into_iter().filter(|path| path.exists());
-        rules.chain(self.secret_files()).collect()
-    }
-
-    /// Returns the files that are served.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
+    /// Returns the files that the site was read from. Those with rules, users or a key are not served, but each
+    /// reload reads them.
+    pub(crate) fn files(&self) -> ContentFiles {
         let site = self.site();
         let folder = self.loading().folder.clone();
         let below = |path: &[u8]| folder.join(OsStr::from_bytes(path));
-        site.file_paths().map(below).collect()
+        let rules = RULES.map(|name| folder.join(name));
+        let rules = rules.into_iter().filter(|path| path.exists());
+        ContentFiles {
+            served: site.file_paths().map(below).collect(),
+            to_reload: rules.chain(self.secret_files()).collect(),
+        }
     }
 
     /// Returns the folder, and its place in the one that contains it, because a new folder may take

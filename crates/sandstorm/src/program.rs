@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use control::{
-    ContentNames, Counted, Handover, Listening, Named, NewWorker, PreparedPackets, Program,
-    Readers, RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, report,
+    ContentFiles, ContentNames, Counted, Handover, Listening, Named, NewWorker, PreparedPackets,
+    Program, Readers, RecordLog, Reloaded, StartError, Tally, Walk, Watched, WorkerContext, report,
     tally_tcp,
 };
 use nmio::device::{MemoryPlan, Transport};
@@ -485,21 +485,11 @@ where
         paths
     }
 
-    fn files(&self) -> Vec<PathBuf> {
-        let parts = self.parts.now();
-        let files = parts.iter().flat_map(|one| one.part.files());
-        let mut files: Vec<_> = files.collect();
-        files.sort();
-        files
-    }
-
-    /// Several sites may share such a file.
-    fn files_to_reload(&self) -> Vec<PathBuf> {
-        let parts = self.parts.now();
-        let files = parts.iter().flat_map(|one| one.part.files_to_reload());
-        let mut files: Vec<_> = files.collect();
-        files.sort();
-        files.dedup();
+    fn files(&self) -> ContentFiles {
+        let mut files = ContentFiles::default();
+        for one in self.parts.now().iter() {
+            files.add(one.part.files());
+        }
         files
     }
 

@@ -121,7 +121,7 @@ fn the_start_block_reports_the_loaded_files() {
     assert_eq!(lines[0], ("files", expected));
     let expected = "1; the log says why, and --strict would refuse to start".to_owned();
     assert_eq!(lines[1], ("left out", expected));
-    assert_eq!(program.files(), [folder.path().join("index.html")]);
+    assert_eq!(program.files().served, [folder.path().join("index.html")]);
 }
 
 #[test]
@@ -135,8 +135,9 @@ fn files_with_secrets_are_not_among_the_served_ones() {
     let limits = Limits::default();
     let site = Site::load_with(folder.path(), &limits, &settings, |_| {}).unwrap();
     let program = Sandstorm::new(site, folder.path(), Config::default());
-    assert_eq!(program.files(), [folder.path().join("index.html")]);
-    assert_eq!(program.files_to_reload(), [key.path()]);
+    let files = program.files();
+    assert_eq!(files.served, [folder.path().join("index.html")]);
+    assert_eq!(files.to_reload, [key.path()]);
 }
 
 #[test]

@@ -216,6 +216,12 @@ impl RuleArgs {
         errors.into_iter().map(NotLoaded::Load).collect()
     }
 
+    /// Returns the files with users and with a key.
+    pub(crate) fn secret_files(&self) -> impl Iterator<Item = PathBuf> {
+        let users = self.basic_auth.iter().map(|realm| realm.file.clone());
+        users.chain(self.etag_key.clone())
+    }
+
     /// Leaves out the option that an error is about. Returns false if it is about something else, or left out
     /// already.
     pub(crate) fn leave_out(&mut self, error: &NotLoaded) -> bool {

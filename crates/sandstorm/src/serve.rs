@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use clap::{Args, Command, CommandFactory as _, FromArgMatches, Parser, ValueEnum};
 use control::config::{self, ConfigArgs, OwnDefaults, Rereading};
 use control::report::Lines;
-use control::{ConnectionArgs, Many, Named, NewWorker, PortOwner, Program, ServeArgs, StartError};
+use control::{
+    ConnectionArgs, ContentFiles, Many, Named, NewWorker, PortOwner, Program, ServeArgs, StartError,
+};
 use nmio::device::Transport;
 use tcpip::{Config, CongestionControl, Cubic};
 
@@ -163,15 +165,16 @@ impl SiteArgs {
     }
 
     /// Loads the folders of this site and of `more` sites, as [`serve_only`](Self::serve_only) does, but
-    /// does not serve them. The log names what cannot be served. Returns the lines of each in the start
+    /// does not serve them. The log names what cannot be served, or not read by the server's user. Returns the lines of each in the start
     /// block, or a message for the operator. Messages also name wrong options, such as an unknown user.
     pub fn check(&self, more: &[&Self]) -> Vec<Result<Lines, StartError>> {
         control::log::init_for_check(self.network.log, self.network.log_format);
         let sources = std::iter::once(self.source(0)).chain(Self::sources(more));
         let sources: Vec<_> = sources.collect();
-        let mut found = check_sites(&sources, &self.network.addresses);
+        let mut files = ContentFiles::default();
+        let mut found = check_sites(&sources, &self.network.addresses, &mut files);
         let owners = port_owners("--port", &sources);
-        found.extend(self.network.check(SiteOnly::NAME, &owners));
+        found.extend(self.network.check(SiteOnly::NAME, &owners, files));
         found
     }
 

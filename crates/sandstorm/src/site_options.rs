@@ -10,7 +10,9 @@ use clap::Args;
 use control::args::host_address;
 use control::config;
 use control::units::{by_word, number, size};
-use control::{CONFINES_EACH_THREAD, ConnectionArgs, Named, NewWorker, NotOfServer, StartError};
+use control::{
+    CONFINES_EACH_THREAD, ConnectionArgs, ContentFiles, Named, NewWorker, NotOfServer, StartError,
+};
 use tcpip::Config;
 
 use crate::access_log::AccessLogArgs;
@@ -293,6 +295,15 @@ impl SiteSource<'_> {
             memory: options.memory,
             settings,
         })
+    }
+
+    /// Returns the files that the options name, also if they are wrong. The server's user should be able to read
+    /// them.
+    pub(crate) fn files(&self) -> ContentFiles {
+        ContentFiles {
+            served: Vec::new(),
+            to_reload: self.options.rules.secret_files().collect(),
+        }
     }
 
     /// Loads the folder, if that is possible without what is wrong with the files that its options name.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use control::config::{self, TakenOver};
 use control::report::Lines;
-use control::{Many, Named as _, Program as _, StartError};
+use control::{ContentFiles, Many, Named as _, Program as _, StartError};
 use nmio::device::AddressPrefix;
 use tcpip::{CongestionControl, Cubic};
 
@@ -35,14 +35,19 @@ struct Group<'o, C> {
 
 /// Loads sites to check them. Returns the lines about the content of each in the start block, or messages
 /// for the operator. Messages about wrong options follow. `own` has the server's own addresses, if it has
-/// any.
+/// any. Adds the files of the sites to `files`.
 pub fn check_sites(
     sources: &[SiteSource<'_>],
     own: &[AddressPrefix],
+    files: &mut ContentFiles,
 ) -> Vec<Result<Lines, StartError>> {
     let mut found = Vec::new();
     for source in sources {
         let (program, errors) = source.check(sources.len());
+        files.add(source.files());
+        if let Some(program) = &program {
+            files.add(program.files());
+        }
         if let Some(program) = &program
             && errors.is_empty()
         {

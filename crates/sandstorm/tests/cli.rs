@@ -1,5 +1,8 @@
 //! Tests the command line of the finished program.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
 use testkit::cli::{expect, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sandstorm");
@@ -115,7 +118,7 @@ fn a_folder_that_is_not_on_the_command_line_is_not_refused() {
     assert!(!told.contains("cannot be on the command line"), "{told}");
 }
 
-/// The device is opened after the content was read.
+/// A server opens the device after it has read the content.
 #[test]
 fn the_log_says_which_compressed_files_are_not_used() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,25 +128,38 @@ fn the_log_says_which_compressed_files_are_not_used() {
     write("b.txt", b"longer text");
     write("b.txt.gz", b"text");
     write("_headers", b"/b.txt\n  Content-Encoding: x\n");
-    let serve = format!(
-        "serve {} --log info --device xdp:none0",
-        folder.path().display()
-    );
-    expect(
-        PROGRAM,
-        &[
-            (
-                &serve,
-                1,
-                "/a.txt.gz is sent only under its own name, because it is not shorter than the file",
-            ),
-            (
-                &serve,
-                1,
-                "/b.txt.gz is sent only under its own name, because it is beside a file to which a rule",
-            ),
-        ],
-    );
+    let folder = folder.path().display();
+    for (command, status) in [
+        (format!("serve {folder} --log info --device xdp:none0"), 1),
+        (format!("check {folder} --log info"), 0),
+    ] {
+        let of_a =
+            "/a.txt.gz is sent only under its own name, because it is not shorter than the file";
+        let of_b = "/b.txt.gz is sent only under its own name, because it is beside a file to which a rule";
+        expect(
+            PROGRAM,
+            &[(&command, status, of_a), (&command, status, of_b)],
+        );
+    }
+}
+
+#[test]
+fn a_check_as_root_names_a_page_that_the_servers_user_cannot_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("index.html");
+    std::fs::write(&page, "page").unwrap();
+    let is_root = std::fs::metadata(&page).unwrap().uid() == 0;
+    let told = |mode| {
+        for path in [folder.path(), &page] {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+        let (status, told) = run(PROGRAM, &format!("check {}", folder.path().display()));
+        assert_eq!(status, 0, "{told}");
+        told.contains("although the server's user cannot read them: ")
+    };
+    assert!(!told(0o755));
+    // The user of another check stays the same, and has made the file.
+    assert_eq!(told(0o700), is_root);
 }
 
 #[test]

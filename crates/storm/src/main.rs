@@ -9,7 +9,9 @@ use control::config::{
     self, Applied, ConfigArgs, ConfigCommand, Parsed, Reread, Rereading, TakenOver,
 };
 use control::report::Lines;
-use control::{Both, ConnectionArgs, ControlCommand, Named, PortArgs, ServeArgs, StartError};
+use control::{
+    Both, ConnectionArgs, ContentFiles, ControlCommand, Named, PortArgs, ServeArgs, StartError,
+};
 use namestorm::{
     DefenceArgs, DnsOptions, Form, IdentityArgs, Namestorm, QueryLogArgs, ReplyMode, ZONE_OPTIONS,
     ZoneArgs, ZonesArgs,
@@ -45,6 +47,9 @@ enum Command {
     Serve(Box<Serve>),
     /// Load the folder and the zones as `serve` would, and report everything that is wrong with them
     /// or with the configuration file. The exit status is 1 if the server would not start.
+    ///
+    /// Warnings are printed at any level of `--log`. If root runs this command, it warns of files that the
+    /// server's user cannot read.
     Check(Box<Serve>),
     /// Print configuration files.
     #[command(subcommand)]
@@ -238,13 +243,16 @@ impl Serve {
             .collect();
         let mut owners = sandstorm::port_owners("--port", &sources);
         owners.push(namestorm::port_owner("--dns-port", Some(self.dns.port())));
-        let mut found = self.network.check(Storm::NAME, &owners);
-        found.extend(self.congestion(more).err().map(|error| Err(error.into())));
-        found.extend(check_sites(&sources, &self.network.addresses));
+        let mut files = ContentFiles::default();
+        let sites = check_sites(&sources, &self.network.addresses, &mut files);
         let dns = dns.zones(&self.network);
-        found.extend(dns.check(Storm::NAME).into_iter().map(Err));
         let mut say = |line: String| control::log::finding(&line);
-        found.push(dns.check_zones(&mut say));
+        let zones = dns.check_zones(&mut say, &mut files);
+        let mut found = self.network.check(Storm::NAME, &owners, files);
+        found.extend(self.congestion(more).err().map(|error| Err(error.into())));
+        found.extend(sites);
+        found.extend(dns.check(Storm::NAME).into_iter().map(Err));
+        found.push(zones);
         found
     }
 }

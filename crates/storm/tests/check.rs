@@ -13,12 +13,22 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_storm");
 /// Makes a folder with a site in `www`, a zone in `a.test.zone`, and the configuration file `f`.
 fn content(file: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
+    set_mode(folder.path(), 0o755);
     let zone = "@ 60 IN SOA a a 1 1 1 1 1\n@ 60 IN NS a\na 60 IN A 192.0.2.1\n";
     fs::create_dir(folder.path().join("www")).unwrap();
     write(&folder, "www/index.html", "hi");
     write(&folder, "a.test.zone", zone);
     write(&folder, "f", file);
     folder
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Whether this process may do everything. Files that it makes then belong to root.
+fn is_root(folder: &tempfile::TempDir) -> bool {
+    fs::metadata(folder.path()).is_ok_and(|found| found.uid() == 0)
 }
 
 fn write(folder: &tempfile::TempDir, name: &str, text: impl AsRef<[u8]>) {
@@ -28,6 +38,19 @@ fn write(folder: &tempfile::TempDir, name: &str, text: impl AsRef<[u8]>) {
 /// Runs `check --config f`. Returns the exit status and all that it says.
 fn check(folder: &tempfile::TempDir) -> (i32, String) {
     run_in(PROGRAM, folder.path(), "check --config f")
+}
+
+/// Returns a command that runs the program as another user than root.
+fn as_nobody(folder: &tempfile::TempDir) -> Command {
+    // The program may be where others cannot run it. If this process wrote the copy, children of other tests could
+    // hold it open while it is started.
+    let copy = folder.path().join("storm");
+    let copied = Command::new("cp").arg(PROGRAM).arg(&copy).status();
+    assert!(copied.unwrap().success());
+    set_mode(&copy, 0o755);
+    let mut command = Command::new(copy);
+    command.uid(65_534);
+    command
 }
 
 /// Checks that each of these texts is said once.
@@ -261,35 +284,22 @@ fn each_mistake_has_its_own_place() {
 fn all_folders_that_cannot_be_searched_are_told_with_their_pattern() {
     let file = "[[web]]\nroot = \"www\"\n[[dns]]\nzones-from = [\"*.zone\", \"closed*/*\"]\n";
     let folder = content(file);
-    let open = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    };
-    open(folder.path(), 0o755);
     for name in ["closed1", "closed2"] {
         let closed = folder.path().join(name);
         fs::create_dir(&closed).unwrap();
-        open(&closed, 0o000);
+        set_mode(&closed, 0o000);
     }
-    let is_root = fs::metadata(folder.path()).is_ok_and(|found| found.uid() == 0);
-    let mut command = if is_root {
-        // Root may search all folders, and its program may be where others cannot run it.
-        let copy = folder.path().join("storm");
-        fs::copy(PROGRAM, &copy).unwrap();
-        open(&copy, 0o755);
-        let mut command = Command::new(copy);
-        command.uid(65_534);
-        command
+    // Root may search all folders.
+    let mut command = if is_root(&folder) {
+        as_nobody(&folder)
     } else {
         Command::new(PROGRAM)
     };
-    let output = command
-        .args(["check", "--config", "f"])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
+    command.args(["check", "--config", "f"]);
+    let output = command.current_dir(folder.path()).output().unwrap();
     for name in ["closed1", "closed2"] {
         // The folder can be removed again.
-        open(&folder.path().join(name), 0o700);
+        set_mode(&folder.path().join(name), 0o700);
     }
     let told = String::from_utf8(output.stderr).unwrap();
     says(
@@ -382,6 +392,79 @@ fn secrets_in_the_folder_are_told_with_all_else_and_nothing_twice() {
             "left out: \"www/link\" is a link to ",
         ],
     );
+}
+
+/// A server that root has started warns of the same files, in the same words.
+#[test]
+fn files_that_the_servers_user_cannot_read_are_told() {
+    let file = "[privileges]\nuser = \"USER\"\n\
+                [[web]]\nroot = \"www\"\nbasic-auth = [\"/=users\"]\n\
+                [[web]]\nroot = \"www\"\nport = 81\nbasic-auth = [\"/=users\"]\netag-key = \"none\"\n\
+                [[dns]]\nzones = [\"a.test.zone\"]\ntsig-keys = \"wrong\"\n";
+    let folder = content(&file.replace("USER", "nobody"));
+    if !is_root(&folder) {
+        return;
+    }
+    let hash = "$2y$05$RTb6JeYNsfgw.Hd5df0OPuTz70n1ENWFVaAp56IAVAO2Soo4rJ6Au";
+    write(&folder, "users", format!("ali:{hash}\n"));
+    write(&folder, "wrong", "x");
+    write(&folder, "www/open.html", "open");
+    let at = |name: &str| folder.path().join(name);
+    let (_, told) = check(&folder);
+    assert!(!told.contains("cannot read these files"), "{told}");
+    assert!(!told.contains("cannot read them"), "{told}");
+    for name in ["www/index.html", "a.test.zone", "users", "wrong"] {
+        set_mode(&at(name), 0o600);
+    }
+    let (status, told) = check(&folder);
+    assert_eq!(status, 1, "{told}");
+    says(
+        &told,
+        &[
+            "these files are served, although the server's user cannot read them: a.test.zone, www/index.html; ",
+            "reloads will fail, because the server's user cannot read these files: users, wrong; ",
+        ],
+    );
+    assert_eq!(
+        told.matches("its user is then nobody (uid ").count(),
+        2,
+        "{told}"
+    );
+    // Without its capabilities, root may not read the files of others.
+    for name in ["users", "www/index.html"] {
+        std::os::unix::fs::chown(at(name), Some(65_534), None).unwrap();
+    }
+    write(&folder, "f", file.replace("USER", "root"));
+    let (_, told) = check(&folder);
+    says(
+        &told,
+        &[
+            "the server's user cannot read them: www/index.html; ",
+            "cannot read these files: users; ",
+        ],
+    );
+    // A user that stays the same has its own errors.
+    write(
+        &folder,
+        "f",
+        file.replace("[privileges]\nuser = \"USER\"\n", ""),
+    );
+    let mut command = as_nobody(&folder);
+    command.args(["check", "--config", "f"]);
+    let output = command.current_dir(folder.path()).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    says(&told, &["a.test.zone: cannot read the file"]);
+    assert!(!told.contains("the server's user cannot"), "{told}");
+    // Nothing is known of a user that is wrong.
+    for (right, wrong) in [("\"root\"", "1"), ("root\"", "no-user\"")] {
+        write(
+            &folder,
+            "f",
+            file.replace("USER", "root").replacen(right, wrong, 1),
+        );
+        let (_, told) = check(&folder);
+        assert!(!told.contains("the server's user cannot"), "{told}");
+    }
 }
 
 /// A folder that is not there hides no mistake in a file with users or a key. A file with rules that cannot be read

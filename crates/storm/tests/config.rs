@@ -1,7 +1,8 @@
 //! Tests configuration files on the finished program, which has the keys of both servers.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use testkit::cli::run;
@@ -34,6 +35,8 @@ fn each_broken_file_gets_its_messages() {
     let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/broken.txt");
     let cases = fs::read_to_string(&snapshot).unwrap();
     let folder = tempfile::tempdir().unwrap();
+    // A check as root warns of what the server's user cannot read.
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(folder.path().join("www")).unwrap();
     fs::write(folder.path().join("www/index.html"), "hi").unwrap();
     let mut new = String::new();

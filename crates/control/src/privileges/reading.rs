@@ -1,27 +1,27 @@
 //! Finds files that were read at start and that the new user cannot read again.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
+use crate::content_files::ContentFiles;
+
 /// Maximum number of files that a warning names. Further files are only counted.
 const NAMED: usize = 3;
 
-/// Files that the calling thread may not read. There is at least one.
-pub(super) struct Unreadable<'a> {
-    named: Vec<&'a Path>,
-    count: usize,
-}
+/// Files that the calling thread may not read, in the order of their paths. There is at least one.
+pub(super) struct Unreadable<'a>(BTreeSet<&'a Path>);
 
-/// Warns of the files that the calling thread may not read with its current privileges. They are
-/// `served`, or only read `to_reload`. `user` is its new user.
-pub(super) fn warn(served: &[PathBuf], to_reload: &[PathBuf], user: &str) {
-    if let Some(files) = Unreadable::among(served) {
+/// Warns of those of `files` that the calling thread may not read with its current privileges. `user` is its new
+/// user.
+pub(super) fn warn(files: &ContentFiles, user: &str) {
+    if let Some(files) = Unreadable::among(&files.served) {
         tracing::warn!("{}", files.warning(user));
     }
-    if let Some(files) = Unreadable::among(to_reload) {
+    if let Some(files) = Unreadable::among(&files.to_reload) {
         tracing::warn!("{}", files.warning_of_reloads(user));
     }
 }
@@ -30,27 +30,20 @@ impl<'a> Unreadable<'a> {
     /// Finds those of `files` that the calling thread may not read with its current privileges. No
     /// file is opened. Returns `None` if there are no such files.
     pub(super) fn among(files: &'a [PathBuf]) -> Option<Self> {
-        let mut found = Self {
-            named: Vec::new(),
-            count: 0,
-        };
-        for file in files {
-            if accessat(CWD, file, Access::READ_OK, AtFlags::EACCESS) != Err(Errno::ACCESS) {
-                continue;
-            }
-            found.count += 1;
-            if found.named.len() < NAMED {
-                found.named.push(file);
-            }
-        }
-        (found.count > 0).then_some(found)
+        let files = files.iter().map(PathBuf::as_path);
+        let found: BTreeSet<_> = files
+            .filter(|file| {
+                accessat(CWD, *file, Access::READ_OK, AtFlags::EACCESS) == Err(Errno::ACCESS)
+            })
+            .collect();
+        (!found.is_empty()).then_some(Self(found))
     }
 
     /// Returns a warning for the operator, if these files are served. `user` is the new user.
     fn warning(&self, user: &str) -> String {
         format!(
             "these files are served, although the server's user cannot read them: {self}; the server \
-             read them with the privileges of its start, its user is now {user}, and only what it \
+             reads them with the privileges of its start, its user is then {user}, and only what it \
              keeps in memory can be sent; move private \
              files to a place that is not served; make the others readable with chmod, or name another \
              user with --user"
@@ -60,8 +53,8 @@ impl<'a> Unreadable<'a> {
     /// Returns a warning for the operator, if these files are not served, but each reload reads them.
     fn warning_of_reloads(&self, user: &str) -> String {
         format!(
-            "reloads will fail, because the server's user cannot read these files: {self}; the server read \
-             them with the privileges of its start, its user is now {user}; let the group of this user read \
+            "reloads will fail, because the server's user cannot read these files: {self}; the server reads \
+             them with the privileges of its start, its user is then {user}; let the group of this user read \
              them, with chgrp and chmod g+r"
         )
     }
@@ -69,11 +62,11 @@ impl<'a> Unreadable<'a> {
 
 impl fmt::Display for Unreadable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, path) in self.named.iter().enumerate() {
+        for (index, path) in self.0.iter().take(NAMED).enumerate() {
             let comma = if index > 0 { ", " } else { "" };
             write!(f, "{comma}{}", path.display())?;
         }
-        match self.count - self.named.len() {
+        match self.0.len().saturating_sub(NAMED) {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
         }
@@ -88,19 +81,15 @@ mod tests {
     use super::*;
 
     fn one(file: &Path) -> Unreadable<'_> {
-        Unreadable {
-            named: vec![file],
-            count: 1,
-        }
+        Unreadable([file].into())
     }
 
     #[test]
     fn a_few_files_are_named_and_all_are_counted() {
         let paths = ["a", "b", "c", "d", "e"].map(PathBuf::from);
         let list_of = |count| {
-            let named = paths.iter().take(NAMED.min(count)).map(PathBuf::as_path);
-            let named = named.collect();
-            Unreadable { named, count }.to_string()
+            let files = paths.iter().take(count).map(PathBuf::as_path);
+            Unreadable(files.collect()).to_string()
         };
         assert_eq!(list_of(1), "a");
         assert_eq!(list_of(3), "a, b, c");
@@ -113,7 +102,7 @@ mod tests {
         let warning = one(&file).warning("nobody");
         for words in [
             "these files are served, although the server's user cannot read them: /www/key.pem;",
-            "its user is now nobody, and only what it keeps in memory",
+            "its user is then nobody, and only what it keeps in memory",
             "move private files",
             "chmod",
             "--user",
@@ -129,7 +118,7 @@ mod tests {
         let start =
             "reloads will fail, because the server's user cannot read these files: /etc/key;";
         assert!(warning.starts_with(start), "{warning}");
-        assert!(warning.contains("its user is now nobody"), "{warning}");
+        assert!(warning.contains("its user is then nobody"), "{warning}");
         assert!(!warning.contains("served"), "{warning}");
     }
 

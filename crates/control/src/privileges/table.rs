@@ -10,6 +10,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::content_files::ContentFiles;
+
 /// A kind of thread. Each kind has its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -69,9 +71,7 @@ pub(crate) struct Table {
     /// Folders in which the reload thread may make, replace and remove files.
     stored: Vec<PathBuf>,
     /// Files that the content was read from, which the server's user should be able to read again.
-    files: Vec<PathBuf>,
-    /// Files that each reload must read again, although they are not served.
-    to_reload: Vec<PathBuf>,
+    files: ContentFiles,
     /// What the helper does while the server runs, and at the end.
     helper: HelperTasks,
     /// Whether the server runs inside another program, where only workers drop privileges.
@@ -81,14 +81,13 @@ pub(crate) struct Table {
 impl Table {
     /// Returns the table for a server whose content was read from `files`, below the paths
     /// `readable`.
-    pub(crate) fn for_server(readable: Vec<PathBuf>, files: Vec<PathBuf>) -> Self {
+    pub(crate) fn for_server(readable: Vec<PathBuf>, files: ContentFiles) -> Self {
         Self {
             readable,
             configuration: Vec::new(),
             writable: Vec::new(),
             stored: Vec::new(),
             files,
-            to_reload: Vec::new(),
             helper: HelperTasks::default(),
             is_embedded: false,
         }
@@ -121,12 +120,6 @@ impl Table {
         }
     }
 
-    /// Also names the files that each reload must read again, although they are not served.
-    #[must_use]
-    pub(crate) fn with_files_to_reload(self, to_reload: Vec<PathBuf>) -> Self {
-        Self { to_reload, ..self }
-    }
-
     /// Returns the kind of the reload thread.
     pub(crate) fn reload_kind(&self) -> Kind {
         if self.stored.is_empty() {
@@ -140,7 +133,7 @@ impl Table {
     pub(crate) fn for_embedded() -> Self {
         Self {
             is_embedded: true,
-            ..Self::for_server(Vec::new(), Vec::new())
+            ..Self::for_server(Vec::new(), ContentFiles::default())
         }
     }
 
@@ -150,7 +143,7 @@ impl Table {
         let readable = files.iter().map(PathBuf::from).collect();
         Self {
             helper,
-            ..Self::for_server(readable, Vec::new())
+            ..Self::for_server(readable, ContentFiles::default())
         }
     }
 
@@ -221,11 +214,10 @@ impl Table {
         }
     }
 
-    /// Returns the files that a thread of this kind should be able to read again: those that are served, and
-    /// those that each reload reads.
-    pub(super) fn to_read_again(&self, kind: Kind) -> [&[PathBuf]; 2] {
+    /// Returns the files that a thread of this kind should be able to read again, if it reads any again.
+    pub(super) fn to_read_again(&self, kind: Kind) -> Option<&ContentFiles> {
         match kind {
-            Kind::Reload | Kind::StoringReload => [&self.files, &self.to_reload],
+            Kind::Reload | Kind::StoringReload => Some(&self.files),
             Kind::Worker
             | Kind::Control
             | Kind::Read
@@ -235,7 +227,7 @@ impl Table {
             | Kind::Watch
             | Kind::Helper
             | Kind::FollowingHelper
-            | Kind::ReopeningHelper => [&[], &[]],
+            | Kind::ReopeningHelper => None,
         }
     }
 
@@ -261,8 +253,11 @@ mod tests {
     #[test]
     fn only_threads_that_read_content_may_read_files() {
         let [folder, file, key] = ["pages", "pages/index", "key"].map(PathBuf::from);
-        let table = Table::for_server(vec![folder.clone()], vec![file.clone()])
-            .with_files_to_reload(vec![key.clone()]);
+        let files = ContentFiles {
+            served: vec![file],
+            to_reload: vec![key],
+        };
+        let table = Table::for_server(vec![folder.clone()], files.clone());
         assert_eq!(
             table.describe_file_access(),
             "read access to content below pages"
@@ -270,7 +265,7 @@ mod tests {
         for kind in [Kind::Reload, Kind::Read, Kind::Watch] {
             assert_eq!(table.readable(kind), std::slice::from_ref(&folder));
         }
-        assert_eq!(table.to_read_again(Kind::Reload), [&[file][..], &[key]]);
+        assert_eq!(table.to_read_again(Kind::Reload), Some(&files));
         let configured = table.clone().with_configuration_in(vec!["etc".into()]);
         let with_file = [folder.clone(), "etc".into()];
         assert_eq!(configured.readable(Kind::Reload), with_file);
@@ -297,7 +292,7 @@ mod tests {
             assert!(table.stored(kind).is_empty(), "{kind:?}");
             assert!(table.readable(kind).is_empty(), "{kind:?}");
             assert_eq!(table.writable(kind).is_empty(), kind != Kind::Log);
-            assert!(table.to_read_again(kind).concat().is_empty(), "{kind:?}");
+            assert!(table.to_read_again(kind).is_none(), "{kind:?}");
         }
     }
 }
