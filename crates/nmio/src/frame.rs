@@ -380,11 +380,12 @@ impl Pool {
             return None;
         }
         let free_len = shared.free_len.get() - 1;
+        let offered = shared.free[free_len as usize].get();
+        let offered_state = &shared.state[offered as usize];
         // SAFETY: the caller guarantees what `claim` requires.
         let frame = unsafe { self.claim(index, len) }?;
-        let offered = shared.free[free_len as usize].get();
         shared.free_len.set(free_len);
-        shared.state[offered as usize].set(State::Offered);
+        offered_state.set(State::Offered);
         Some((offered, frame))
     }
 
@@ -410,17 +411,19 @@ impl Pool {
     #[inline(always)]
     pub(crate) unsafe fn complete_all(&self, indices: &[u32]) -> u64 {
         let shared = &*self.0;
+        // As slices, these tables are found once and not for each frame.
+        let (states, free) = (&shared.state[..], &shared.free[..]);
         let mut free_len = shared.free_len.get();
         let mut refused = 0;
         for &index in indices {
-            let Some(state) = shared.state.get(index as usize) else {
+            let Some(state) = states.get(index as usize) else {
                 refused += 1;
                 continue;
             };
             // Comparisons cost less than a `match`, which looks the state up in a table.
             if state.get().is_sending() {
                 state.set(State::Free);
-                shared.free[free_len as usize].set(index);
+                free[free_len as usize].set(index);
                 free_len += 1;
             } else if state.get().is_resident_sending() {
                 state.set(State::Resident);

@@ -291,22 +291,17 @@ impl<K: Kernel + 'static> NetmapPort<K> {
     #[inline]
     fn take_received(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
         // Each received frame needs a free one in its place.
-        let mut available = self.device.available()?.min(self.pool.available());
+        let available = self.device.available()?.min(self.pool.available());
         let (before, mut bytes) = (batch.len(), 0);
-        while available > 0 && batch.len() < limit {
-            available -= 1;
-            let Some(frame) = self.device.receive(&self.pool) else {
-                continue;
-            };
-            let kept = match &mut self.host {
+        let received = (0..available)
+            .filter_map(|_| self.device.receive(&self.pool))
+            .filter_map(|frame| match &mut self.host {
                 Some(host) => host.keep(frame, &self.pool),
                 None => Some(frame),
-            };
-            if let Some(frame) = kept {
-                bytes += frame.len() as u64;
-                batch.push(frame);
-            }
-        }
+            })
+            .take(limit)
+            .inspect(|frame| bytes += frame.len() as u64);
+        batch.extend(received);
         self.counters.rx_frames += (batch.len() - before) as u64;
         self.counters.rx_bytes += bytes;
         self.device.publish_rx();
@@ -377,15 +372,16 @@ impl<K: Kernel + 'static> Port for NetmapPort<K> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
-        if frame.len() < ETHERNET_HEADER {
+        let len = frame.len();
+        if len < ETHERNET_HEADER {
             self.counters.bad_descriptors += 1;
             return Ok(());
         }
         self.make_room()?;
-        self.count_sent(frame.len());
-        self.device.push(frame.send(&self.pool));
+        self.device.push(frame, &self.pool);
+        self.count_sent(len);
         Ok(())
     }
 

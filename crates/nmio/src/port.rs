@@ -119,12 +119,14 @@ impl fmt::Display for BatchSizes {
 /// Counters of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
+    // The two counts of sent packets are not adjacent. Otherwise the compiler adds to both with one
+    // vector, which takes four instructions more for each packet.
     /// Number of frames received.
     pub rx_frames: u64,
-    /// Number of bytes received, including link headers.
-    pub rx_bytes: u64,
     /// Number of frames queued for sending. Each segment of a super-segment counts as a frame.
     pub tx_frames: u64,
+    /// Number of bytes received, including link headers.
+    pub rx_bytes: u64,
     /// Number of bytes queued for sending, including link headers.
     pub tx_bytes: u64,
     /// Number of super-segments queued for sending.

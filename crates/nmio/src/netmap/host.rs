@@ -73,7 +73,7 @@ impl<K: Kernel> Host<K> {
             self.lost += 1;
             return;
         }
-        self.rings.push(frame.send(pool));
+        self.rings.push(frame, pool);
     }
 
     /// Queues packets of the kernel for the network. `idle` says whether the network was found
@@ -107,7 +107,7 @@ impl<K: Kernel> Host<K> {
                 break;
             }
             if let Some(frame) = self.rings.receive(pool) {
-                network.push(frame.send(pool));
+                network.push(frame, pool);
             }
         }
         self.rings.publish_rx();

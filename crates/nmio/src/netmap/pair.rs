@@ -127,18 +127,17 @@ impl<K: Kernel> Pair<K> {
         self.rx.available()
     }
 
-    /// Queues a packet. There must be room.
+    /// Queues a frame. There must be room.
     #[inline(always)]
-    pub(super) fn push(&mut self, packet: Sending) {
+    pub(super) fn push(&mut self, frame: Frame, pool: &Pool) {
         if self.copies {
-            return self.push_copy_of(packet);
+            return self.push_copy_of(frame.send(pool));
         }
-        let len = packet.len();
-        self.tx.push(packet.into_index(), len);
+        let len = frame.len();
+        self.tx.push(frame.send(pool).into_index(), len);
     }
 
-    /// Queues a copy of a packet. This function takes the packet by value, so that [`push`](Self::push)
-    /// need not have it in memory.
+    /// Queues a copy of a packet.
     #[inline(never)]
     fn push_copy_of(&mut self, packet: Sending) {
         self.push_copy(FINISHED, &[&packet]);
@@ -149,7 +148,7 @@ impl<K: Kernel> Pair<K> {
     #[inline(always)]
     pub(super) fn push_resident(&mut self, packet: IdleResident<'_>, pool: &Pool) {
         if self.copies {
-            return self.push(packet.send(pool));
+            return self.push_copy_of(packet.send(pool));
         }
         let len = packet.len();
         self.tx.push(packet.send_to_kernel(pool), len);
@@ -179,13 +178,12 @@ impl<K: Kernel> Pair<K> {
     #[inline]
     pub(super) fn reap(&mut self, pool: &Pool) -> io::Result<()> {
         self.tx.update()?;
-        let (copies, invalid) = (self.copies, &mut self.invalid);
-        self.tx.reap(|buffers| {
-            if !copies {
+        for buffers in self.tx.reap() {
+            if !self.copies {
                 // SAFETY: the kernel has returned the slots, so it no longer reads the buffers.
-                *invalid += unsafe { pool.complete_all(buffers) };
+                self.invalid += unsafe { pool.complete_all(buffers) };
             }
-        });
+        }
         Ok(())
     }
 
@@ -219,7 +217,7 @@ impl<K: Kernel> Pair<K> {
             return self.receive_copy(received, pool);
         }
         // SAFETY: the kernel has filled the slot, so it no longer writes the buffer.
-        let exchanged = unsafe { pool.exchange(received.index, received.len) };
+        let exchanged = unsafe { pool.exchange(received.index, received.len.into()) };
         let Some((free, frame)) = exchanged else {
             self.invalid += 1;
             self.rx.skip();
@@ -242,7 +240,7 @@ impl<K: Kernel> Pair<K> {
             self.add_part(received, pool)
         } else {
             // SAFETY: the kernel has filled the slot, so it no longer writes the buffer.
-            let frame = unsafe { pool.claim(received.index, received.len) };
+            let frame = unsafe { pool.claim(received.index, received.len.into()) };
             let piece = frame.as_deref().filter(|_| !is_empty);
             let added = self.gather.add(piece, received.continues, pool);
             if let Some(frame) = frame {

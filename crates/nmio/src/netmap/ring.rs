@@ -156,7 +156,7 @@ pub(super) struct Received {
     /// The buffer that holds it.
     pub(super) index: u32,
     /// Number of its bytes.
-    pub(super) len: usize,
+    pub(super) len: u16,
     /// Whether the packet continues in the next slot.
     pub(super) continues: bool,
 }
@@ -196,7 +196,7 @@ impl RxRing {
         let slot = self.0.read(self.0.head);
         Received {
             index: slot.buf_idx,
-            len: slot.len.into(),
+            len: slot.len,
             continues: slot.flags & NS_MOREFRAG != 0,
         }
     }
@@ -400,10 +400,9 @@ impl TxRing {
         Ok(())
     }
 
-    /// Takes back all slots that were sent. Passes their buffers to `done`, oldest first, in one or two
-    /// runs.
+    /// Takes back all slots that were sent. Returns their buffers, oldest first, in two runs.
     #[inline(always)]
-    pub(super) fn reap(&mut self, mut done: impl FnMut(&[u32])) {
+    pub(super) fn reap(&mut self) -> [&[u32]; 2] {
         // Wherever the kernel claims to be, only filled slots come back.
         let sent = self
             .ring
@@ -411,9 +410,11 @@ impl TxRing {
             .min(self.in_flight());
         let (first, end) = (self.reaped, self.reaped + sent);
         let wrapped = end.saturating_sub(self.slots());
-        done(&self.buffers[first as usize..(end - wrapped) as usize]);
-        done(&self.buffers[..wrapped as usize]);
         self.reaped = end.checked_sub(self.slots()).unwrap_or(end);
         self.room += sent;
+        [
+            &self.buffers[first as usize..(end - wrapped) as usize],
+            &self.buffers[..wrapped as usize],
+        ]
     }
 }

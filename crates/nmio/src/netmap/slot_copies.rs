@@ -115,9 +115,10 @@ impl SlotCopies {
     #[inline]
     pub(super) fn part(&self, received: Received) -> Option<Part<'_>> {
         let start = self.buffers.get(received.index)?;
-        (1..=self.size()).contains(&received.len).then_some(Part {
+        let len = usize::from(received.len);
+        (1..=self.size()).contains(&len).then_some(Part {
             start,
-            len: received.len,
+            len,
             _slots: self,
         })
     }
