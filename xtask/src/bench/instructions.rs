@@ -64,9 +64,12 @@ const RATIO_MARKS: [(&str, &str, f64); 6] = [
     ("http-chromium-206", "http-chromium-seen", 1.005),
 ];
 /// Largest number of instructions that some workloads may take.
-const COUNT_MARKS: [(&str, f64); 9] = [
+///
+/// Both slots of a packet that is turned round may take 150. The workload's own loop takes 6 more.
+const COUNT_MARKS: [(&str, f64); 10] = [
     ("netmap-receive-64", 150.0),
     ("netmap-send-64", 150.0),
+    ("netmap-turn-round-64", 156.0),
     ("dns-turnaround-100", 1_450.0),
     ("dns-memcopy-100", 1_450.0),
     ("dns-precopy-100", 1_450.0),
@@ -331,8 +334,8 @@ mod tests {
     fn just_met() -> Counts {
         let mut counts: Counts = COUNT_MARKS.map(|(name, n)| (name.to_owned(), n)).into();
         for (name, other, mark) in RATIO_MARKS {
-            counts.insert(name.to_owned(), 2000.0 * mark);
-            counts.insert(other.to_owned(), 2000.0);
+            let count = *counts.entry(name.to_owned()).or_insert(2000.0 * mark);
+            counts.insert(other.to_owned(), count / mark);
         }
         for (request, logged) in LOGGED {
             counts.insert(request.to_owned(), 2000.0);
@@ -354,9 +357,9 @@ mod tests {
             (LOGGED[0].1, 1.0, "the access log: 10.05 % of http-get-1k-m"),
             (LOGGED[1].1, 1.0, "the access log: 10.05 % of http-get-1k-p"),
             (
-                "netmap-turn-round-64",
-                2.0,
-                "netmap-turn-round-64: 1.101 times",
+                "xdp-turn-round-64",
+                -1.0,
+                "netmap-turn-round-64: 1.108 times",
             ),
             (
                 "netmap-get-1k-precopy",
