@@ -122,7 +122,10 @@ pub trait Program: Sync {
 
     /// Returns the folders and files that the content was read from. Called before privileges are
     /// dropped. Landlock lets the thread of [`reload`](Self::reload) read only below these paths, and below
-    /// the folder of the configuration file. On FreeBSD, Capsicum lets no thread open files, so nothing can be reloaded.
+    /// the folder of the configuration file. A new file may take the place of a file, because the thread may
+    /// also read below the folder that contains it. The root folder is an exception. A new *folder* may take
+    /// the place of another one only if this method returns a folder above it. On FreeBSD, Capsicum lets no
+    /// thread open files, so nothing can be reloaded.
     fn read_paths(&self) -> Vec<PathBuf> {
         Vec::new()
     }

@@ -83,7 +83,7 @@ impl Table {
     /// `readable`.
     pub(crate) fn for_server(readable: Vec<PathBuf>, files: ContentFiles) -> Self {
         Self {
-            readable,
+            readable: readable.into_iter().flat_map(with_folder_of_file).collect(),
             configuration: Vec::new(),
             writable: Vec::new(),
             stored: Vec::new(),
@@ -244,6 +244,22 @@ impl Table {
     pub(super) fn is_embedded(&self) -> bool {
         self.is_embedded
     }
+}
+
+/// Returns the paths below which content at `path` may be read, now and after a change. A rule for a file
+/// does not hold for a new file in its place. So the folder of the file is such a path too, and the folder
+/// of a link to it. Landlock has no narrower rule for this. The root folder is too much.
+fn with_folder_of_file(path: PathBuf) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    if path.is_file() {
+        let places = [std::path::absolute(&path), path.canonicalize()];
+        for file in places.iter().flatten() {
+            let folder = file.parent().and_then(|one| one.canonicalize().ok());
+            paths.extend(folder.filter(|folder| folder.parent().is_some()));
+        }
+    }
+    paths.push(path);
+    paths
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Output};
 use std::sync::LazyLock;
 
@@ -507,6 +508,50 @@ fn the_reload_thread_may_read_only_the_content() {
     });
     let (has_landlock, is_refused) = has_landlock.join().unwrap();
     assert_eq!(is_refused, has_landlock);
+}
+
+#[test]
+fn the_reload_thread_reads_a_file_that_takes_the_place_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let [content, links, outside] =
+        ["content", "links", "outside"].map(|name| folder.path().join(name));
+    for folder in [folder.path(), &content, &links, &outside] {
+        fs::create_dir_all(folder).unwrap();
+        fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
+    }
+    let write = |file: &Path, text: &str| {
+        fs::write(file, text).unwrap();
+        fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
+    };
+    let [file, link] = [content.join("values"), links.join("values")];
+    write(&file, "old");
+    symlink(&file, &link).unwrap();
+    let other = outside.join("values");
+    write(&other, "other");
+    let table = Table::for_server(vec![link.clone()], ContentFiles::default());
+    let privileges = privileges_with("", table);
+    // The rules exist now, so the new files are not those that the rules were made for.
+    write(&content.join("next"), "new");
+    fs::rename(content.join("next"), &file).unwrap();
+    let read = link.clone();
+    let (turn, turns) = std::sync::mpsc::sync_channel(0);
+    let confined = std::thread::spawn(move || {
+        let dropped = privileges.drop_all(Kind::Reload).unwrap();
+        assert_eq!(fs::read_to_string(&read).unwrap(), "new");
+        turn.send(()).unwrap();
+        turn.send(()).unwrap();
+        assert_eq!(fs::read_to_string(&read).unwrap(), "newer");
+        let mut missing = dropped.missing.iter();
+        let has_landlock = missing.all(|what| !what.contains("Landlock"));
+        assert_eq!(File::open(other).is_err(), has_landlock);
+    });
+    // The link gives way to a file. An error here means that the thread has panicked.
+    if turns.recv().is_ok() {
+        write(&links.join("next"), "newer");
+        fs::rename(links.join("next"), &link).unwrap();
+        turns.recv().unwrap();
+    }
+    confined.join().unwrap();
 }
 
 #[test]
