@@ -1,6 +1,8 @@
 //! Tests the UDP examples with clients that use this host's kernel.
 
+use std::fs::{self, Permissions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -103,6 +105,66 @@ fn quote() {
     assert_eq!(count("answered"), 160);
     assert_eq!(count("datagrams_copied_for_want_of_resident_packets"), 0);
     example.stop();
+}
+
+#[test]
+fn values() {
+    let folder = tempfile::tempdir().unwrap();
+    // The server's user reads the file at each reload.
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let [file, next, socket] = ["list", "next", "socket"].map(|name| folder.path().join(name));
+    fs::write(&file, "sand=yellow\nstorm=grey\n").unwrap();
+    let [path, socket] = [&file, &socket].map(|path| path.to_str().unwrap());
+    let program = env!("CARGO_BIN_EXE_values");
+    let example = Server::start(program, &["serve", path, "--control-socket", socket]);
+    let run = |command: &[&str]| {
+        let mut run = Command::new(program);
+        let output = run
+            .args(command)
+            .args(["--control-socket", socket])
+            .output();
+        let output = output.unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let expect = |pairs: &[(&str, &str)]| {
+        for address in &example.addresses {
+            for (key, value) in pairs {
+                let answer = example.beside(|| ask(*address, 7001, key));
+                assert_eq!(answer, format!("{value}\n"), "{key}");
+            }
+        }
+    };
+    let unknown = "nobody knows this key";
+    expect(&[("sand", "yellow"), ("storm\n", "grey"), ("sea", unknown)]);
+    // An editor or a script replaces the file by a new one, more than once.
+    for colour in ["green", "blue"] {
+        fs::write(&next, format!("sand=white\nsea={colour}\n")).unwrap();
+        fs::rename(&next, &file).unwrap();
+        let (status, text) = run(&["reload"]);
+        assert!(text.contains(" s, 2 values;"), "{text}");
+        assert_eq!(status, Some(0));
+        expect(&[("sand", "white"), ("storm", unknown), ("sea", colour)]);
+    }
+    fs::write(&file, "sand\n").unwrap();
+    let (status, text) = run(&["reload"]);
+    let why = format!("{path}: there is no = in the line \"sand\"");
+    assert!(text.contains(&why), "{text}");
+    assert_eq!(status, Some(1));
+    expect(&[("sand", "white"), ("sea", "blue")]);
+    let (status, text) = run(&["status", "--once"]);
+    assert!(text.contains(&why), "{text}");
+    assert_eq!(status, Some(0));
+    example.stop();
+}
+
+/// Sends a request to a server, and returns the answer.
+fn ask(server: IpAddr, port: u16, request: &str) -> String {
+    let socket = socket(server, port);
+    socket.send(request.as_bytes()).unwrap();
+    let mut received = [0; 128];
+    let len = socket.recv(&mut received).unwrap();
+    String::from_utf8(received[..len].to_vec()).unwrap()
 }
 
 #[test]

@@ -32,6 +32,8 @@
 //! | options of your own | [`serve_loaded`] with [`Tcp`] or [`Udp`], or [`serve`] with another [`Program`], and [`ServeArgs`] in your command line |
 //! | the same, also from a file | [`config::parse`] instead of clap's `parse`, and [`ConfigArgs`](config::ConfigArgs) |
 //! | a file that is read again at reloads | [`serve_rereading`] |
+//! | content that changes while it is served | [`serve`] with a [`Program`] that [can reload](Program::can_reload), and a [`Handover`] |
+//! | the commands `status`, `reload`, `connections` and `trace` | [`ControlCommand`] among your subcommands |
 //! | several applications or services | the same, with [`Both`]: one process on one interface |
 //! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!
@@ -168,6 +170,7 @@ pub use endpoint::{ControlSocket, EndpointArgs, ListenAddress};
 pub use error::{Error, OptionError};
 pub use file_read::{ALIGNMENT, FileRead};
 pub use file_version::{FileVersion, FileVersions};
+pub use glob::Pattern;
 pub use handover::{Handover, Turn};
 pub use live::{Snapshot, WorkerSnapshot};
 pub use many::{Many, NotOfServer};
