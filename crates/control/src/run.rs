@@ -68,6 +68,11 @@ use crate::workers::{Event, Outcome, Workers};
 /// counts that this worker published last, at most 100 ms before the panic. With `panic = "abort"`
 /// in the profile, a panic ends the process by SIGABRT instead, without a summary.
 ///
+/// When this function returns, the calling thread is still in the sandbox, if it has served. Opening a
+/// file for writing there kills the process by SIGSYS. To save something at the end, open the file in
+/// `load`, and write to it behind this call. Or let a thread that `load` has started save it, and join that
+/// thread. A second signal ends the process without a return.
+///
 /// A reload does not read the configuration file again: see [`serve_rereading`].
 pub fn serve<P: Program, E: Into<StartError>>(
     args: &ServeArgs,
