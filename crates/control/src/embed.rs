@@ -61,9 +61,15 @@ pub use server::{Server, Starting};
 ///
 /// # What is missing
 /// An embedded server has no logs of requests, no metrics address, no control socket, and does not
-/// watch its content. Options that ask for these are refused ([`Error::NotEmbedded`]). It cannot
-/// reload its content either. The [`Handle`] has the rest for the program: [`Handle::metrics`],
-/// [`Handle::status`], [`Handle::connections`] and [`Handle::trace`].
+/// watch its content. Options that ask for these are refused ([`Error::NotEmbedded`]). The [`Handle`] has
+/// the rest for the program: [`Handle::metrics`], [`Handle::status`], [`Handle::connections`] and
+/// [`Handle::trace`].
+///
+/// # New content
+/// No hook for reloads is called. The calling program reads new content itself, and sends it to each
+/// worker at any time. For a [`Tcp`](crate::Tcp) or a [`Udp`](crate::Udp), `make` [opens a
+/// mailbox](crate::NewWorker::open_mailbox) and keeps its sender. The worker gets the content in
+/// `on_message`. Another [`Program`] can share a [`Handover`](crate::Handover) with the calling program.
 ///
 /// # Privileges
 /// Each worker drops its privileges before the first packet, as with [`serve`](crate::serve). If
