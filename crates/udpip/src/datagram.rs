@@ -132,6 +132,9 @@ impl<'a> Answer<'a> {
 
 /// The resident packets of one prepared answer, for the *pre-copy* mode. IPv4 and IPv6 answers use
 /// separate packets, because their headers differ in length.
+///
+/// The packets belong to the port of one worker, so this type is not `Send`. Make the value where the
+/// service of the worker is made, such as in `make` of `control::Udp`, or in a callback of the service.
 #[derive(Debug, Default)]
 pub struct AnswerCopies {
     v4: Copies,
