@@ -230,7 +230,8 @@ pub trait Program: Sync {
     }
 
     /// Returns the counts that the log reports. Called together with [`tally`](Self::tally), after
-    /// privileges are dropped.
+    /// privileges are dropped. The default counts nothing. The log then does not warn that packets with
+    /// partial checksums were dropped, or that requests have failed. Nor does it tell of evicted connections.
     fn counted<P: Port>(&self, transports: &Self::Transports<P>) -> Counted {
         let _ = transports;
         Counted::default()
