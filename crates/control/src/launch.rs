@@ -131,12 +131,10 @@ impl<'a, P: Program> Launch<'a, P> {
             block.line(label, value);
         }
         let prepared = ready.iter().map(|one| one.prepared);
-        let prepared = prepared.fold(PreparedPackets::default(), Add::add);
-        let packets = report::count(prepared.packets);
-        block.line(
-            "prepared",
-            format!("{packets} packets, {}", report::bytes(prepared.bytes)),
-        );
+        if let Some(packets) = prepared_packets(prepared.fold(PreparedPackets::default(), Add::add))
+        {
+            block.line("prepared", packets);
+        }
         for (label, value) in self.interface.summary() {
             block.line(label, value);
         }
@@ -230,6 +228,14 @@ fn ports(services: &[(Transport, u16)]) -> String {
     }
 }
 
+/// Describes the packets that all workers have prepared. Returns `None` if there are none, because a
+/// program may also make its packets later.
+fn prepared_packets(prepared: PreparedPackets) -> Option<String> {
+    let packets = report::count(prepared.packets);
+    let text = format!("{packets} packets, {}", report::bytes(prepared.bytes));
+    (prepared.packets > 0).then_some(text)
+}
+
 /// Adds the facts about the workers' ports: once if they are the same for all workers, and
 /// otherwise for each worker.
 fn port_lines(block: &mut Block, ready: &[Ready]) {
@@ -270,6 +276,16 @@ mod tests {
         let mut block = Block::default();
         port_lines(&mut block, &[Ready::example(), other]);
         assert_eq!(block.to_string(), "port 0: a test\nport 1: another\n");
+    }
+
+    #[test]
+    fn packets_are_counted_only_if_some_are_prepared() {
+        let prepared = PreparedPackets {
+            packets: 2,
+            bytes: 300,
+        };
+        assert_eq!(prepared_packets(prepared).unwrap(), "2 packets, 300 B");
+        assert_eq!(prepared_packets(PreparedPackets::default()), None);
     }
 
     #[test]

@@ -113,8 +113,8 @@ pub trait Program: Sync {
         context: &WorkerContext,
     ) -> Result<Self::Transports<P>, StartError>;
 
-    /// Returns the number and size of the prepared packets, for the start block. Called after
-    /// privileges are dropped.
+    /// Returns the number and size of the prepared packets, for the start block. The default is no
+    /// packets, and then there is no such line. Called after privileges are dropped.
     fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> PreparedPackets {
         let _ = transports;
         PreparedPackets::default()
