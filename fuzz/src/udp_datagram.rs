@@ -60,8 +60,8 @@ impl Service for Scripted<'_> {
                 new.fill(0xee);
             }
         }
-        // All copies of an answer must have heads of the same length, so the input sets this
-        // length.
+        // An answer with a head of another length than the copies would itself be copied, so the input
+        // sets one length.
         let head_len = usize::from(input.head_len);
         let head = datagram.payload().get(..head_len);
         let answer = head.map(|head| [head, input.tail, input.trail].concat());

@@ -243,6 +243,22 @@ fn residents_serve_all_peers_over_ipv4_and_ipv6() {
     assert_eq!(count(&server).residents_exhausted, 0);
 }
 
+/// A packet of the first answer has the wrong layout for the others, so they are copied.
+#[test]
+fn answers_of_other_lengths_leave_the_residents_alone() {
+    let (mut server, mut sink) = (server(ReplyMethod::Resident, 0, b"", b""), sink(4));
+    let answers = [(2, "answer"), (4, "answer"), (2, "reply"), (2, "answer")];
+    for (head_len, tail) in answers {
+        let service = server.transports.service_mut();
+        (service.head_len, service.tail) = (head_len, tail.into());
+        let reply = handle(&mut server, &mut sink, &Peer::V4.datagram(b"12345")).unwrap();
+        let expected = [&b"!2345"[..head_len], tail.as_bytes()].concat();
+        assert_eq!(Peer::V4.payload(&reply), expected);
+        assert_eq!(server.transports.service().copies.packets(), 1);
+    }
+    assert_eq!(count(&server).residents_exhausted, 0);
+}
+
 /// Datagrams to another port and packets of another protocol are answered with ICMP errors that
 /// quote the request.
 #[test]
