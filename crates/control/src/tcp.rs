@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
-use nmio::device::Transport;
+use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
-use tcpip::{Application, Config, CongestionControl, Contents, Cubic, Family, Stack};
+use tcpip::{Application, Config, CongestionControl, Contents, Cubic, Family, SendMode, Stack};
 
 use crate::args::{ServeArgs, with_usage};
 use crate::config::{self, ConfigArgs};
@@ -21,11 +21,16 @@ use crate::run::serve_loaded;
 use crate::table::walk::Walk;
 use crate::tcp_counts::tally_tcp;
 
+/// Why a program with [`SendMode::PreCopy`] and without resident packets does not start.
+const NO_RESIDENTS: &str = "SendMode::PreCopy needs memory for resident packets: set their number with \
+                            control::Tcp::with_residents, or choose SendMode::MemCopy";
+
 /// A [`Program`] that serves one TCP application. Each worker runs its own instance of the
 /// application. [`tcp()`](crate::tcp()) creates and serves such a program.
 pub struct Tcp<A, F, C = Cubic> {
     make: F,
     config: Config,
+    residents: u32,
     try_command: fn(&str, u16) -> String,
     of: PhantomData<fn() -> (A, C)>,
 }
@@ -41,6 +46,7 @@ where
         Self {
             make,
             config: Config::default(),
+            residents: 0,
             try_command: |address, port| format!("nc {address} {port}"),
             of: PhantomData,
         }
@@ -60,16 +66,26 @@ where
         Tcp {
             make: self.make,
             config: self.config,
+            residents: self.residents,
             try_command: self.try_command,
             of: PhantomData,
         }
     }
 
     /// Sets the TCP configuration. Its ports are ignored: the port comes from the command-line
-    /// options, or else from [`Named::PORT`].
+    /// options, or else from [`Named::PORT`]. The mode [`SendMode::PreCopy`] also needs
+    /// [`with_residents`](Self::with_residents).
     #[must_use]
     pub fn with_config(self, config: Config) -> Self {
         Self { config, ..self }
+    }
+
+    /// Sets the number of resident packets that a worker's port has memory for, by default 0. Only the
+    /// mode [`SendMode::PreCopy`] uses them: one for each segment of a content item and each IP version,
+    /// and more while several are in flight. A segment without one is copied when it is sent.
+    #[must_use]
+    pub fn with_residents(self, residents: u32) -> Self {
+        Self { residents, ..self }
     }
 
     /// Sets the function that makes the command in the start block's line `try`. The function gets
@@ -117,11 +133,21 @@ where
         vec![(Transport::Tcp, port)]
     }
 
+    fn memory(&self, _: &WorkerContext) -> MemoryPlan {
+        MemoryPlan {
+            resident_frames: self.residents,
+            ..MemoryPlan::default()
+        }
+    }
+
     fn transports<P: Port>(
         &self,
         port: &mut P,
         context: &WorkerContext,
     ) -> Result<Self::Transports<P>, StartError> {
+        if self.config.mode == SendMode::PreCopy && self.residents == 0 {
+            return Err(NO_RESIDENTS.into());
+        }
         let config = Config {
             ports: vec![context.port],
             ..self.config.clone()
@@ -219,6 +245,28 @@ mod tests {
         assert!(stack.serves(8) && !stack.serves(9));
         assert_eq!(program.config.max_connections, 9);
         assert_eq!(program.config.ipv6_prefix, 48);
+    }
+
+    #[test]
+    fn pre_copy_needs_memory_for_resident_packets() {
+        let make = |_: &mut NewWorker<()>, contents: &mut Contents| {
+            contents.add(vec![7; 2_000].into(), None)?;
+            Ok(Silent)
+        };
+        let program = Tcp::new(make).with_config(Config {
+            mode: SendMode::PreCopy,
+            ..Config::default()
+        });
+        let context = WorkerContext::example(0, 1);
+        let residents = |program: &Tcp<Silent, _>| {
+            let mut port = Sink::new(1500, 64, program.memory(&context).resident_frames);
+            let stack = program.transports(&mut port, &context)?;
+            Ok::<_, StartError>(stack.contents().totals().residents)
+        };
+        let error = residents(&program).unwrap_err().to_string();
+        assert!(error.contains("with_residents"), "{error}");
+        // Two segments over IPv4, and two over IPv6.
+        assert_eq!(residents(&program.with_residents(5)).unwrap(), 4);
     }
 
     /// The stack does not know when a request is complete.
