@@ -325,9 +325,10 @@ pub enum DeviceError {
     /// The packet memory exceeds the available memory, or the kernel refuses to allocate or lock
     /// it.
     #[error(
-        "cannot allocate {} MiB of packet memory for one queue ({source}); raise the limit on \
-         locked memory with: ulimit -l unlimited, or grant CAP_IPC_LOCK; if memory itself is \
-         short, use --mode memcopy, which needs less than pre-copy", bytes >> 20
+        "cannot allocate {} MiB of packet memory for one queue, which holds its frames and the program's \
+         resident packets ({source}); raise the limit on locked memory with: ulimit -l unlimited, or \
+         grant CAP_IPC_LOCK; if memory itself is short, let the program keep fewer resident packets, \
+         or none as in the mode memcopy", bytes >> 20
     )]
     Memory {
         /// Requested size, in bytes.
@@ -510,7 +511,8 @@ pub enum DeviceError {
     /// netmap has fewer free buffers than the server needs.
     #[error(
         "netmap has too few buffers for {name}: the server needs {wanted} besides those in the rings, \
-         and got {granted}; raise the number with: {BUFFER_COUNT}, or use --mode memcopy"
+         and got {granted}; raise the number with: {BUFFER_COUNT}, or let the program keep fewer resident \
+         packets, or none as in the mode memcopy"
     )]
     NetmapBuffers {
         /// The requested port.
@@ -636,7 +638,12 @@ mod tests {
         let source = io::Error::from_raw_os_error(libc::ENOBUFS);
         let text = DeviceError::memory(8 << 20, source).to_string();
         let at = |word: &str| text.find(word).unwrap();
-        assert!(at("ulimit -l unlimited") < at("--mode"), "{text}");
+        assert!(
+            at("ulimit -l unlimited") < at("fewer resident packets"),
+            "{text}"
+        );
+        // A library's program need not have the option.
+        assert!(!text.contains("--mode"), "{text}");
     }
 
     #[test]

@@ -24,8 +24,8 @@ impl Add for MemoryPlan {
 
     fn add(self, other: Self) -> Self {
         Self {
-            resident_frames: self.resident_frames + other.resident_frames,
-            scratch_frames: self.scratch_frames + other.scratch_frames,
+            resident_frames: self.resident_frames.saturating_add(other.resident_frames),
+            scratch_frames: self.scratch_frames.saturating_add(other.scratch_frames),
         }
     }
 }
@@ -53,17 +53,17 @@ impl MemoryPlan {
         capacity: usize,
         port_frames: u32,
     ) -> Result<PoolLayout, DeviceError> {
-        let too_large = |bytes| DeviceError::memory(bytes, io::ErrorKind::OutOfMemory.into());
-        let io_frames = port_frames.checked_add(self.scratch_frames);
-        let frames = io_frames.and_then(|io_frames| io_frames.checked_add(self.resident_frames));
-        let (Some(io_frames), Some(frames)) = (io_frames, frames) else {
-            return Err(too_large(u64::MAX));
-        };
-        let bytes = u64::from(frames) * stride as u64;
+        let io_frames = port_frames.saturating_add(self.scratch_frames);
+        let frames = u64::from(io_frames) + u64::from(self.resident_frames);
+        let bytes = frames * stride as u64;
         // Refuse too large a size here, because the kernel would allow the allocation, but might
         // kill processes later, when memory runs out.
-        if sys::available_memory().is_some_and(|available| bytes > available) {
-            return Err(too_large(bytes));
+        let is_short = sys::available_memory().is_some_and(|available| bytes > available);
+        if is_short || u32::try_from(frames).is_err() {
+            return Err(DeviceError::memory(
+                bytes,
+                io::ErrorKind::OutOfMemory.into(),
+            ));
         }
         Ok(PoolLayout {
             stride,
@@ -77,6 +77,21 @@ impl MemoryPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_several_users_need_is_too_much_and_not_little() {
+        let plan = MemoryPlan {
+            resident_frames: u32::MAX,
+            scratch_frames: 1,
+        };
+        let sum = plan + plan;
+        assert_eq!((sum.resident_frames, sum.scratch_frames), (u32::MAX, 2));
+        let error = sum.layout(2048, 2048, 100).unwrap_err();
+        // The maximum number of resident packets, and 102 further frames.
+        let bytes = (u64::from(u32::MAX) + 102) * 2048;
+        let is_it = matches!(error, DeviceError::Memory { bytes: asked, .. } if asked == bytes);
+        assert!(is_it, "{error}");
+    }
 
     #[test]
     fn only_batches_of_more_than_256_frames_need_more_memory() {
