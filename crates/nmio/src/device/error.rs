@@ -1,7 +1,7 @@
 //! Errors that occur when an interface is opened.
 
-use std::io;
 use std::net::IpAddr;
+use std::{fmt, io};
 
 use thiserror::Error;
 
@@ -35,8 +35,9 @@ const NO_SUPPORT: &str = if cfg!(target_os = "linux") {
 
 /// Why an interface or one of its queues could not be opened.
 ///
-/// Most messages name the device or option, the problem, and a remedy.
-#[derive(Debug, Error)]
+/// Most messages name the device or option, the problem, and a remedy. `Debug` prints the message as
+/// well, because a `main` that returns an error prints it in this way.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// No interface in this network namespace has the requested name.
@@ -565,6 +566,12 @@ pub enum DeviceError {
     },
 }
 
+impl fmt::Debug for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl DeviceError {
     /// Returns [`UnknownInterface`](Self::UnknownInterface) with the list of existing interfaces.
     pub(crate) fn unknown_interface(name: &str) -> Self {
@@ -644,6 +651,14 @@ mod tests {
         );
         // A library's program need not have the option.
         assert!(!text.contains("--mode"), "{text}");
+    }
+
+    #[test]
+    fn a_main_that_returns_the_error_prints_its_message() {
+        let name = "tap0".to_owned();
+        let boxed: Box<dyn std::error::Error> = DeviceError::NotTap { name }.into();
+        let expected = "interface tap0 is not a tap device; serve it with --device xdp:tap0";
+        assert_eq!(format!("{boxed:?}"), expected);
     }
 
     #[test]
