@@ -251,8 +251,8 @@ pub enum DeviceError {
     /// Another XDP program is attached to the interface.
     #[error(
         "another XDP program is attached to {interface}, and an interface takes only one server; \
-         see it with: ip link show {interface}, and stop its owner, or serve another interface; to \
-         serve web and DNS on one interface, run storm"
+         see it with: ip link show {interface}, and stop its owner, or serve another interface; one \
+         process can serve several programs, as storm does (control::Both combines programs in Rust)"
     )]
     ProgramBusy {
         /// The interface's name.
