@@ -40,8 +40,12 @@ impl FromStr for Device {
         if text == "auto" {
             return Ok(Self::Auto);
         }
+        let unknown = || Err(WrongWords::whole(ParseDeviceError::Kind(text.to_owned())));
         let Some((kind, rest)) = text.split_once(':') else {
-            return Err(WrongWords::whole(ParseDeviceError::Kind(text.to_owned())));
+            return match interface_name(text) {
+                Ok(name) => Err(WrongWords::whole(ParseDeviceError::OnlyName(name))),
+                Err(_) => unknown(),
+            };
         };
         let parsed = match kind {
             "tap" => match interface_name(rest) {
@@ -50,7 +54,7 @@ impl FromStr for Device {
             },
             "xdp" => XdpOptions::parse(rest).map(Self::Xdp),
             "netmap" => NetmapOptions::parse(rest).map(Self::Netmap),
-            _ => return Err(WrongWords::whole(ParseDeviceError::Kind(text.to_owned()))),
+            _ => return unknown(),
         };
         parsed.map_err(|wrong| wrong.behind(kind.len() + 1))
     }
@@ -262,9 +266,10 @@ mod tests {
 
     #[test]
     fn errors_quote_the_invalid_word() {
-        use ParseDeviceError::{Duplicate, Kind, Name, Option, Partial, Queues};
+        use ParseDeviceError::{Duplicate, Kind, Name, OnlyName, Option, Partial, Queues};
         let error = |text: &str| first(&text.parse::<Device>().unwrap_err());
-        assert_eq!(error("eth0"), Kind("eth0".into()));
+        assert_eq!(error("eth0"), OnlyName("eth0".into()));
+        assert_eq!(error("veth:eth0"), Kind("veth:eth0".into()));
         assert_eq!(error(""), Kind(String::new()));
         assert_eq!(error("xdp:"), Name(String::new()));
         assert_eq!(error("tap:a name"), Name("a name".into()));
@@ -291,6 +296,11 @@ mod tests {
             let text = format!("xdp:eth0,{text}");
             assert_eq!(error(&text), ParseDeviceError::GenericZeroCopy);
         }
+        let message = error("eth0").to_string();
+        assert!(message.contains("write xdp:eth0 to serve"), "{message}");
+        let message = error("veth:eth0").to_string();
+        let netmap = "netmap:IFACE[,queues=N[,partial]][,partial-checksums]";
+        assert!(message.contains(netmap), "{message}");
         let message = error("xdp:eth0,native").to_string();
         assert!(
             message.contains("\"native\"") && message.contains("generic"),

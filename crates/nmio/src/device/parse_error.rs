@@ -9,12 +9,18 @@ use super::limits::{MAX_QUEUES, MAX_VIRTUAL_MTU, MAX_VLAN_ID, MAX_VLANS, MIN_VIR
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseDeviceError {
+    /// The text is only a name, which may be that of an interface.
+    #[error(
+        "{0:?} is not a device; write xdp:{0} to serve the interface {0}, or one of: auto, tap:NAME, \
+         netmap:IFACE"
+    )]
+    OnlyName(String),
     /// The text is not `auto`, and does not start with `xdp:`, `tap:` or `netmap:`.
     #[error(
         "{0:?} is not a device; write auto, \
          xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums]\
          [,zerocopy=auto|required|off][,offload=auto|on|off][,qdisc=pfifo], tap:NAME, \
-         netmap:IFACE[,queues=N[,partial]], netmap:valeX:Y[,mtu=BYTES][,offload=auto|on|off], \
+         netmap:IFACE[,queues=N[,partial]][,partial-checksums], netmap:valeX:Y[,mtu=BYTES][,offload=auto|on|off], \
          netmap:NAME{{N[,mtu=BYTES][,offload=auto|on|off] or netmap:NAME}}N[,mtu=BYTES]\
          [,offload=auto|on|off]"
     )]
