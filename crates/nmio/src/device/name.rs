@@ -1,7 +1,7 @@
 //! Parses device names and addresses from the command line.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -128,6 +128,13 @@ impl AddressPrefix {
         }
         if address.is_unspecified() {
             return Err("is the unspecified address");
+        }
+        // Packets with a loopback address must not appear on the wire (RFC 1122, section 3.2.1.3).
+        if address.is_loopback() {
+            return Err("is a loopback address, which no packet on the wire has");
+        }
+        if address == IpAddr::V4(Ipv4Addr::BROADCAST) {
+            return Err("is the limited broadcast address");
         }
         // An IPv4-mapped IPv6 address must not appear on the wire.
         if address.to_canonical() != address {
@@ -369,12 +376,18 @@ mod tests {
             ("::1/129", "has a prefix length over 128"),
             ("224.0.0.1/4", "is a multicast address"),
             ("::/0", "is the unspecified address"),
+            (
+                "127.0.0.9/8",
+                "is a loopback address, which no packet on the wire has",
+            ),
+            (
+                "::1/128",
+                "is a loopback address, which no packet on the wire has",
+            ),
+            ("255.255.255.255/32", "is the limited broadcast address"),
             ("10.0.0.0/24", "is the address of a whole network"),
             ("10.0.0.255/24", "is the broadcast address of its network"),
-            (
-                "255.255.255.255/0",
-                "is the broadcast address of its network",
-            ),
+            ("255.255.255.255/0", "is the limited broadcast address"),
             ("10.0.0.7/30", "is the broadcast address of its network"),
             ("::ffff:192.0.2.10/96", "is an IPv4-mapped IPv6 address"),
         ] {
