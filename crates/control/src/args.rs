@@ -1,6 +1,7 @@
 //! The command-line options that all servers have in common.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,6 +27,15 @@ use crate::writable::check_file;
 /// maximum number of queues.
 pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 
+/// Values of `--workers`.
+const WORKERS: RangeInclusive<u32> = 1..=MAX_WORKERS;
+/// Values of `--flush-interval-us`.
+const FLUSH_INTERVALS_US: RangeInclusive<u32> = 0..=5_000;
+/// Values of `--batch`.
+const BATCHES: RangeInclusive<u16> = 1..=MAX_BATCH as u16;
+/// Values of `--drain`, in seconds: up to a day.
+const DRAINS: RangeInclusive<u32> = 0..=86_400;
+
 /// Default of `--flush-interval-us`, in microseconds. *Network Stack Specialization for
 /// Performance* (SIGCOMM 2014), which this design follows, calls this interval δt.
 const FLUSH_INTERVAL_US: u32 = 80;
@@ -34,11 +44,10 @@ const BATCH: u16 = 64;
 
 /// Default of `--drain`, in seconds.
 const DRAIN_SECONDS: u32 = 10;
-/// Maximum of `--drain`, in seconds: a day.
-const MAX_DRAIN_SECONDS: u32 = 86_400;
 
 /// The command-line options of a server, for use with `#[command(flatten)]`. A program without a
-/// command line calls [`on`](Self::on) and then changes individual fields.
+/// command line calls [`on`](Self::on) and then changes individual fields. Their ranges are those of
+/// the options.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
@@ -89,7 +98,7 @@ pub struct ServeArgs {
 
     /// Number of workers. Each worker is one thread that serves one queue. Defaults to the number
     /// of served queues, or to 1 on `auto` and `tap`.
-    #[arg(long, value_name = "N", value_parser = number::<u32>(1..=MAX_WORKERS))]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(WORKERS))]
     pub workers: Option<u32>,
 
     /// What a worker does when it is idle.
@@ -99,20 +108,20 @@ pub struct ServeArgs {
     /// Maximum time between two flushes of the TX ring while packets keep arriving, in
     /// microseconds.
     #[arg(long = "flush-interval-us", value_name = "MICROSECONDS", default_value_t = FLUSH_INTERVAL_US,
-          value_parser = microseconds(0..=5_000))]
+          value_parser = microseconds(FLUSH_INTERVALS_US))]
     pub flush_interval_us: u32,
 
     /// Number of frames handled between two readings of the clock. Above 256, each further frame adds one
     /// frame to the packet memory of each worker.
     #[arg(long, value_name = "FRAMES", default_value_t = BATCH,
-          value_parser = number::<u16>(1..=MAX_BATCH as u16))]
+          value_parser = number::<u16>(BATCHES))]
     pub batch: u16,
 
     /// Maximum time for which open connections may finish after a request to stop, in seconds or
     /// with a unit, such as `1min`. Meanwhile, new connections are refused. The server ends as soon
     /// as no connection needs more time. With 0, connections are closed immediately.
     #[arg(long, value_name = "TIME", default_value_t = DRAIN_SECONDS,
-          value_parser = seconds(0..=MAX_DRAIN_SECONDS), help_heading = "Connections")]
+          value_parser = seconds(DRAINS), help_heading = "Connections")]
     pub drain: u32,
 
     /// User, and optionally group, that the server switches to after it has opened the device and
@@ -229,10 +238,41 @@ impl ServeArgs {
         }
     }
 
-    /// Checks the options as far as that needs no device: the user must exist, ports must differ, and
-    /// addresses and queues must be possible. `owners` has the ports of the programs. Returns all errors,
-    /// each a message for the operator, and facts as lines. Warns of sockets that cannot be made, because a
-    /// server does without. Also warns of `files` that the server's user could not read.
+    /// Checks the numbers, because a program need not take them from the command line.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for the first number outside the range of its option.
+    pub(crate) fn check_numbers(&self) -> Result<(), Error> {
+        let (least, most) = BATCHES.into_inner();
+        let numbers = [
+            // The device has a default for the number of workers.
+            ("--workers", self.workers.unwrap_or(1), WORKERS),
+            (
+                "--flush-interval-us",
+                self.flush_interval_us,
+                FLUSH_INTERVALS_US,
+            ),
+            ("--batch", self.batch.into(), least.into()..=most.into()),
+            ("--drain", self.drain, DRAINS),
+        ];
+        let wrong = numbers
+            .into_iter()
+            .find(|(_, value, range)| !range.contains(value));
+        match wrong {
+            None => Ok(()),
+            Some((option, value, range)) => Err(Error::OutOfRange {
+                option,
+                value,
+                range,
+            }),
+        }
+    }
+
+    /// Checks the options as far as that needs no device. Numbers must be in range, the user must exist,
+    /// ports must differ, and addresses and queues must be possible. `owners` has the ports of the
+    /// programs. Returns all errors, each a message for the operator, and facts as lines. Warns of sockets
+    /// that cannot be made, because a server does without. Also warns of `files` that the server's user
+    /// could not read.
     pub fn check(
         &self,
         program: &'static str,
@@ -252,7 +292,8 @@ impl ServeArgs {
         });
         let interface = interface.into_iter().map(Into::into);
         let refused = self.look_at_files(program, files).err();
-        let errors = user.into_iter().chain(refused);
+        let number = self.check_numbers().err().into_iter();
+        let errors = number.chain(user).chain(refused);
         let errors = errors.chain(wrong_ports(owners));
         let errors = errors.chain(interface).chain(capture);
         let errors = errors.map(|error| Err(self.message(&error).into()));
@@ -458,6 +499,41 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn numbers_set_by_a_program_have_the_ranges_of_the_options() {
+        let wrong = |change: fn(&mut ServeArgs)| {
+            let mut args = ServeArgs::default();
+            change(&mut args);
+            let errors = args
+                .check("server", &[], ContentFiles::default())
+                .into_iter()
+                .filter_map(Result::err);
+            errors.map(|error| error.to_string()).collect::<Vec<_>>()
+        };
+        let message = |value: &str, range| format!("{value} is out of range; give {range}");
+        for (change, expected) in [
+            (
+                (|args| args.batch = 0) as fn(&mut ServeArgs),
+                message("--batch 0", "a number from 1 to 1024"),
+            ),
+            (
+                |args| args.workers = Some(0),
+                message("--workers 0", "a number from 1 to 256"),
+            ),
+            (
+                |args| args.drain = u32::MAX,
+                message("--drain 4294967295", "a number from 0 to 86400"),
+            ),
+            (
+                |args| args.flush_interval_us = 5_001,
+                message("--flush-interval-us 5001", "a number from 0 to 5000"),
+            ),
+        ] {
+            assert_eq!(wrong(change), [expected]);
+        }
+        assert!(wrong(|args| args.workers = Some(MAX_WORKERS)).is_empty());
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use std::ops::RangeInclusive;
 use std::{fmt, io};
 
 use nmio::PcapError;
@@ -40,6 +41,20 @@ pub enum Error {
     PortZero {
         /// The option that sets the port.
         option: String,
+    },
+    /// A number of [`ServeArgs`](crate::ServeArgs) is outside the range of its option.
+    #[error(
+        "{option} {value} is out of range; give a number from {} to {}",
+        range.start(),
+        range.end()
+    )]
+    OutOfRange {
+        /// The option.
+        option: &'static str,
+        /// The number.
+        value: u32,
+        /// The range.
+        range: RangeInclusive<u32>,
     },
     /// The user or group that `--user` names does not exist.
     #[error(
@@ -203,7 +218,10 @@ impl Error {
     /// the configuration file is wrong, 75 if a new start succeeds, and 1 otherwise.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
-            Self::PortTwice { .. } | Self::PortZero { .. } | Self::UnknownUser { .. } => 2,
+            Self::PortTwice { .. }
+            | Self::PortZero { .. }
+            | Self::OutOfRange { .. }
+            | Self::UnknownUser { .. } => 2,
             Self::Start(error) if error.is::<OptionError>() => 2,
             Self::InterfaceBack { .. } => BACK,
             _ => 1,

@@ -126,6 +126,7 @@ fn load_and_run<P: Program, E: Into<StartError>>(
     load: impl FnOnce() -> Result<P, E>,
     reread: &Reread<'_, P>,
 ) -> Result<(), Error> {
+    args.check_numbers()?;
     let plan = args.plan(P::NAME)?;
     // The fork must come before any thread is started and any content is loaded.
     let helper = Helper::start(args, P::NAME, &plan)?;

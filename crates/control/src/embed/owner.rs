@@ -99,6 +99,7 @@ fn serve<P: Program>(
 ) -> Result<Option<Summary>, Error> {
     refuse_what_is_missing(args, program)?;
     block_signals().map_err(Error::system("blocking signals"))?;
+    args.check_numbers()?;
     let plan = args.plan(P::NAME)?;
     let privileges = plan.privileges(Table::for_embedded())?;
     let services = checked_services(args, program)?;

@@ -289,6 +289,13 @@ fn the_future_returns_the_error_of_the_start() {
         matches!(&outcome, Err(Error::PortZero { option }) if option == "--port"),
         "{outcome:?}"
     );
+    let args = ServeArgs {
+        batch: 0,
+        ..ServeArgs::default()
+    };
+    let outcome = block_on("an error", embed(args, probe(Fault::None)));
+    let is_out_of_range = matches!(outcome, Err(Error::OutOfRange { value: 0, .. }));
+    assert!(is_out_of_range, "{outcome:?}");
     if !enter_namespace() {
         return;
     }
