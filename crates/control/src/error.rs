@@ -24,6 +24,12 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// [`serve`](crate::serve) was called inside a tokio runtime, whose thread it would block.
+    #[error(
+        "a server that takes over its process cannot run inside a tokio runtime; call control::serve \
+         from a main function without a runtime, or await control::embed"
+    )]
+    InsideRuntime,
     /// Two programs of one process serve the same port.
     #[error("{}", port_twice(programs, options, *transport, *port))]
     PortTwice {

@@ -8,7 +8,7 @@ use std::thread;
 
 use clap::FromArgMatches;
 use nmio::device::QueueAccess;
-use tokio::runtime::Runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::sync::mpsc;
 
 use crate::args::ServeArgs;
@@ -62,7 +62,8 @@ use crate::workers::{Event, Outcome, Workers};
 /// do.
 ///
 /// This function takes over the whole process: it forks a helper process, catches signals, and uses
-/// standard output and the log. [`embed`](crate::embed()) does none of these.
+/// standard output and the log. So it fails if the process has other threads already, and inside a tokio
+/// runtime. [`embed`](crate::embed()) does none of these, and works there.
 ///
 /// A panic of a worker stops the other workers and counts as an error. The summary then has the
 /// counts that this worker published last, at most 100 ms before the panic. With `panic = "abort"`
@@ -126,6 +127,9 @@ fn load_and_run<P: Program, E: Into<StartError>>(
     load: impl FnOnce() -> Result<P, E>,
     reread: &Reread<'_, P>,
 ) -> Result<(), Error> {
+    if runtime::Handle::try_current().is_ok() {
+        return Err(Error::InsideRuntime);
+    }
     args.check_numbers()?;
     let plan = args.plan(P::NAME)?;
     // The fork must come before any thread is started and any content is loaded.
@@ -517,4 +521,39 @@ fn exit_at_once(helper: &Helper) -> ! {
 fn status(block: &Block) -> String {
     let listening = block.lines().find(|(label, _)| *label == "listening");
     format!("serving {}", listening.map_or("", |(_, value)| value))
+}
+
+#[cfg(test)]
+mod tests {
+    use nmio::Port;
+    use tokio::runtime::Builder;
+    use udpip::{Datagram, Service};
+
+    use super::*;
+    use crate::named::Named;
+    use crate::new_worker::NewWorker;
+    use crate::udp::Udp;
+
+    struct Silent;
+
+    impl Service for Silent {
+        type Message = ();
+
+        fn on_datagram<P: Port>(&mut self, _: Datagram<'_, P>, _: nmio::Instant) {}
+    }
+
+    impl Named for Silent {
+        const NAME: &'static str = "silent";
+        const PORT: u16 = 9;
+    }
+
+    #[test]
+    fn a_call_inside_a_runtime_is_an_error() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let outcome = runtime.block_on(async {
+            let load = || Ok::<_, Infallible>(Udp::new(|_: &mut NewWorker<()>| Ok(Silent)));
+            load_and_run(&ServeArgs::default(), load, &|_| Ok(unread_file()))
+        });
+        assert!(matches!(outcome, Err(Error::InsideRuntime)), "{outcome:?}");
+    }
 }
