@@ -1,6 +1,7 @@
 //! Runs a complete `serve` command: from the command line to the summary.
 
 use std::convert::Infallible;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -145,8 +146,18 @@ fn load_and_run<P: Program, E: Into<StartError>>(
         supervisor: Supervisor::from_environment(),
     };
     let program = start.supervisor.while_loading(load);
-    let program = program.map_err(|error| Error::Start(error.into()))?;
+    let program = program.map_err(|error| load_error(error.into()))?;
     start.run(&program, reread, harmless)
+}
+
+/// Returns the error of a server whose content cannot be loaded. A bare error of the system does not say
+/// what failed.
+fn load_error(error: StartError) -> Error {
+    match error.downcast::<io::Error>() {
+        Ok(bare) if bare.raw_os_error().is_some() => Error::system("loading the content")(*bare),
+        Ok(told) => Error::Start(told),
+        Err(error) => Error::Start(error),
+    }
 }
 
 const WATCHING: &str = "watching for signals";
@@ -545,6 +556,19 @@ mod tests {
     impl Named for Silent {
         const NAME: &'static str = "silent";
         const PORT: u16 = 9;
+    }
+
+    #[test]
+    fn a_bare_system_error_of_a_load_says_what_failed() {
+        let bare = io::Error::from_raw_os_error(libc::ENOENT);
+        let text = load_error(bare.into()).to_string();
+        let start = "loading the content: No such file or directory";
+        assert!(text.starts_with(start), "{text}");
+        let told = io::Error::other("query log: no such folder");
+        for own in [told.into(), "the zone is empty".into()] {
+            let expected = format!("{own}");
+            assert_eq!(load_error(own).to_string(), expected);
+        }
     }
 
     #[test]
