@@ -37,6 +37,9 @@ impl<M: Send> NewWorker<M> {
 
     /// Opens the worker's mailbox for `capacity` messages. Each message is passed to `on_message`
     /// of the worker's service or application. A second call replaces the first mailbox.
+    ///
+    /// # Panics
+    /// If the messages would need more memory than a process can have. The memory is allocated now.
     pub fn open_mailbox(&mut self, capacity: usize) -> Sender<M> {
         let (sender, mailbox) = self.bell.mailbox(capacity);
         self.mailbox = Some(mailbox);

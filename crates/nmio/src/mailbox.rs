@@ -38,6 +38,9 @@ use rustix::event::{EventfdFlags, eventfd};
 ///
 /// # Errors
 /// If the process has no free file descriptor for the bell.
+///
+/// # Panics
+/// As [`Bell::mailbox`] does.
 pub fn mailbox<M: Send>(capacity: usize) -> io::Result<(Sender<M>, Mailbox<M>)> {
     Ok(Bell::new()?.mailbox(capacity))
 }
@@ -70,6 +73,9 @@ impl Bell {
 
     /// Creates a mailbox for `capacity` messages (at least 1), and its sender. Each message to the
     /// mailbox rings this bell. Memory for all messages is allocated now.
+    ///
+    /// # Panics
+    /// If the messages would need more memory than a process can have.
     pub fn mailbox<M: Send>(&self, capacity: usize) -> (Sender<M>, Mailbox<M>) {
         let capacity = capacity.max(1);
         let (sender, receiver) = sync_channel(capacity);
