@@ -12,7 +12,7 @@ use std::thread;
 
 use crate::args::ServeArgs;
 use crate::error::Error;
-use crate::program::Program;
+use crate::program::{Program, check_name};
 pub use answer::Answer;
 pub use handle::Handle;
 pub use looking::{ConnectionList, TraceError};
@@ -107,6 +107,7 @@ pub use server::{Server, Starting};
 /// stop. With `panic = "unwind"`, a panic in a worker's callback is reported as
 /// [`Error::Panicked`]. With `abort`, a panic ends the process.
 pub fn embed<P: Program + Send + 'static>(args: ServeArgs, program: P) -> Starting {
+    check_name::<P>();
     crate::log::limit_waits();
     let (owner, starting) = Owner::new(args, program);
     let spawned = thread::Builder::new()

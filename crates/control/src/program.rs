@@ -23,6 +23,34 @@ use crate::secret::Secret;
 use crate::table::walk::Walk;
 pub use crate::tally::{Count, CountKind, Counted, Labels, Meanings, MeasuredTimes, Tally};
 
+/// Maximum length of [`Program::NAME`] in bytes. The name of a thread or an interface has up to 15 bytes,
+/// and begins with the program's name.
+const MAX_NAME_LEN: usize = 12;
+
+/// Refuses to compile a program whose name is too long.
+///
+/// ```compile_fail
+/// use control::{Named, NewWorker};
+/// struct Service;
+/// impl udpip::Service for Service {
+///     type Message = ();
+///     fn on_datagram<P: nmio::Port>(&mut self, _: udpip::Datagram<'_, P>, _: nmio::Instant) {}
+/// }
+/// impl Named for Service {
+///     const NAME: &'static str = "thirteen-long";
+///     const PORT: u16 = 9;
+/// }
+/// control::udp(|_: &mut NewWorker<()>| Ok(Service));
+/// ```
+pub(crate) const fn check_name<P: Program>() {
+    const {
+        assert!(
+            P::NAME.len() <= MAX_NAME_LEN,
+            "the name of a program has at most 12 bytes"
+        );
+    }
+}
+
 /// A server program whose content is loaded. Workers serve it on their ports.
 ///
 /// # Calling contract
@@ -51,7 +79,7 @@ pub use crate::tally::{Count, CountKind, Counted, Labels, Meanings, MeasuredTime
 /// reloads. The control thread keeps its privileges, and the workers drop theirs.
 pub trait Program: Sync {
     /// The program's name, such as `sandstorm`. It has at most 12 bytes, because worker threads are
-    /// named after it.
+    /// named after it. A program with a longer name does not compile.
     const NAME: &'static str;
 
     /// The program's version.

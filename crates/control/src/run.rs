@@ -27,7 +27,7 @@ use crate::memory;
 use crate::notices::Notices;
 use crate::observed::Observed;
 use crate::privileges::{Kind, Plan, Privileges, Table};
-use crate::program::{Program, StartError};
+use crate::program::{Program, StartError, check_name};
 use crate::progress::{self, Loading, ShowOn};
 use crate::readers::{Readers, Reading};
 use crate::records::{RecordLog, Writers};
@@ -110,6 +110,7 @@ fn serve_with<P: Program, E: Into<StartError>>(
     load: impl FnOnce() -> Result<P, E>,
     reread: &Reread<'_, P>,
 ) -> ExitCode {
+    check_name::<P>();
     log::init(args.log, args.log_format);
     log::limit_waits();
     log::log_panics();

@@ -20,7 +20,7 @@ impl Application for Echo {
 }
 
 impl Named for Echo {
-    const NAME: &'static str = "embedded-echo";
+    const NAME: &'static str = "embed-echo";
     const PORT: u16 = PORT;
 }
 

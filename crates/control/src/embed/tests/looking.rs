@@ -72,7 +72,7 @@ fn a_list_has_the_connections_that_match() {
     expected.sort_unstable();
     assert_eq!(peers, expected);
     let first = &all.connections[0];
-    assert_eq!((first.worker, &*first.program), (0, "embedded-echo"));
+    assert_eq!((first.worker, &*first.program), (0, "embed-echo"));
     assert_eq!((&*first.state, first.bytes_received), ("established", 6));
 
     let port = streams[3].local_addr().unwrap().port();
