@@ -89,6 +89,8 @@ impl Peers {
         index
     }
 
+    // Not inlined, so that counting one more connection of a known peer takes few registers.
+    #[inline(never)]
     fn add(&mut self, hash: u64) -> u32 {
         let held = [0; Pool::COUNT];
         let index = if let Some(index) = self.free.pop() {
@@ -107,12 +109,16 @@ impl Peers {
     pub(crate) fn leave(&mut self, index: u32) {
         self.discount(index, Pool::Connections);
         if self.held(index, Pool::Connections) == 0 {
-            let known = self
-                .table
-                .remove(self.list[index as usize].hash as u32, index);
-            debug_assert!(known, "every peer is in the table");
-            self.free.push(index);
+            self.remove(index);
         }
+    }
+
+    #[inline(never)]
+    fn remove(&mut self, index: u32) {
+        let hash = self.list[index as usize].hash;
+        let known = self.table.remove(hash as u32, index);
+        debug_assert!(known, "every peer is in the table");
+        self.free.push(index);
     }
 
     /// Counts a slot of `pool` that a connection of the peer has taken.

@@ -390,24 +390,27 @@ impl Contents {
             .classes
             .iter()
             .position(|class| class.family == family && class.mss == mss);
-        let class = match known {
-            Some(class) => class,
-            None if self.classes.len() < MAX_CLASSES => {
-                self.classes.push(Class::new(family, mss));
-                self.classes.len() - 1
-            }
-            None => {
-                let Some(idle) = self.idle_class() else {
-                    return Self::NO_CLASS;
-                };
-                self.empty_class(idle);
-                self.classes[idle] = Class::new(family, mss);
-                idle
-            }
+        let Some(number) = known.or_else(|| self.create_class(family, mss)) else {
+            return Self::NO_CLASS;
         };
-        self.classes[class].connections += 1;
-        self.classes[class].used = self.uses;
-        class as u8
+        let class = &mut self.classes[number];
+        class.connections += 1;
+        class.used = self.uses;
+        number as u8
+    }
+
+    /// Creates a class in an unused place, or else in place of a class without connections. Returns
+    /// its place, or `None` if neither is possible.
+    #[cold]
+    fn create_class(&mut self, family: Family, mss: u16) -> Option<usize> {
+        if self.classes.len() < MAX_CLASSES {
+            self.classes.push(Class::new(family, mss));
+            return Some(self.classes.len() - 1);
+        }
+        let idle = self.idle_class()?;
+        self.empty_class(idle);
+        self.classes[idle] = Class::new(family, mss);
+        Some(idle)
     }
 
     /// Removes a connection from its class.

@@ -200,16 +200,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         // previous connection. A busy server reuses a TCB within milliseconds. The entry then expires
         // before all deadlines of a short connection, which therefore needs no timer operation.
         self.table.opened += 1;
-        let former = *self.housekeeping(id);
-        let mut fresh = Housekeeping::new(now);
-        if self.wheel.deadline(id).is_some() {
-            // If the previous connection has just set an alarm, this time is beyond all deadlines.
-            fresh.scheduled = former.scheduled;
+        let (serial, fresh) = (self.table.opened, Housekeeping::new(now));
+        let inherits_timer = self.wheel.deadline(id).is_some();
+        if inherits_timer {
             self.tcb_mut(id).flags |= Flags::INHERITED_TIMER;
         }
-        *self.housekeeping(id) = Housekeeping {
-            is_blocked: former.is_blocked,
-            serial: self.table.opened,
+        let housekeeping = self.housekeeping(id);
+        *housekeeping = Housekeeping {
+            is_blocked: housekeeping.is_blocked,
+            serial,
+            // If the previous connection has just set an alarm, this time is beyond all deadlines.
+            scheduled: if inherits_timer {
+                housekeeping.scheduled
+            } else {
+                fresh.scheduled
+            },
             ..fresh
         };
         self.table.index.insert(hash, id);

@@ -45,8 +45,16 @@ impl Options {
     /// Reads the options of `header`, a whole TCP header without the data. Skips options of unknown
     /// kind, or of the wrong length for their kind (RFC 9293, section 3.2). Stops at the option
     /// that marks the end, or at a length that is less than 2 or extends beyond the header.
+    #[inline(always)]
     pub fn read(header: &[u8]) -> Self {
         let mut options = Self::default();
+        options.set_all(header);
+        options
+    }
+
+    /// Not inlined, so that the options are written where the caller of [`read`](Self::read) wants them.
+    #[inline(never)]
+    fn set_all(&mut self, header: &[u8]) {
         let mut rest = header.get(HEADER_LEN..).unwrap_or(&[]);
         while let Some((&kind, tail)) = rest.split_first() {
             if kind == NOP {
@@ -60,10 +68,9 @@ impl Options {
             if kind == END || len < 2 || len > rest.len() {
                 break;
             }
-            options.set(kind, &rest[2..len]);
+            self.set(kind, &rest[2..len]);
             rest = &rest[len..];
         }
-        options
     }
 
     fn set(&mut self, kind: u8, value: &[u8]) {

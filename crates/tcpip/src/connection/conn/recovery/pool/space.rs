@@ -82,14 +82,22 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// Releases everything that the connection holds, except for its TCB, class and stream.
+    #[inline(always)]
     pub(crate) fn release(&mut self) {
-        self.release_buffer();
-        let recovery = std::mem::replace(&mut self.tcb.recovery, NONE);
-        if recovery != NONE {
-            let Context {
-                recoveries, peers, ..
-            } = self.cx;
-            recoveries.release(recovery, peers);
+        if self.tcb.buffer != NONE {
+            self.release_buffer();
         }
+        if self.tcb.is_recovering() {
+            self.release_recovery();
+        }
+    }
+
+    #[cold]
+    fn release_recovery(&mut self) {
+        let Context {
+            recoveries, peers, ..
+        } = self.cx;
+        let recovery = std::mem::replace(&mut self.tcb.recovery, NONE);
+        recoveries.release(recovery, peers);
     }
 }
