@@ -536,6 +536,18 @@ pub enum DeviceError {
         /// Size of a buffer, in bytes.
         buffer: usize,
     },
+    /// netmap would replace a queueing discipline that the server cannot restore at its end.
+    #[error(
+        "in emulated mode, netmap replaces the queueing discipline {kind} of {name}, which the server \
+         cannot make again at its end; remove it with: tc qdisc del dev {name} root, or serve the \
+         interface with --device xdp:{name}"
+    )]
+    NetmapQueue {
+        /// The interface's name.
+        name: String,
+        /// The kind of the queueing discipline.
+        kind: String,
+    },
     /// The netmap port needs an explicit server address.
     #[error(
         "netmap port {name} has no address of its own; give the server one with --address \

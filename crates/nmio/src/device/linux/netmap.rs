@@ -22,7 +22,7 @@ pub(in crate::device) fn join_network(
     let sockets = network::hold(request, services, &link, &distinct(&networks), lines)?;
     let held = Held {
         sockets,
-        replaced: Some(ReplacedQueue::expect(request.interface, link.index, lines)?),
+        replaced: Some(ReplacedQueue::expect(request.interface, link.index)?),
         ..Held::default()
     };
     Ok(Network {

@@ -4,7 +4,6 @@ use std::io;
 
 use super::netlink::{self, Queue};
 use crate::device::DeviceError;
-use crate::device::lines::Lines;
 
 /// The queueing discipline of netmap's emulated mode.
 const EMULATED: &str = "netmapemu";
@@ -46,23 +45,18 @@ pub(super) struct ReplacedQueue {
 }
 
 impl ReplacedQueue {
-    /// Notes the queueing discipline of interface `name`, whose number is `index`. Adds a line to the
-    /// summary if it cannot be restored.
+    /// Notes the queueing discipline of interface `name`, whose number is `index`.
     ///
     /// # Errors
-    /// If the kernel does not name the queueing discipline.
-    pub(super) fn expect(name: &str, index: u32, lines: &mut Lines) -> Result<Self, DeviceError> {
+    /// If the kernel does not name the queueing discipline, or if it cannot be restored.
+    pub(super) fn expect(name: &str, index: u32) -> Result<Self, DeviceError> {
         let step = format!("read the queueing discipline of {name}");
         let former = netlink::queues(index).map_err(DeviceError::set_up(step))?;
-        if let Some(Queue { kind, handle, .. }) = former.iter().find(|queue| queue.is_root())
-            && *handle != DEFAULT
-            && restorable(&former).is_none()
-        {
-            let line = format!(
-                "in emulated mode, netmap replaces the queueing discipline {kind} of {name}, which the \
-                 server cannot make again; when it exits, {name} gets the kernel's default instead"
-            );
-            lines.push(("TX queue", line));
+        if let Some(Queue { kind, .. }) = would_be_lost(&former) {
+            return Err(DeviceError::NetmapQueue {
+                name: name.to_owned(),
+                kind: kind.clone(),
+            });
         }
         Ok(Self {
             interface: name.to_owned(),
@@ -87,6 +81,14 @@ impl ReplacedQueue {
             }
         })
     }
+}
+
+/// Returns the root of these queueing disciplines if it is the administrator's and cannot be made again.
+/// After a crash, it may be netmap's own.
+fn would_be_lost(queues: &[Queue]) -> Option<&Queue> {
+    let root = queues.iter().find(|queue| queue.is_root())?;
+    let is_made = root.handle != DEFAULT && root.kind != EMULATED;
+    (is_made && restorable(queues).is_none()).then_some(root)
 }
 
 /// Returns the root of these queueing disciplines if it can be made again. Those below the root would
@@ -178,6 +180,12 @@ mod tests {
         shown.join(" ")
     }
 
+    /// Returns why the interface cannot have a netmap port.
+    fn refused(index: u32) -> String {
+        let outcome = ReplacedQueue::expect("q0", index);
+        outcome.err().unwrap().to_string()
+    }
+
     #[test]
     fn the_former_queueing_discipline_is_restored_with_its_parameters() {
         let index = make_interface();
@@ -189,9 +197,7 @@ mod tests {
         ] {
             run(&format!("tc qdisc replace dev q0 root {root}"));
             let before = shown();
-            let mut lines = Lines::new();
-            let replaced = ReplacedQueue::expect("q0", index, &mut lines).unwrap();
-            assert!(lines.is_empty(), "{lines:?}");
+            let replaced = ReplacedQueue::expect("q0", index).unwrap();
             // This one stands for netmap's. Then netmap leaves a new pfifo behind.
             run("tc qdisc replace dev q0 root pfifo_head_drop");
             run("tc qdisc replace dev q0 root pfifo");
@@ -209,9 +215,7 @@ mod tests {
                 run(&format!("tc qdisc replace dev q0 root {root}"));
             }
             let before = shown();
-            let mut lines = Lines::new();
-            let replaced = ReplacedQueue::expect("q0", index, &mut lines).unwrap();
-            assert!(lines.is_empty(), "{lines:?}");
+            let replaced = ReplacedQueue::expect("q0", index).unwrap();
             run("tc qdisc replace dev q0 root handle 19: mq");
             assert_ne!(shown(), before);
             drop(replaced);
@@ -223,20 +227,20 @@ mod tests {
     fn a_queueing_discipline_that_netmap_did_not_touch_stays() {
         let index = make_interface();
         run("tc qdisc replace dev q0 root pfifo limit 77");
-        drop(ReplacedQueue::expect("q0", index, &mut Lines::new()).unwrap());
+        drop(ReplacedQueue::expect("q0", index).unwrap());
         assert!(shown().contains("limit 77p"));
-        let replaced = ReplacedQueue::expect("q0", index, &mut Lines::new()).unwrap();
+        let replaced = ReplacedQueue::expect("q0", index).unwrap();
         run("tc qdisc change dev q0 root pfifo limit 88");
         drop(replaced);
         assert!(shown().contains("limit 88p"));
-        let replaced = ReplacedQueue::expect("q0", index, &mut Lines::new()).unwrap();
+        let replaced = ReplacedQueue::expect("q0", index).unwrap();
         run("tc qdisc replace dev q0 root bfifo limit 4321");
         drop(replaced);
         assert!(shown().contains("limit 4321b"));
     }
 
     #[test]
-    fn a_replaced_queue_keeps_the_leaves_that_netmap_did_not_touch() {
+    fn a_queueing_discipline_with_leaves_is_refused_and_stays() {
         let index = make_interface();
         for root in ["htb", "mq"] {
             run(&format!("tc qdisc replace dev q0 root handle 1: {root}"));
@@ -246,12 +250,11 @@ mod tests {
             run("tc qdisc replace dev q0 parent 1:1 pfifo limit 9");
             let before = shown();
             assert!(before.contains("parent 1:1 limit 9p"), "{before}");
-            let mut lines = Lines::new();
-            let replaced = ReplacedQueue::expect("q0", index, &mut lines).unwrap();
-            let line = format!("the queueing discipline {root} of q0, which the server cannot");
-            assert!(lines[0].1.contains(&line), "{lines:?}");
-            // The port does not open, or netmap is in native mode.
-            drop(replaced);
+            let error = refused(index);
+            assert!(
+                error.contains(&format!("discipline {root} of q0")),
+                "{error}"
+            );
             assert_eq!(shown(), before);
             run("tc qdisc del dev q0 root");
         }
@@ -262,7 +265,7 @@ mod tests {
         let index = make_interface();
         let default = shown();
         run("tc qdisc replace dev q0 root pfifo limit 77");
-        let mut replaced = ReplacedQueue::expect("q0", index, &mut Lines::new()).unwrap();
+        let mut replaced = ReplacedQueue::expect("q0", index).unwrap();
         replaced.former[0].options.truncate(1);
         run("tc qdisc replace dev q0 root pfifo_head_drop");
         run("tc qdisc replace dev q0 root pfifo");
@@ -278,18 +281,15 @@ mod tests {
     fn a_size_table_is_not_restorable() {
         let index = make_interface();
         run("tc qdisc replace dev q0 root stab overhead 4 linklayer ethernet pfifo limit 77");
-        let mut lines = Lines::new();
-        drop(ReplacedQueue::expect("q0", index, &mut lines).unwrap());
-        assert!(lines[0].1.contains("discipline pfifo of q0"), "{lines:?}");
+        let error = refused(index);
+        assert!(error.contains("discipline pfifo of q0"), "{error}");
     }
 
     #[test]
     fn without_a_former_queueing_discipline_there_is_none_afterwards() {
         let index = make_interface();
         let before = shown();
-        let mut lines = Lines::new();
-        let replaced = ReplacedQueue::expect("q0", index, &mut lines).unwrap();
-        assert!(lines.is_empty(), "{lines:?}");
+        let replaced = ReplacedQueue::expect("q0", index).unwrap();
         run("tc qdisc replace dev q0 root pfifo");
         drop(replaced);
         assert_eq!(shown(), before);
@@ -311,7 +311,15 @@ mod tests {
         assert_eq!(restorable(&[]), None);
         assert_eq!(restorable(&[queue("fq", 0, root)]), None, "the default");
         for kind in ["htb", "codel", "fq_codel", "tbf"] {
-            assert_eq!(restorable(&[queue(kind, 1 << 16, root)]), None);
+            let made = [queue(kind, 1 << 16, root)];
+            assert_eq!(restorable(&made), None);
+            assert_eq!(would_be_lost(&made), Some(&made[0]));
+        }
+        for kept in [
+            queue("fq_codel", 0, root),
+            queue("netmapemu", 1 << 16, root),
+        ] {
+            assert_eq!(would_be_lost(&[kept]), None);
         }
         let below = |handle| queue("pfifo", handle, 1 << 16 | 1);
         let mq = queue("mq", 1 << 16, root);
