@@ -139,8 +139,8 @@ impl<'a> Answer<'a> {
 pub struct AnswerCopies {
     v4: Copies,
     v6: Copies,
-    /// Lengths of the head and the tail in each packet.
-    lens: [u16; 2],
+    /// Length of the head and the tail together, in each packet.
+    len: u16,
 }
 
 impl AnswerCopies {
@@ -149,20 +149,20 @@ impl AnswerCopies {
         self.v4.len() + self.v6.len()
     }
 
-    /// Returns true if the packets have a head and a tail as long as those of `answer`, which fits
-    /// one packet. The answer of the first packet sets the lengths.
+    /// Returns true if a head and a tail of `len` bytes fit the packets. The first packet sets this
+    /// length.
     #[inline(always)]
-    fn suit(&mut self, answer: &Answer<'_>) -> bool {
-        let lens = [answer.head_len as u16, answer.tail.bytes.len() as u16];
-        self.lens == lens || self.begin_with(lens)
+    fn suit(&mut self, len: usize) -> bool {
+        usize::from(self.len) == len || self.begin_with(len)
     }
 
-    /// Takes these lengths, unless there are packets already. Returns true if it has taken them.
+    /// Takes this length, which fits one packet, unless there are packets already. Returns true if it has
+    /// taken it.
     #[cold]
-    fn begin_with(&mut self, lens: [u16; 2]) -> bool {
+    fn begin_with(&mut self, len: usize) -> bool {
         let is_empty = self.packets() == 0;
         if is_empty {
-            self.lens = lens;
+            self.len = len as u16;
         }
         is_empty
     }
@@ -321,14 +321,14 @@ impl<'p, P: Port> Datagram<'p, P> {
     /// the request has a tag. If another resident packet is needed but cannot be created, the
     /// answer is also copied, and [`Counters::residents_exhausted`] is incremented.
     ///
-    /// All calls with the same `copies` must pass a tail with the same bytes. If the length of the head
-    /// or the tail differs from that in the packets of `copies`, the answer is copied, too.
+    /// All calls with the same `copies` must pass a tail with the same bytes. If the head has another
+    /// length than in the packets of `copies`, the answer is copied, too.
     #[inline(always)]
     pub fn send_resident(mut self, answer: Answer<'_>, copies: &mut AnswerCopies) {
         let Some(udp_len) = self.udp_len(&answer) else {
             return;
         };
-        if self.packet.has_tag() || !copies.suit(&answer) {
+        if self.packet.has_tag() || !copies.suit(answer.head_len + answer.tail.bytes.len()) {
             return self.send_copy(answer);
         }
         let addresses = self.packet.addresses().reversed();
